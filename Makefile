@@ -167,8 +167,7 @@ test: setup-dev  ## Run every test
 lint-code: words
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev
-	@for folder in functions/*/ jobs/; do mypy --no-error-summary $$folder*.py || exit 1; done
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev functions/*/*.py jobs/*.py
 	@cd examples/shared-token && MYPYPATH=$(CURDIR)/layers/slotkeeper mypy --no-error-summary greeter tests
 
 .PHONY: words

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,17 +25,24 @@ def findings(path: str, text: str, words: Mapping[str, str]) -> Iterator[str]:
     """One line for each occurrence: `path:line: 'word': write ...`.
 
     Args:
-        words: a regular expression of whole words -> what to write instead.
+        words: a regular expression of whole words in lower case -> what to write instead.
     """
     lines = text.splitlines()
     text = text.replace("_", " ")  # the words of a name
+    # Most files have none of the words. A search that ignores case takes ten times as long.
+    if not _pattern("|".join(words)).search(text.lower()):
+        return
     for words_of, instead in words.items():
-        # A phrase may continue on the next line, after its indentation and comment sign.
-        pattern = re.compile(rf"\b(?:{words_of})\b".replace(" ", r"[\s#]+"), re.IGNORECASE)
-        for match in pattern.finditer(text):
+        for match in _pattern(words_of, re.IGNORECASE).finditer(text):
             line = text.count("\n", 0, match.start())
             if "words: allowed" not in lines[line]:
                 yield f"{path}:{line + 1}: '{' '.join(match[0].replace('#', ' ').split())}': write: {instead}"
+
+
+@cache
+def _pattern(words: str, flags: int = 0) -> re.Pattern[str]:
+    # A phrase may continue on the next line, after its indentation and comment sign.
+    return re.compile(rf"\b(?=[^\W\d])(?:{words})\b".replace(" ", r"[\s#]+"), flags)
 
 
 def main(paths: list[str]) -> int:

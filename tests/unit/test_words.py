@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
-from dev.tools.words import findings
+from dev.tools.words import ROOT, findings
+from dev.tools.words import WORDS as FILE
 
 WORDS = {"colour": "color", "turn (it )?off": "disable"}
 
@@ -21,3 +24,8 @@ def test_a_phrase_is_reported_across_line_breaks(text: str) -> None:
 @pytest.mark.parametrize("text", ["colourless, return off", "Colour  # words: allowed, a name"])
 def test_part_of_a_word_and_an_allowed_line_are_not_reported(text: str) -> None:
     assert list(findings("a.py", text, WORDS)) == []
+
+
+def test_the_words_of_the_project_are_in_lower_case_as_the_search_expects() -> None:
+    words = tomllib.loads((ROOT / FILE).read_text())["words"]
+    assert [word for word in words if word != word.lower()] == []
