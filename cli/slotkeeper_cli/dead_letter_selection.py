@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 
@@ -69,6 +70,6 @@ def _named(reader: DeadLetterQueueReader, known: list[DeadLetterMessage]) -> str
         return "The queue is empty, or another command is reading it. Nothing was changed."
     some = ", ".join(dict.fromkeys(message.label for message in known[:_MAX_NAMED]))
     more = f" and {count(len(known) - _MAX_NAMED, 'other')}" if len(known) > _MAX_NAMED else ""
-    behind = max(0, reader.size() - len(known))
-    hidden = f" {behind:,} more cannot be read yet, behind the first ten of their process." if behind else ""
+    groups = Counter(message.group for message in known if message.group)
+    hidden = " Messages behind the first ten of a process cannot be read yet." * any(n >= 10 for n in groups.values())
     return f"It has: {some}{more}.{hidden} List them with: slotkeeper dlq list {reader.queue}. Nothing was changed."

@@ -153,6 +153,8 @@ def test_redrive_reads_on_behind_a_message_that_stays(operator: Operator) -> Non
     send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for n in range(24):
         send_dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
+    last = operator.run("dlq", "redrive", "request", "--id", "r23", "--yes")
+    assert (last.exit_code, "behind the first ten of a process cannot be read yet" in last.stderr) == (4, True)
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert [dead_letter["request_id"] for dead_letter in ended.json["redriven"]] == [f"r{n}" for n in range(24)]
     assert len(ended.json["skipped"]) == 1
