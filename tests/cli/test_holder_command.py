@@ -19,9 +19,9 @@ def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
     name = operator.hold("a")
     _end(operator, name)
 
-    ended = operator.run("holder", "release", name, "--json")
+    ended = operator.run("holder", "release", "a", "--json")
 
-    assert ended.exit_code == 0
+    assert (ended.exit_code, ended.json["released"], ended.json["request_id"]) == (0, name, "a")
     assert ended.json["checked"] == [
         "its execution is ABORTED",
         "no live Glue run of it (check 1 of 2, job sample-job)",
@@ -36,7 +36,8 @@ def test_release_is_refused_while_the_execution_runs(operator: Operator) -> None
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "its execution is RUNNING" in ended.stderr
+    assert f"a ({name}) may still use its slot: its execution is RUNNING." in ended.stderr
+    assert "run slotkeeper request cancel --stop a." in ended.stderr
     assert operator.process().slots_in_use == 1
     assert operator.audited() == []
 
@@ -49,7 +50,7 @@ def test_release_is_refused_while_a_glue_run_is_alive(operator: Operator) -> Non
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert run in ended.stderr
+    assert f"Glue run {run} of job sample-job has not ended. The janitor releases the slot by about" in ended.stderr
     assert operator.process().slots_in_use == 1
 
 
@@ -80,7 +81,9 @@ def test_release_is_refused_within_the_grace_time(operator: Operator) -> None:
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
-    assert "may not show yet; wait" in ended.stderr
+    assert "its execution is ABORTED, but a Glue run that it started last may not show yet; wait" in ended.stderr
+    assert "The janitor releases the slot by about" in ended.stderr
+    assert "alive" not in ended.stderr
     assert operator.process().slots_in_use == 1
 
 
@@ -91,7 +94,9 @@ def test_release_is_refused_for_a_day_if_a_confirmed_holder_has_no_execution(
     name = operator.hold("a", started=False)
     replace_time(monkeypatch, holder, time=lambda: 1_790_000_300.0)
 
-    assert operator.run("holder", "release", name).exit_code == 3
+    ended = operator.run("holder", "release", name)
+    assert ended.exit_code == 3
+    assert "The janitor decides a day after the slot was reserved, at 20" in ended.stderr
     replace_time(monkeypatch, holder, time=lambda: 1_790_000_000.0 + 2 * 86_400)
     assert operator.run("holder", "release", name).exit_code == 0
 
@@ -154,7 +159,8 @@ def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None
     assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 
     (line,) = operator.audited()
-    assert (line["action"], line["execution"], line["forced"]) == ("holder release", name, True)
+    assert (line["action"], line["execution"], line["request_id"]) == ("holder release", name, "a")
+    assert line["forced"] is True
     assert line["alive"] == "its execution is RUNNING"
     assert operator.process().slots_in_use == 0
 
@@ -167,6 +173,15 @@ def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]
     operator.run("holder", "release", name)
 
     assert woken == ["handle-b"]
+
+
+def test_release_of_a_request_that_holds_two_slots_asks_for_the_execution(operator: Operator) -> None:
+    operator.processes.create("other", 1, "sample-job")
+    names = [operator.hold("a", process) for process in ("other", "sample")]
+
+    ended = operator.run("holder", "release", "a")
+
+    assert (ended.exit_code, f"the name of one execution, {', '.join(names)}" in ended.stderr) == (3, True)
 
 
 def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:

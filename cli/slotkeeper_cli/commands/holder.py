@@ -15,67 +15,101 @@ from slotkeeper.slots.queues import wake_next
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.formatting import count, duration, local_time
+from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_release import free_by, free_by_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
 
 @app.command("release", cls=StackCommand)
 def release(
-    execution: Annotated[str, typer.Argument(help="Name of the holder's execution, as in slotkeeper status.")],
+    request_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the holder's request, or name of its execution.")
+    ],
     force: Annotated[
-        bool, typer.Option("--force", help="Release it although the holder is alive: more than the limit may then run.")
+        bool, typer.Option("--force", help="Release it although it may be in use: more than the limit may then run.")
     ] = False,
 ) -> None:
-    """Release the slot of a dead holder. Refused, with the reason, while the holder is alive.
+    """Release the slot of a dead holder. Refused, with the reason, while the holder may use its slot.
 
     A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and two checks,
-    LookGapSeconds apart, find no live Glue run of it. The janitor itself releases dead holders within minutes.
+    LookGapSeconds apart, find no live Glue run of it. The janitor itself releases dead holders, in the second of its
+    runs after GraceSeconds, or in the third if it stops a Glue run first.
     """
     context = current_context()
     control = SlotControl(context.stack)
-    process = _process_of(control, execution)
+    process, execution = _holder(control, request_id)
     holder = process.holders[execution]
     checked: list[str] = []
-    alive = _alive(context, control, process, execution, holder, checked)
+    described = control.workflow.describe(execution)
+    known_id = request_id_of(described.input) if described else None
+    label = f"{known_id} ({execution})" if known_id else execution
+    alive = _in_use(context, control, process, execution, described, checked)
     for line in checked:
         context.out.note(f"- {line}")
     if alive and not force:
+        instead = _instead(context, holder, described, known_id or execution)
         raise CommandRefused(
-            f"{execution} is alive: {alive}. To end it, run slotkeeper request cancel --stop. With --force its slot "
-            "is released, and one request more than the limit allows may run. Nothing was changed."
+            f"{label} may still use its slot: {alive}. {instead} With --force the slot is released now, and one "
+            "request more than the limit allows may run. Nothing was changed."
         )
     if force and alive:
-        context.confirm(f"Release the slot of {execution} although it is alive ({alive})?")
-    audit("holder release", process=process.name, execution=execution, checked=checked, alive=alive, forced=bool(alive))
+        context.confirm(f"Release the slot of {label} although it may still use it ({alive})?")
+    names = {"process": process.name, "request_id": known_id, "execution": execution}
+    audit("holder release", **names, checked=checked, alive=alive, forced=bool(alive))
     # Released only in the state that was checked. A change of the janitor's quiet_since is no reason to stop.
     current = control.process(process.name).holders.get(execution)
     if current is None:
-        raise CommandFailed(f"{execution} has released its slot meanwhile: there is nothing left to do")
+        raise CommandFailed(f"{label} has released its slot meanwhile: there is nothing left to do")
     is_unchanged = (current.state, current.since) == (holder.state, holder.since)
     if not is_unchanged or not control.slots.release(process.name, execution, current.raw):
-        raise CommandFailed(f"{execution} changed meanwhile, so its slot was not released: run this again")
+        raise CommandFailed(f"{label} changed meanwhile, so its slot was not released: run this again")
     woken = wake_next(control.slots, control.queue, process.name)
     wake = " The first waiting request was woken." * woken
     context.out.result(
-        {"released": execution, "process": process.name, "checked": checked, "forced": bool(alive), "woken": woken},
-        f"{execution}: its slot of {process.name} is released.{wake}",
+        {"released": execution, **names, "checked": checked, "forced": bool(alive), "woken": woken},
+        f"{label}: its slot of {process.name} is released.{wake}",
     )
 
 
-def _process_of(control: SlotControl, execution: str) -> Process:
-    for process in control.read_all()[0]:
-        if execution in process.holders:
-            return process
-    raise NotFound(f"no holder named {execution!r}. List the holders with: slotkeeper status")
+def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
+    """The process and the execution of the holder with a request id or an execution name."""
+    found = holders_of(control.read_all()[0], given)
+    if not found:
+        raise NotFound(f"no request {given!r} holds a slot. List the holders with: slotkeeper status")
+    if len(found) > 1:
+        names = ", ".join(name for _, name in found)
+        raise CommandRefused(
+            f"{given} holds {len(found)} slots: give the name of one execution, {names}. Nothing was changed."
+        )
+    return found[0]
 
 
-def _alive(
-    context: CommandContext, control: SlotControl, process: Process, name: str, holder: Holder, checked: list[str]
+def _instead(context: CommandContext, holder: Holder, execution: Execution | None, label: str) -> str:
+    """What to do instead of releasing the slot, or by when the janitor releases it."""
+    if execution is not None and not execution.is_closed:
+        return f"To end it, run slotkeeper request cancel --stop {label}."
+    if execution is None and holder.state == "RUNNING":
+        return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
+    now, grace = time.time(), int(context.stack.parameters.get("GraceSeconds") or 120)
+    ended = holder.since if execution is None or execution.stopped_at is None else execution.stopped_at
+    # Its grace time may have passed. A live Glue run is stopped in the janitor's next run.
+    by = free_by(context.stack.parameters, max(ended, now - grace), has_live_run=execution is not None)
+    return f"The janitor releases the slot {free_by_text(by, now)}."
+
+
+def _in_use(
+    context: CommandContext,
+    control: SlotControl,
+    process: Process,
+    name: str,
+    execution: Execution | None,
+    checked: list[str],
 ) -> str:
-    """Why the holder counts as alive; empty if it is dead. The result of each check is added to `checked`."""
-    execution = control.workflow.describe(name)
+    """Why the slot may be in use; empty if its holder is dead. The result of each check is added to `checked`."""
+    holder = process.holders[name]
     checked.append(f"its execution is {execution.status}" if execution else "there is no execution of this name")
     grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
@@ -97,7 +131,7 @@ def _why_alive(holder: Holder, execution: Execution | None, now: float, grace: i
     if execution is None or execution.stopped_at is None:
         return "it began less than a day ago, and DescribeExecution may not show its execution yet"
     left = duration(execution.stopped_at + grace - now)
-    return f"a Glue run that it started last may not show yet; wait {left}"
+    return f"its execution is {execution.status}, but a Glue run that it started last may not show yet; wait {left}"
 
 
 def _glue_alive(
@@ -114,7 +148,7 @@ def _glue_alive(
             return ""
         if runs:
             checked.append(f"{count(len(runs), 'live Glue run')} of it: {', '.join(runs)}")
-            return f"Glue run {', '.join(runs)} of job {job} is alive"
+            return f"Glue run {', '.join(runs)} of job {job} has not ended"
         checked.append(f"no live Glue run of it (check {check} of 2, job {job})")
         if check == 1:
             context.out.note(f"No live Glue run of it. The second check follows in {gap} s.")
