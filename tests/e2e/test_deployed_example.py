@@ -48,12 +48,11 @@ def outcome(deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -
     (checkout / "build" / "local").mkdir(parents=True)
     for name in ("examples", "layers"):
         (checkout / name).symlink_to(ROOT / name)
-    programs = {"aws": AWS, "make": NOTHING, "mypy": NOTHING}
-    for name, script in programs.items():
-        program = checkout / "build" / "venv" / "bin" / name
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.write_text(script)
-        program.chmod(0o755)
+    programs = checkout / "build" / "venv" / "bin"
+    programs.mkdir(parents=True)
+    for name, script in {"aws": AWS, "make": NOTHING, "mypy": NOTHING}.items():
+        (programs / name).write_text(script)
+        (programs / name).chmod(0o755)
     with ChatService() as service:
         api = {"url": service.url, "client_id": service.client_id, "client_secret": service.client_secret}
         keys = {"access_key_id": ACCESS_KEY, "secret_access_key": ACCESS_KEY}
@@ -62,6 +61,7 @@ def outcome(deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -
         blocks = [COPY, LOCAL, DEPLOY, CALL, INVALIDATE, TEST]
         script = "".join(f"{block}\necho '{MARK}'\n" for block in blocks)
         environment = child_environment("", {"SAM_CLI_POLL_DELAY": "1"})
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
         ran = subprocess.run(
             ["bash", "-euc", script], cwd=checkout, env=environment, capture_output=True, text=True, check=False
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -15,10 +16,11 @@ from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.chat_service import ChatService, answer_to
 from dev.emulator.environment import ROOT
-from slotkeeper.token import Timing, TokenTimeout
+from slotkeeper.token import Timing, TokenRefused, TokenTimeout
 from tests.support.tables import create_table
 
 EXAMPLE = ROOT / "examples" / "shared-token"
+README = (EXAMPLE / "README.md").read_text()
 TEMPLATE = yaml_parse((EXAMPLE / "template.yaml").read_text())
 TIMEOUT = TEMPLATE["Parameters"]["TimeoutSeconds"]
 GREETER = TEMPLATE["Resources"]["GreeterFunction"]["Properties"]
@@ -85,7 +87,15 @@ def test_a_timeout_below_the_templates_minimum_allows_no_refresh(app: Any, servi
     assert service.auths == 0
 
 
+def test_a_secret_without_a_value_is_named_as_in_the_readme(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    boto3.client("secretsmanager").create_secret(Name="empty")
+    monkeypatch.setenv("CREDENTIALS_SECRET", "empty")
+    (message,) = re.findall(r"```text\n(.+)\n```", README)
+    with pytest.raises(TokenRefused, match=f"^{message}$"):
+        _call(app, TIMEOUT["MinValue"])
+
+
 def test_the_linter_runs_the_type_check_of_the_readme() -> None:
-    (command,) = [line for line in (EXAMPLE / "README.md").read_text().splitlines() if " mypy " in line]
+    (command,) = [line for line in README.splitlines() if '" mypy ' in line]
     assert command.partition(" mypy ")[2] == "greeter tests"
     assert "mypy --no-error-summary greeter tests" in (ROOT / "Makefile").read_text()

@@ -119,6 +119,13 @@ def test_t1_no_clock_within_the_skew_sees_a_lock_expired_while_its_holder_works(
     assert isinstance(seen, WaitForRefresh)
 
 
+def test_control_an_instance_with_shorter_times_takes_over_a_live_lock() -> None:
+    locked = replace(STORED, lock=RefreshLock("holder", NOW + TIMING.lease))
+    short = Timing.for_timeout(6)
+    assert short.lease < TIMING.holding  # the holder may still be working
+    assert decided(locked, now=NOW + short.lease, watched=short.lease, timing=short) == Step.ACQUIRE
+
+
 def test_f35_every_clock_within_the_skew_respects_a_refusal_in_full() -> None:
     until = NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread  # written by the slowest clock
     item = replace(STORED, refused_until=until)
