@@ -22,7 +22,6 @@ COPY, LOCAL, DEPLOY, CALL, INVALIDATE, TEST = blocks_of(EXAMPLE / "README.md")
 AWS = f"""#!{sys.executable}
 import sys
 import boto3, jmespath
-from botocore import xform_name
 service, operation, *options = sys.argv[1:]
 named = dict(zip(options[::2], options[1::2], strict=True))
 query, _ = named.pop("--query", "@"), named.pop("--output", "")
@@ -60,7 +59,7 @@ def outcome(deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -
         (checkout / "build" / "local" / "outputs.json").write_text(json.dumps(local))
         blocks = [COPY, LOCAL, DEPLOY, CALL, INVALIDATE, TEST]
         script = "".join(f"{block}\necho '{MARK}'\n" for block in blocks)
-        environment = child_environment("", {"SAM_CLI_POLL_DELAY": "1"})
+        environment = child_environment("", {"SAM_CLI_POLL_DELAY": "0.2"})
         environment["PATH"] = f"{programs}:{environment['PATH']}"
         ran = subprocess.run(
             ["bash", "-euc", script], cwd=checkout, env=environment, capture_output=True, text=True, check=False
