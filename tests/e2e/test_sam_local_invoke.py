@@ -15,18 +15,6 @@ from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.lambda_runtime import Configuration, Runtime
-from slotkeeper.settings import (
-    ChatbotSettings,
-    ClosedExecutionSettings,
-    CredentialsSettings,
-    EventSettings,
-    JanitorSettings,
-    RetrySettings,
-    StarterSettings,
-    TokenSettings,
-    WorkSettings,
-    load_settings,
-)
 from tests.e2e.deployed_stack import DeployedStack
 
 pytestmark = [
@@ -34,21 +22,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # between SAM CLI's own packages
 ]
 NO_SERVICE = "http://127.0.0.1:9"
-SETTINGS: dict[str, list[Any]] = {
-    "StarterFunction": [StarterSettings, EventSettings],
-    "JanitorFunction": [JanitorSettings, EventSettings],
-    "ExecutionClosedFunction": [JanitorSettings, ClosedExecutionSettings, EventSettings],
-    "ProcessRegistrarFunction": [],
-    "ChatbotFunction": [ChatbotSettings, TokenSettings, CredentialsSettings],
-    "WorkerFunction": [RetrySettings, WorkSettings, EventSettings],
-}
+DEPLOYED = {"Starter", "Janitor", "ExecutionClosed", "ProcessRegistrar", "Chatbot", "Worker"}
 Variables = dict[str, dict[str, str]]
 
 
 @pytest.fixture
 def file(slotkeeper: Callable[..., Any], tmp_path: Path) -> Variables:
     """The file that the command writes."""
-    assert set(slotkeeper("stack", "env", "--output", "env.json")["functions"]) == SETTINGS.keys()
+    functions = slotkeeper("stack", "env", "--output", "env.json")["functions"]
+    assert set(functions) == {f"{name}Function" for name in DEPLOYED}
     variables: Variables = json.loads((tmp_path / "env.json").read_text())
     return variables
 
@@ -71,7 +53,8 @@ def passed(file: Variables, provider: SamFunctionProvider, monkeypatch: pytest.M
 
 def test_sam_cli_passes_every_variable_of_the_file(file: Variables, passed: Variables) -> None:
     """It passes only variables that the template declares."""
-    for function in SETTINGS:
+    for name in DEPLOYED:
+        function = f"{name}Function"
         assert file[function].items() - passed[function].items() == set(), function
 
 
@@ -81,15 +64,6 @@ def test_no_function_calls_an_account_not_even_one_that_is_not_deployed(
     endpoint = stack.aws.endpoint.replace("127.0.0.1", "127.0.0.2")
     assert {name: each["AWS_ENDPOINT_URL"] for name, each in passed.items()} == dict.fromkeys(passed, endpoint)
     assert passed.keys() - file.keys() == {"TokenRefresherFunction"}
-
-
-def test_every_setting_of_a_function_is_passed(passed: Variables, monkeypatch: pytest.MonkeyPatch) -> None:
-    for function, classes in SETTINGS.items():
-        with monkeypatch.context() as environment:
-            for name, value in passed[function].items():
-                environment.setenv(name, value)
-            for each in classes:
-                load_settings(each)
 
 
 def test_the_starter_admits_the_sample_request_with_these_variables_alone(

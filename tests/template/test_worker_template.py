@@ -22,10 +22,14 @@ from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
+    ChatbotSettings,
     ClosedExecutionSettings,
+    CredentialsSettings,
+    EventSettings,
     JanitorSettings,
     RetrySettings,
     StarterSettings,
+    TokenSettings,
     WorkSettings,
     load_settings,
 )
@@ -228,10 +232,18 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
     [
         ("WorkerFunction", RetrySettings),
         ("WorkerFunction", WorkSettings),
+        ("WorkerFunction", EventSettings),
         ("StarterFunction", StarterSettings),
+        ("StarterFunction", EventSettings),
         ("JanitorFunction", JanitorSettings),
+        ("JanitorFunction", EventSettings),
         ("ExecutionClosedFunction", JanitorSettings),
         ("ExecutionClosedFunction", ClosedExecutionSettings),
+        ("ExecutionClosedFunction", EventSettings),
+        ("ChatbotFunction", ChatbotSettings),
+        ("ChatbotFunction", TokenSettings),
+        ("TokenRefresherFunction", CredentialsSettings),
+        ("TokenRefresherFunction", TokenSettings),
     ],
 )
 def test_a_function_has_the_variables_that_its_settings_read(
