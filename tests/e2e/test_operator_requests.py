@@ -40,8 +40,10 @@ def test_a_cancelled_waiting_request_is_dead_lettered_and_the_next_one_proceeds(
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "abc")
     assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
-    _wait_for(slotkeeper, process, "b", "waiting")
-    stack.wait_until_waiting(process)  # until b was refused: only then is it known to be first
+    waiting = _wait_for(slotkeeper, process, "b", "waiting")
+    assert (waiting["because"], [one["request_id"] for one in waiting["holders"]]) == ("its slot is in use", ["a"])
+    (behind,) = slotkeeper("request", "show", "c", "--process", process)["queues"]
+    assert behind["first"]["request_id"] == "b"
     assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
     dead_letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
     assert dead_letter["code"] == "Cancelled"
@@ -63,7 +65,8 @@ def test_a_running_request_is_stopped_kept_and_redriven(
     _submit(slotkeeper, tmp_path, process, "a")
     name = _wait_for(slotkeeper, process, "a", "running")["execution"]
     wait_until(lambda: stack.alive(process), "its Glue run")
-    assert slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"] == name
+    stopped = slotkeeper("request", "cancel", "a", "--process", process, "--stop")
+    assert (stopped["stopped"], stopped["request_id"]) == (name, "a")
     stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
     dead_letter = wait_until(

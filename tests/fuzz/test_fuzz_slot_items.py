@@ -26,6 +26,7 @@ WAITING = {
     "receives": {"N": "1"},
     "since": {"N": "1700000000"},
     "execution": {"S": "p-3"},
+    "request_id": {"S": "order-3"},
 }
 VALID = PROCESS | {
     "slot_limit": {"N": "3"},
