@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any
 
 from slotkeeper.slots.failure_reason import failure_reason
-from slotkeeper.slots.glue import ENDED_STATES
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
@@ -25,7 +24,7 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_ids import RequestIds, request_id_of
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import free_by
+from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.waiting_requests import because, behind, first_waiting, holders_as_dicts
 
@@ -178,11 +177,9 @@ class RequestFinder:
         if execution is None or execution["status"] in _OPEN:
             is_running = execution is not None and holder.state == "RUNNING"
             return (RequestState.RUNNING if is_running else RequestState.STARTING), details
-        has_live_run = run is not None and run["state"] not in ENDED_STATES
         ended = max(execution["stopDate"].timestamp(), holder.since)
-        by = free_by(self._stack.parameters, ended, has_live_run)
-        free = {"slot_free_by": None if by is None else iso(by)}
-        return RequestState.STOPPED, details | _ending(execution) | free
+        release = estimate(self._stack.parameters, ended, run)
+        return RequestState.STOPPED, details | _ending(execution) | release.as_dict()
 
     def _execution(self, name: str) -> dict[str, Any] | None:
         stepfunctions, arn = self._stack.client("stepfunctions"), self._stack.execution_arn(name)

@@ -11,13 +11,14 @@ from rich.console import Console
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.slot_release import free_by_text
+from slotkeeper_cli.slot_release import release_of
 from slotkeeper_cli.work_finder import FoundWork
 
 # Holders that the text names.
 MAX_HOLDERS_SHOWN = 10
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = ("attempt", "state", "execution", "dead_letter", "behind", "holders", "slot_free_by", "cause")
+_NOT_LISTED = ("attempt", "state", "execution", "dead_letter", "behind", "holders", "cause")
+_RELEASE = ("slot_free_by", "slot_usually_free_after_seconds")
 _TIMES = ("since", "started", "ended")
 
 
@@ -73,11 +74,9 @@ def _render_attempts(console: Console, data: dict[str, Any]) -> None:
     for attempt in data["attempts"]:
         console.print(f"  attempt {attempt['attempt']}: {attempt['state']}  {attempt['execution']}")
         if attempt["state"] is RequestState.STOPPED:
-            by = attempt["slot_free_by"]
-            free = free_by_text(by and seconds(by), time.time())
-            console.print(f"    its slot will be free {free}")
+            console.print(f"    its slot will be free {release_of(attempt).text(time.time())}")
         for name, value in attempt.items():
-            if value and name not in _NOT_LISTED:
+            if value and name not in (*_NOT_LISTED, *_RELEASE):
                 console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
         _render_holders(console, attempt.get("holders", []))
         if dead_letter := attempt.get("dead_letter"):

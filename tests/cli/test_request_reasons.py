@@ -15,7 +15,7 @@ from slotkeeper.slots.process import Holder
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import show_request
 from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.slot_release import free_by, free_by_text
+from slotkeeper_cli.slot_release import SlotRelease, estimate
 from slotkeeper_cli.waiting_requests import because, behind
 from tests.cli.doctor_facts import process
 from tests.cli.operator_account import Operator
@@ -101,7 +101,9 @@ def test_a_stopped_request_shows_by_when_its_slot_is_free(operator: Operator) ->
     assert (attempt["state"], attempt["status"], attempt["glue_run"]["id"]) == ("stopped", "ABORTED", run)
     ended, free = (datetime.fromisoformat(attempt[name]) for name in ("ended", "slot_free_by"))
     assert (free - ended).total_seconds() == 120 + 3 * 60
-    assert "its slot will be free by about " in operator.run("request", "show", "a").stdout
+    assert attempt["slot_usually_free_after_seconds"] == 65
+    shown = operator.run("request", "show", "a").stdout
+    assert re.search(r"its slot will be free by about .+, usually 1 min 5 s after its Glue run has ended\n", shown)
     refused = operator.run("request", "cancel", "a", "--stop", "--yes")
     assert refused.exit_code == 3
     assert "has ended (ABORTED): there is nothing to cancel. Its slot will be free by about " in refused.stderr
@@ -111,24 +113,25 @@ DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
 
 
 @pytest.mark.parametrize(
-    ("parameters", "has_live_run", "seconds"),
+    ("parameters", "run", "seconds"),
     [
-        (DEFAULTS, False, 240),
-        (DEFAULTS, True, 300),
-        ({"JanitorSchedule": "rate(5 minutes)", "GraceSeconds": "0"}, False, 600),
-        ({"JanitorSchedule": "cron(0 * * * ? *)"}, False, None),
+        (DEFAULTS, None, 240),
+        (DEFAULTS, "STOPPED", 240),
+        (DEFAULTS, "STOPPING", 300),
+        ({"JanitorSchedule": "rate(5 minutes)", "GraceSeconds": "0"}, None, 600),
+        ({"JanitorSchedule": "cron(0 * * * ? *)"}, None, None),
     ],
 )
 def test_the_slot_is_free_after_the_grace_time_and_the_janitors_runs(
-    parameters: dict[str, str], has_live_run: bool, seconds: int | None
+    parameters: dict[str, str], run: str | None, seconds: int | None
 ) -> None:
-    assert free_by(parameters, 1000.0, has_live_run) == (None if seconds is None else 1000.0 + seconds)
+    release = estimate(parameters, 1000.0, None if run is None else {"state": run})
+    assert release == SlotRelease(None if seconds is None else 1000.0 + seconds, 65)
 
 
-def test_an_estimate_that_has_passed_says_so() -> None:
-    assert free_by_text(NOW, NOW).endswith(", usually earlier")
-    assert "which has passed" in free_by_text(NOW, NOW + 1)
-    assert free_by_text(None, NOW) == "after GraceSeconds and the next two or three runs of the janitor"
+def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
+    assert SlotRelease(NOW, 65).text(NOW + 1).endswith(", which has passed: run slotkeeper holder release")
+    assert SlotRelease(None, 65).text(NOW).startswith("in its second or third run after GraceSeconds, usually 1 min")
 
 
 # Requests of the worker --------------------------------------------------------------------------------------------

@@ -9,16 +9,15 @@ from typing import Annotated
 import typer
 
 from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
-from slotkeeper.slots.glue import ENDED_STATES
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
-from slotkeeper_cli.formatting import duration, iso, seconds
+from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import free_by, free_by_text
+from slotkeeper_cli.slot_release import estimate, release_of
 
 NOT_RECEIVED = (
     " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "
@@ -140,13 +139,12 @@ def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt,
         error="Cancelled",
         cause=f"slotkeeper request cancel, by {context.stack.caller}",
     )
-    has_live_run = run is not None and run["state"] not in ENDED_STATES
-    by = free_by(context.stack.parameters, stopped["stopDate"].timestamp(), has_live_run)
+    release = estimate(context.stack.parameters, stopped["stopDate"].timestamp(), run)
     data = {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number}
     context.out.result(
-        data | {"request_id": of.request_id, "slot_free_by": None if by is None else iso(by)},
+        data | {"request_id": of.request_id} | release.as_dict(),
         f"{label} is stopped. The janitor stops its Glue run, sends the request to FailedRequestQueue, and releases "
-        f"its slot {free_by_text(by, time.time())}.",
+        f"its slot {release.text(time.time())}.",
     )
 
 
@@ -155,8 +153,7 @@ def _refuse_unless_queued(of: RequestAttempts, last: RequestAttempt | None, atte
         return
     label = f"{of.request_id} ({last.execution})"
     if last.state is RequestState.STOPPED:
-        by = last.details["slot_free_by"]
-        free = free_by_text(by and seconds(by), time.time())
+        free = release_of(last.details).text(time.time())
         raise CommandRefused(
             f"{label} has ended ({last.details['status']}): there is nothing to cancel. Its slot will be free {free}. "
             "Nothing was changed."

@@ -16,9 +16,10 @@ from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time
+from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import free_by, free_by_text
+from slotkeeper_cli.slot_release import estimate
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
@@ -50,7 +51,7 @@ def release(
     for line in checked:
         context.out.note(f"- {line}")
     if alive and not force:
-        instead = _instead(context, holder, described, known_id or execution)
+        instead = _instead(context, holder, holder.job or process.job_name, described, known_id or execution)
         raise CommandRefused(
             f"{label} may still use its slot: {alive}. {instead} With --force the slot is released now, and one "
             "request more than the limit allows may run. Nothing was changed."
@@ -87,17 +88,21 @@ def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
     return found[0]
 
 
-def _instead(context: CommandContext, holder: Holder, execution: Execution | None, label: str) -> str:
+def _instead(context: CommandContext, holder: Holder, job: str, execution: Execution | None, label: str) -> str:
     """What to do instead of releasing the slot, or by when the janitor releases it."""
     if execution is not None and not execution.is_closed:
         return f"To end it, run slotkeeper request cancel --stop {label}."
     if execution is None and holder.state == "RUNNING":
         return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
     now, grace = time.time(), int(context.stack.parameters.get("GraceSeconds") or 120)
-    ended = holder.since if execution is None or execution.stopped_at is None else execution.stopped_at
-    # Its grace time may have passed. A live Glue run is stopped in the janitor's next run.
-    by = free_by(context.stack.parameters, max(ended, now - grace), has_live_run=execution is not None)
-    return f"The janitor releases the slot {free_by_text(by, now)}."
+    if execution is None or execution.stopped_at is None:
+        ended, run = float(holder.since), None
+    else:
+        ended = max(execution.stopped_at, holder.since)
+        run = runs_by_execution(context.stack, job, holder.since).get(execution.name)
+    # Its grace time may have passed: then the next run is the first that checks it.
+    release = estimate(context.stack.parameters, max(ended, now - grace), run)
+    return f"The janitor releases the slot {release.text(now)}."
 
 
 def _in_use(
