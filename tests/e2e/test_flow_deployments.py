@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import cfn_yaml
 from typer.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.environment import ROOT
 from slotkeeper_cli.app import app
 from tests.e2e.deployed_stack import DeployedStack, update
+from tests.support.template import parsed_template
 
-TEMPLATE: dict[str, Any] = cfn_yaml.load(str(ROOT / "template.yaml"))
+TEMPLATE = parsed_template()
 SLOTS = {"JanitorSchedule": "rate(1 day)"}
 CHATBOT = {"ChatApiUrl": "http://127.0.0.1:9"}
 WORKER = {"DeployWorker": "true"}

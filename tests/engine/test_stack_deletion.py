@@ -9,6 +9,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,30 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dev.emulator.aws import EmbeddedAws
+from tests.support.template import parsed_template
 from tests.support.waiting import wait_until
-from tests.template.stateful import RETAINED, source, stateful, translated
+from tests.template.stateful import RETAINED, read_baseline, translated
 
-WHOLE = translated(source())
-HELD = stateful(WHOLE)
-EVERY_FLOW = {
-    name: declared
-    | {"Default": {"ChatApiUrl": "https://chat.example", "DeployWorker": "true"}.get(name, declared["Default"])}
-    for name, declared in WHOLE["Parameters"].items()
-}
+HELD = read_baseline()
 # These two depend on functions and roles, and are deleted with their stack.
 ALONE = [name for name in HELD if name not in ("ChatbotApi", "Workflow")]
-TEMPLATE: dict[str, Any] = {
-    "AWSTemplateFormatVersion": "2010-09-09",
-    "Parameters": EVERY_FLOW,
-    "Conditions": WHOLE["Conditions"],
-    "Resources": {name: WHOLE["Resources"][name] for name in ALONE},
-}
 KEPT = {name for name in ALONE if HELD[name].get("DeletionPolicy") in RETAINED}
+
+
+@cache
+def _template() -> dict[str, Any]:
+    """The template's stateful resources with every flow."""
+    whole = translated(parsed_template())
+    values = {"ChatApiUrl": "https://chat.example", "DeployWorker": "true"}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Parameters": {
+            name: declared | {"Default": values.get(name, declared["Default"])}
+            for name, declared in whole["Parameters"].items()
+        },
+        "Conditions": whole["Conditions"],
+        "Resources": {name: whole["Resources"][name] for name in ALONE},
+    }
 
 
 class Stacks:
@@ -44,9 +50,9 @@ class Stacks:
         self.aws = aws
         self._cloudformation = aws.client("cloudformation")
 
-    def create(self, name: str, template: dict[str, Any] = TEMPLATE, end: str = "CREATE_COMPLETE") -> dict[str, str]:
+    def create(self, name: str, template: dict[str, Any] | None = None, end: str = "CREATE_COMPLETE") -> dict[str, str]:
         """The physical ids, by logical id."""
-        self._cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(template))
+        self._cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(template or _template()))
         return self._wait(name, end)
 
     def update(self, name: str, template: dict[str, Any]) -> dict[str, str]:
@@ -123,7 +129,7 @@ def test_a_renamed_or_replaced_queue_keeps_its_messages(stacks: Stacks, name: st
     physical = stacks.create(name)
     sqs = stacks.aws.client("sqs")
     sqs.send_message(QueueUrl=physical["WorkQueue"], MessageBody="wanted")
-    template = copy.deepcopy(TEMPLATE)
+    template = copy.deepcopy(_template())
     queue = template["Resources"].pop("WorkQueue")
     template["Resources"][logical_id] = queue
     if name == "replaced":
@@ -133,7 +139,7 @@ def test_a_renamed_or_replaced_queue_keeps_its_messages(stacks: Stacks, name: st
 
 
 def test_a_first_deployment_that_fails_leaves_only_protected_resources(stacks: Stacks) -> None:
-    template = copy.deepcopy(TEMPLATE)
+    template = copy.deepcopy(_template())
     template["Resources"]["Impossible"] = {
         "Type": "Custom::Impossible",
         "DependsOn": ALONE,

@@ -22,12 +22,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cfnlint.decode import cfn_yaml
-from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
-from cfnlint.template.transforms._sam import Transform
+from tests.support.template import FILE, parsed_template
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "template.yaml"
 BASELINE = Path(__file__).with_name("stateful.json")
 REGION = "us-east-1"
 POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
@@ -50,14 +47,10 @@ STATEFUL = {
 Template = Mapping[str, Any]
 
 
-def source() -> dict[str, Any]:
-    """The source of template.yaml, before the SAM transform."""
-    template: dict[str, Any] = cfn_yaml.load(str(FILE))
-    return template
-
-
 def translated(template: Template) -> dict[str, Any]:
     """The template after the SAM transform. Raises ValueError if SAM refuses it."""
+    from cfnlint.template.transforms._sam import Transform
+
     transform = Transform(str(FILE), copy.deepcopy(template), REGION)
     problems = transform.transform_template()
     if problems:
@@ -68,6 +61,8 @@ def translated(template: Template) -> dict[str, Any]:
 
 def create_only(resource: Template) -> dict[str, Any]:
     """A resource's create-only properties: path in the schema -> value in the template."""
+    from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # cfn-lint takes a second to import
+
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource["Type"]).schema
     paths = [*schema.get("createOnlyProperties", []), *schema.get("conditionalCreateOnlyProperties", [])]
     values = {path: _at(resource.get("Properties", {}), path.split("/")[2:]) for path in sorted(paths)}
@@ -183,7 +178,7 @@ def main() -> None:
     )
     forgotten = set(parser.parse_args().forget)
     before = {name: entry for name, entry in read_baseline().items() if name not in forgotten}
-    after = stateful(translated(source()))
+    after = stateful(translated(parsed_template()))
     if lost := losses(before, after):
         raise SystemExit("\n".join(lost))
     BASELINE.write_text(json.dumps(after, indent=2, sort_keys=True) + "\n")

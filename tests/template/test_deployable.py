@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import cfn_yaml
-from samcli.commands.deploy.auth_utils import auth_per_resource
-from samcli.lib.config.samconfig import SamConfig
-from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from tests.least_privilege.resolved_template import CHATBOT, WORKER, Stack
+from tests.support.template import parsed
 from tests.template.test_template import TEMPLATE
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +48,7 @@ def _pages() -> Iterator[Path]:
 
 
 def _loaded(text: str) -> dict[str, Any]:
-    template: dict[str, Any] = cfn_yaml.loads(text)
+    template = parsed(text)
     # A snippet may hold the resources alone.
     return template if "Resources" in template else {"Resources": template}
 
@@ -180,12 +177,17 @@ def test_the_sample_job_requests_no_more_runs_than_glues_default_quota() -> None
 @pytest.mark.parametrize("flows", [{}, CHATBOT, CHATBOT | {"TokenRefreshSchedule": "rate(1 hour)"}, CHATBOT | WORKER])
 def test_guided_does_not_ask_whether_a_function_may_have_no_authorization(flows: dict[str, str]) -> None:
     """By SAM CLI's own rule. Enter answers its question with no, which ends the deployment."""
+    from samcli.commands.deploy.auth_utils import auth_per_resource
+    from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+
     stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=flows)
     assert [function for function, has_auth in auth_per_resource(stacks) if not has_auth] == []
 
 
 def test_guided_does_not_end_with_a_question_whose_default_is_no() -> None:
     """With `confirm_changeset`, Enter at "Deploy this changeset? [y/N]" deploys nothing."""
+    from samcli.lib.config.samconfig import SamConfig
+
     assert SamConfig(ROOT).get_all(["deploy"], "parameters", "default")["confirm_changeset"] is False
 
 

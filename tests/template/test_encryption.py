@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import cfn_yaml
 
-from tests.support.template import parsed_template
+from tests.support.template import parsed, parsed_template
 
 ROOT = Path(__file__).parents[2]
 STACK: dict[str, Any] = parsed_template()["Resources"]
-PRODUCER: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "completion-events.yaml"))["Resources"]
-KEY: dict[str, Any] = cfn_yaml.load(str(ROOT / "docs" / "kms-key.yaml"))["Resources"]["Key"]
+PRODUCER = parsed((ROOT / "docs" / "completion-events.yaml").read_text())["Resources"]
+KEY = parsed((ROOT / "docs" / "kms-key.yaml").read_text())["Resources"]["Key"]
 DESCRIPTION: str = parsed_template()["Parameters"]["KmsKeyArn"]["Description"]
 
 LOGS = "logs.${AWS::Region}.${AWS::URLSuffix}"

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
-from samtranslator.yaml_helper import yaml_parse
 
 from dev.tools import gradual
+from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
+TEMPLATE = parsed_template()
 
 
 def _translated(template: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,6 @@ from typing import Any
 
 import click
 import pytest
-from samcli.lib.config.samconfig import SamConfig
-from samcli.lib.providers.sam_function_provider import SamFunctionProvider
-from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from dev.emulator.deployment import check_names
 from slotkeeper_cli.commands.stack import ENV_FILE
@@ -35,6 +32,8 @@ def _options(command: str) -> set[str]:
 
 def _settings(environment: str, command: str) -> dict[str, Any]:
     """The settings that SAM CLI reads from the file for a command."""
+    from samcli.lib.config.samconfig import SamConfig
+
     parameters: dict[str, Any] = SamConfig(FILE.parent).get_all([command], "parameters", environment)
     return parameters
 
@@ -78,6 +77,9 @@ def test_sync_may_update_a_stack_without_a_change_set() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # between SAM CLI's own packages
 def test_a_synced_layer_reaches_every_function() -> None:
     """`sam sync` reads the Layers of each function, not those of Globals, and skips a layer without a message."""
+    from samcli.lib.providers.sam_function_provider import SamFunctionProvider
+    from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+
     stacks, _ = SamLocalStackProvider.get_stacks(str(FILE.parent / "template.yaml"))
     functions = list(SamFunctionProvider(stacks, locate_layer_nested=True).get_all())
     assert len(functions) == len(list((FILE.parent / "functions").glob("*/app.py")))

@@ -6,13 +6,13 @@ import copy
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cfnlint.data.AdditionalSpecs
 import pytest
-from cfnlint.helpers import load_resource
 
+from tests.support.template import parsed_template
 from tests.template.stateful import (
     BASELINE,
     POLICIES,
@@ -23,14 +23,11 @@ from tests.template.stateful import (
     main,
     movers,
     read_baseline,
-    source,
     stateful,
     translated,
 )
 
-WRITTEN = source()
-TEMPLATE = translated(WRITTEN)
-HELD = stateful(TEMPLATE)
+WRITTEN = parsed_template()
 
 # The stateful resources that are deleted with the stack, and the reasons.
 EXPENDABLE = {
@@ -77,13 +74,28 @@ MAY_MOVE = {
 }
 
 
+@cache
+def _template() -> dict[str, Any]:
+    return translated(WRITTEN)
+
+
+@cache
+def _held() -> dict[str, dict[str, Any]]:
+    return stateful(_template())
+
+
+@cache
+def _movers() -> dict[str, set[str]]:
+    return movers(_template())
+
+
 def test_an_update_of_a_deployed_stack_loses_nothing() -> None:
-    assert losses(read_baseline(), HELD) == []
+    assert losses(read_baseline(), _held()) == []
 
 
 def test_the_baseline_contains_every_stateful_resource() -> None:
     """Otherwise a later change of a new one is not checked. `python -m tests.template.stateful` adds it."""
-    assert HELD.keys() - read_baseline().keys() == set()
+    assert _held().keys() - read_baseline().keys() == set()
 
 
 def test_the_baseline_is_written_as_its_command_writes_it() -> None:
@@ -93,9 +105,9 @@ def test_the_baseline_is_written_as_its_command_writes_it() -> None:
 def test_the_command_adds_new_resources_and_forgets_only_the_named_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {name: declared for name, declared in HELD.items() if name != "WorkQueue"}
+    before = {name: declared for name, declared in _held().items() if name != "WorkQueue"}
     file = tmp_path / "stateful.json"
-    file.write_text(json.dumps(before | {"OldQueue": HELD["WorkQueue"]}))
+    file.write_text(json.dumps(before | {"OldQueue": _held()["WorkQueue"]}))
     monkeypatch.setattr("tests.template.stateful.BASELINE", file)
     monkeypatch.setattr("sys.argv", ["stateful"])
     with pytest.raises(SystemExit, match="OldQueue is not in the template"):
@@ -103,42 +115,45 @@ def test_the_command_adds_new_resources_and_forgets_only_the_named_ones(
     assert "OldQueue" in file.read_text()
     monkeypatch.setattr("sys.argv", ["stateful", "--forget", "OldQueue"])
     main()
-    assert json.loads(file.read_text()) == HELD
+    assert json.loads(file.read_text()) == _held()
 
 
 def test_every_stateful_type_is_checked() -> None:
     """By cfn-lint's list of stateful types, for resources that are added later."""
+    import cfnlint.data.AdditionalSpecs
+    from cfnlint.helpers import load_resource
+
     listed = load_resource(cfnlint.data.AdditionalSpecs, "StatefulResources.json")["ResourceTypes"]
-    assert {resource["Type"] for resource in TEMPLATE["Resources"].values()} & listed.keys() <= STATEFUL.keys()
+    assert {resource["Type"] for resource in _template()["Resources"].values()} & listed.keys() <= STATEFUL.keys()
 
 
 def test_the_audit_log_outlives_the_stack() -> None:
-    assert [HELD["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
+    assert [_held()["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
 
 
-@pytest.mark.parametrize("name", [n for n, held in HELD.items() if held["Type"] not in EXPENDABLE_TYPES])
+@pytest.mark.parametrize("name", [n for n, held in read_baseline().items() if held["Type"] not in EXPENDABLE_TYPES])
 def test_data_that_cannot_be_recreated_outlives_the_stack_and_a_replacement(name: str) -> None:
-    kept = [HELD[name].get(policy) in RETAINED for policy in POLICIES]
+    kept = [_held()[name].get(policy) in RETAINED for policy in POLICIES]
     assert kept == [name not in EXPENDABLE] * 2
 
 
 def test_a_protected_table_does_not_block_a_rollback() -> None:
     """With RetainExceptOnCreate a failed creation deletes its tables, which DynamoDB refuses for a protected one."""
-    for name, resource in TEMPLATE["Resources"].items():
+    for name, resource in _template()["Resources"].items():
         if resource.get("Properties", {}).get("DeletionProtectionEnabled"):
-            assert HELD[name]["DeletionPolicy"] == "Retain"
+            assert _held()[name]["DeletionPolicy"] == "Retain"
 
 
 @pytest.mark.parametrize("table", ["SlotTable", "RequestLedgerTable"])
 def test_a_table_that_cannot_be_recreated_is_protected_and_backed_up(table: str) -> None:
-    properties = TEMPLATE["Resources"][table]["Properties"]
+    properties = _template()["Resources"][table]["Properties"]
     assert properties["DeletionProtectionEnabled"] is True
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
 
 
 @pytest.mark.parametrize("parameter", WRITTEN["Parameters"])
 def test_no_parameter_replaces_or_deletes_a_stateful_resource(parameter: str) -> None:
-    moved = {name for name, parameters in movers(TEMPLATE).items() if parameter in parameters}
+    moved = {name for name, parameters in _movers().items() if parameter in parameters}
     assert moved == {name for name, parameters in MAY_MOVE.items() if parameter in parameters}
 
 
@@ -151,16 +166,16 @@ def test_other_values_of_all_parameters_make_the_same_resources() -> None:
         number = str(parameter.get("MaxValue", parameter.get("MinValue", 7)))
         text = number if parameter["Type"] == "Number" else "another"
         parameter["Default"] = next((each for each in reversed(allowed) if each != before), text)
-    assert losses(HELD, stateful(translated(other))) == []
+    assert losses(_held(), stateful(translated(other))) == []
 
 
 def test_the_page_lists_the_kept_and_the_deleted_resources() -> None:
     page = (ROOT / "docs" / "upgrades.md").read_text()
     rows = re.findall(r"^\| (.*?) \| (kept|deleted)\b", page, re.MULTILINE)
     listed = {name: fate for names, fate in rows for name in re.findall(r"`(\w+)`", names)}
-    queues = {name for name, each in HELD.items() if each["Type"] == "AWS::SQS::Queue"} - EXPENDABLE.keys()
+    queues = {name for name, each in _held().items() if each["Type"] == "AWS::SQS::Queue"} - EXPENDABLE.keys()
     assert (*next(row for row in rows if "queues" in row[0]), len(queues)) == ("the six queues", "kept", 6)
-    kept = {name for name, each in HELD.items() if each.get("DeletionPolicy") in RETAINED}
+    kept = {name for name, each in _held().items() if each.get("DeletionPolicy") in RETAINED}
     assert {name for name, fate in listed.items() if fate == "kept"} == kept - queues
     assert {name for name, fate in listed.items() if fate == "deleted"} == EXPENDABLE.keys()
 
@@ -223,7 +238,7 @@ def _another_resource(resources: dict[str, Any]) -> None:
 def test_a_change_that_loses_a_resource_is_reported(change: Callable[[dict[str, Any]], None], loss: str) -> None:
     changed = copy.deepcopy(WRITTEN)
     change(changed["Resources"])
-    lost = losses(HELD, stateful(translated(changed)))
+    lost = losses(_held(), stateful(translated(changed)))
     assert [loss in sentence for sentence in lost] == [True]
 
 
@@ -231,7 +246,7 @@ def test_a_change_that_loses_nothing_is_not_reported() -> None:
     changed = copy.deepcopy(WRITTEN)
     changed["Resources"]["RequestQueue"]["Properties"]["VisibilityTimeout"] = 200
     changed["Resources"]["SlotTable"]["Properties"]["Tags"] = [{"Key": "team", "Value": "data"}]
-    assert losses(HELD, stateful(translated(changed))) == []
+    assert losses(_held(), stateful(translated(changed))) == []
 
 
 def _by_condition(resources: dict[str, Any]) -> None:

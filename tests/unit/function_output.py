@@ -26,7 +26,6 @@ from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT, Load, request_record
 
 PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
-DETAILS = dict.fromkeys(details_in_source(), "a detail")
 
 
 class Surprise(Exception):
@@ -78,8 +77,9 @@ def _starter(module: ModuleType) -> Iterator[None]:
 def _janitor(module: ModuleType) -> Iterator[None]:
     def run(_: float) -> RunReport:
         report = RunReport(processes=[PROCESS])
+        details = dict.fromkeys(details_in_source(), "a detail")
         for name in sorted(findings_in_source()):
-            report.note(name, "A finding", **DETAILS)
+            report.note(name, "A finding", **details)
         return report
 
     module._janitor = SimpleNamespace(run=run)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dev.emulator.engine.glue_script import MODULES
-
+ROOT = Path(__file__).parents[2]
+MODULES = ROOT / "dev" / "emulator" / "engine" / "glue_modules"
 UTILS = runpy.run_path(str(MODULES / "awsglue" / "utils.py"))  # outside Glue's scripts the package cannot be imported
 resolve, GlueArgumentError = UTILS["getResolvedOptions"], UTILS["GlueArgumentError"]
 DEPLOYED = ("functions", "layers", "cli")
