@@ -24,7 +24,7 @@ _TIMES = ("since", "started", "ended")
 
 @dataclass
 class FoundRequest:
-    """What the search has found, and where it searched. `queues`: the processes in which the request may be queued."""
+    """The result of a search, and where it searched. `queues`: the processes in which the request may be queued."""
 
     request_id: str
     attempts: list[RequestAttempts]
@@ -63,7 +63,7 @@ def render(console: Console, found: FoundRequest, data: dict[str, Any]) -> None:
 
 def _render_queues(console: Console, found: FoundRequest) -> None:
     for queue in found.queues:
-        console.print(f"  Probably {queue_text(queue)}")
+        console.print(f"  {'Probably' if len(found.queues) == 1 else 'Perhaps'} {queue_text(queue)}")
         _render_holders(console, queue["holders"])
     if not found.queues and not found.is_known and found.queued:
         console.print("  A slot is free in every process, so it starts within seconds: run this again")
@@ -127,7 +127,7 @@ def _indented(text: str) -> str:
 
 
 def queue_text(queue: dict[str, Any]) -> str:
-    """What a queued request of a process is behind, such as `in sample behind 2 holders and request b, ...`."""
+    """The requests ahead of a queued request of a process: `in sample behind 2 holders and request b, ...`."""
     ahead = [count(len(queue["holders"]), "holder")] if queue["holders"] else []
     if first := queue["first"]:
         name = first["request_id"] or first["execution"] or "a request"

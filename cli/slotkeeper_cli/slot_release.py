@@ -39,7 +39,7 @@ class SlotRelease:
         """The estimate as text, such as `by about 2026-11-22 14:05:30 CET, usually 1 min 5 s after ...`."""
         if self.by is not None and now > self.by:
             return f"by about {local_time(self.by)}, which has passed: run slotkeeper holder release"
-        by = "in its second or third run after GraceSeconds" if self.by is None else f"by about {local_time(self.by)}"
+        by = "in a run after GraceSeconds" if self.by is None else f"by about {local_time(self.by)}"
         return f"{by}, usually {duration(self.usual)} after its Glue run has ended"
 
 

@@ -62,7 +62,7 @@ def first_waiting(process: Process, now: float) -> FirstWaiting | None:
 
 
 def behind(process: Process) -> str:
-    """What the first waiting request of a process waits for, as JSON shows it."""
+    """The cause for which the first waiting request of a process waits, as JSON shows it."""
     if process.paused:
         return "a pause"
     return "nothing" if process.has_free_slot else "other requests"

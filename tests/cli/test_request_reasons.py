@@ -131,7 +131,7 @@ def test_the_slot_is_free_after_the_grace_time_and_the_janitors_runs(
 
 def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
     assert SlotRelease(NOW, 65).text(NOW + 1).endswith(", which has passed: run slotkeeper holder release")
-    assert SlotRelease(None, 65).text(NOW).startswith("in its second or third run after GraceSeconds, usually 1 min")
+    assert SlotRelease(None, 65).text(NOW).startswith("in a run after GraceSeconds, usually 1 min")
 
 
 # Requests of the worker --------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ so a request that is not found may be queued.
 def show(
     request_id: RequestId, process: Annotated[str | None, typer.Option(help="Search only this process.")] = None
 ) -> None:
-    """Show the state of each attempt of a request: the text of --help is HELP."""
+    """Show the state of each attempt of a request. `HELP` is the text of --help."""
     context = current_context()
     control = SlotControl(context.stack)
     known = [control.process(process)] if process else control.read_all()[0]
@@ -79,7 +79,7 @@ def _may_be_queued(one: RequestAttempts, found: FoundRequest) -> bool:
 
 
 def _queues(control: SlotControl, finder: RequestFinder, processes: Iterable[Process]) -> list[dict[str, Any]]:
-    """What a queued request of each of these processes is behind; without processes that have a free slot."""
+    """The requests ahead of a queued request, for each of these processes in which one may wait."""
     now = time.time()
     queues = []
     for one in processes:
