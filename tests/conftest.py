@@ -1,4 +1,4 @@
-"""Setup of all tests: Hypothesis' profile, caches for botocore, and the folders that run on one worker."""
+"""Setup of all tests: garbage collection, Hypothesis' profile, caches for botocore, folders that run on one worker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from tests.support import quick_clients
 from tests.support.profiles import same_examples
 
+# Collections while the tests are imported find no garbage, and take a third of that time.
+gc.disable()
 same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
@@ -41,6 +43,14 @@ def pytest_collection_finish() -> None:
 TOGETHER = ("cli", "mutants", "template", "unit", "work", "workflow")
 
 quick_clients.install()  # before a test creates a session
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect seldom, and leave what the imports created out of each collection."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
