@@ -14,12 +14,8 @@ SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
-# make run-worker: seed of the requests, factor for the downstream's 1 to 6 seconds, concurrent callers.
-SEED    ?= 1
-SCALE   ?= 0.15
-WORKERS ?= 3
-# Its default for REQUESTS is 100.
-run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
+# The seed of everything random: make soak, make simulate, make replay.
+SEED ?= 1
 
 # make simulate: random schedules after the exploration of the small worlds.
 SCHEDULES ?= 1000000
@@ -40,7 +36,7 @@ TEXT ?= Good morning
 override TEXT := $(value TEXT)
 export TEXT
 
-# make work: the message, passed in the same manner. Empty: a sample request.
+# make work: the message, passed in the same manner. Empty: the shipped work's sample request.
 BODY ?=
 override BODY := $(value BODY)
 export BODY
@@ -93,7 +89,6 @@ help-all:  #+ Show every target, and the options of each
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
-	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3   1..1000; a seed; factor for 1 to 6 s; callers (2..10)"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
@@ -117,10 +112,6 @@ run-chatbot: setup  ## The same with the chatbot: many senders share a token, wh
 	@$(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
-.PHONY: run-worker
-run-worker: setup  ## The same with the worker: slow, failing and poison requests
-	@$(PYTHON) -m dev.scenarios.worker --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)"
-
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
 	@$(PYTHON) -m dev.emulator up --job="$$JOB" --arguments="$$ARGUMENTS" --parameters="$$PARAMETERS" \
@@ -136,13 +127,16 @@ say:  #+ Send TEXT to the chatbot of local-up and print its answer
 	@$(PYTHON) -m dev.emulator say -- "$$TEXT"
 
 .PHONY: work
-work:  #+ Send the worker of local-up a sample request, or BODY, and print its outcome
+work:  #+ Send the worker of local-up BODY, or the shipped work's sample request, and print its outcome
 	@[ -e $(READY) ] || { echo "local: not running, and not set up yet: run make local-up"; exit 2; }
 	@$(PYTHON) -m dev.emulator work -- "$$BODY"
 
 .PHONY: invoke
 invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EVENT, list the events
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
+
+# Targets of functions that you may replace: make run-worker.
+-include $(wildcard functions/*/targets.mk)
 
 ##@ Develop
 
@@ -167,7 +161,8 @@ test: setup-dev  ## Run every test
 lint-code: words
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
-	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev functions/*/*.py jobs/*.py
+	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev jobs/*.py $(wildcard functions/*/*.py \
+	  functions/*/src/*.py functions/*/scenario)
 	@cd examples/shared-token && MYPYPATH=$(CURDIR)/layers/slotkeeper mypy --no-error-summary greeter tests
 
 .PHONY: words

@@ -19,6 +19,7 @@ from dev.emulator.next_steps import (
     CHAT_API_URL,
     GLUE_JOB_NAME,
     console,
+    sample_body,
     say,
     say_chatbot_url,
     say_next_steps,
@@ -217,10 +218,10 @@ def send_work(body: str) -> None:
         aws = EmbeddedAws.attach(STATE_DIR)
         if "WorkQueueUrl" not in aws.outputs:
             raise EngineError("no worker is deployed here: run `make local-up`, which deploys it by default")
-        sent = worker.SentMessage(aws, body or worker.sample_body())
+        sent = worker.SentMessage(aws, body or sample_body())
         say(f"sent {escape(sent.name)}")
         last = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER)
-        result = work_result.describe(last, sent.name, sent.body, sent.manifest(last.row))
+        result = work_result.describe(last, sent.name, sent.body, worker.result_lines(aws, last.row))
     except (EngineError, BotoCoreError, ClientError, Stalled) as error:
         say(escape(str(error)))
         raise SystemExit(2) from None

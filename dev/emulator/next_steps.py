@@ -7,16 +7,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from dev.emulator import work_result
-from dev.emulator import worker_client as worker
-from dev.emulator.aws import EmbeddedAws
+from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service.control import PREFIX
 from dev.emulator.sample_data import read_dataset, split_by_month
+from dev.tools.function_folders import own_module
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
 GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
 VARIABLES = "slotkeeper --local stack env"
 TALK = 'make say TEXT="Good morning"'
-FIRST_MONTH = worker.MONTH
+FIRST_MONTH = "2012-01"  # of the sample data
 INPUT_KEY = f"input/{FIRST_MONTH}.csv"
 console = Console(highlight=False, soft_wrap=True, emoji=False)  # an ARN has ":secret:" in it
 
@@ -40,8 +40,7 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
         console.print(GIVE_CREDENTIALS)
     say_chatbot_url(aws)
     if "WorkQueueUrl" in aws.outputs:
-        like = work_result.resend(worker.sample_body("first"))
-        say(f"send a sample request to the worker: make work; or your own body: {escape(like)}")
+        say(f"send a request to the worker: {escape(work_command())}")
     process = deployed["ProcessName"]
     if deployed[GLUE_JOB_NAME]:
         _say_job(aws, process, deployed[GLUE_JOB_NAME])
@@ -63,11 +62,29 @@ def say_chatbot_url(aws: EmbeddedAws) -> None:
 
 
 def upload_sample(aws: EmbeddedAws) -> None:
-    """Upload one month of sample data to DataBucket, as CSV for a Glue job and as JSON Lines for the worker."""
+    """Upload one month of sample data to DataBucket, as CSV for a Glue job, and the sample of the shipped work."""
     month = split_by_month(read_dataset())[FIRST_MONTH]
     bucket = aws.outputs["DataBucketName"]
     aws.client("s3").put_object(Bucket=bucket, Key=INPUT_KEY, Body=month, ContentType="text/csv")
-    worker.upload_sample(aws)
+    if sample := own_module("worker", "sample"):
+        sample.upload(aws)
+
+
+def work_command() -> str:
+    """The command that sends the worker a request: of the shipped work, or with a body to complete."""
+    sample = own_module("worker", "sample")
+    if sample is None:
+        return work_result.resend('{"request_id": "first", "payload": {}}')
+    return f"make work; or your own body: {work_result.resend(sample.body('first'))}"
+
+
+def sample_body() -> str:
+    """The body of a sample request to the shipped work. Raises EngineError if your own work has none."""
+    sample = own_module("worker", "sample")
+    if sample is None:
+        raise EngineError(f"BODY is empty: expected a message for your work, as in {work_command()}. Nothing was sent.")
+    body: str = sample.body()
+    return body
 
 
 def first_body(process: str) -> str:

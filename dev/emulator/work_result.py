@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
@@ -28,8 +27,8 @@ def resend(body: str) -> str:
     return f"make work BODY={shlex.quote(body)}"
 
 
-def describe(last: Observation, name: str, body: str, manifest: Mapping[str, Any] | None) -> WorkResult:
-    """The report on the last observation. `name` is only displayed. `manifest`: see SentMessage.manifest."""
+def describe(last: Observation, name: str, body: str, result_lines: Sequence[str]) -> WorkResult:
+    """The report on the last observation. `name` is only displayed. `result_lines`: printed after a success."""
     if last.end is End.NOT_BEGUN:
         return WorkResult(
             NOTHING_RUNS,
@@ -45,7 +44,7 @@ def describe(last: Observation, name: str, body: str, manifest: Mapping[str, Any
         return WorkResult(
             NOTHING_RUNS, ["the message left WorkQueue without an outcome or a dead letter: see the functions' log"]
         )
-    result = _by_row(name, last.row, body, last.dead_letter, manifest)
+    result = _by_row(name, last.row, body, last.dead_letter, result_lines)
     if last.end is End.DROPPED:
         first = f"dropped: the ledger already has this attempt of {name}. Its row:"
         return WorkResult(result.code, [first, *result.lines], result.command)
@@ -61,11 +60,11 @@ def _unworked(name: str, dead_letter: DeadLetter) -> WorkResult:
 
 
 def _by_row(
-    name: str, row: LedgerRow, body: str, dead_letter: DeadLetter | None, manifest: Mapping[str, Any] | None
+    name: str, row: LedgerRow, body: str, dead_letter: DeadLetter | None, result_lines: Sequence[str]
 ) -> WorkResult:
     after = f"after {counted(row.attempts, 'attempt')}"
     if row.status == "SUCCEEDED":
-        return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *_result(row, manifest)])
+        return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *result_lines])
     if row.status == "DEAD_LETTERED":
         return _dead_lettered(f"{name} is dead-lettered {after}", row, dead_letter)
     lines = [f"{name} is {row.status} {after}"]
@@ -75,13 +74,6 @@ def _by_row(
         lines.append(f"last error: {row.last_error}")
     again = "to see its outcome later, send the same message again: the worker drops it, and its row is shown"
     return _with_command(SUCCEEDED, [*lines, again], body)
-
-
-def _result(row: LedgerRow, manifest: Mapping[str, Any] | None) -> list[str]:
-    if manifest is None:
-        return [f"its result: {row.result}"]
-    parts = (f"  {part['value']}: {counted(part['records'], 'record')} in {part['key']}" for part in manifest["parts"])
-    return [f"its manifest in {manifest['bucket']}: {manifest['key']}", *parts]
 
 
 def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,8 @@ from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.queue_reading import attributes, drain, peek
-from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
+from dev.tools.function_folders import own_module
 
-MONTH = "2012-01"  # of the sample data
-INPUT_KEY = f"work/input/{MONTH}.jsonl"
 # Seconds. For a later attempt, the command shows its time instead of waiting.
 MAX_WAIT = 60.0
 # Seconds within which a worker claims a received message, unless it fails before the claim.
@@ -176,22 +173,6 @@ class Observation:
         return Text(f"{self.elapsed:6.1f} s  {self.status}")
 
 
-def upload_sample(aws: EmbeddedAws) -> None:
-    """Upload the sample request's input, a month of the sample data as JSON Lines, to DataBucket."""
-    aws.client("s3").put_object(
-        Bucket=aws.outputs["DataBucketName"],
-        Key=INPUT_KEY,
-        Body=content(months_as_json_lines()[MONTH]),
-        ContentType="application/x-ndjson",
-    )
-
-
-def sample_body(request_id: str = "") -> str:
-    """A message body for WorkQueue that splits the sample. Without `request_id` it gets a new one."""
-    payload = {"input_key": INPUT_KEY, "split_by": SPLIT_BY}
-    return json.dumps({"request_id": request_id or f"sample-{secrets.token_hex(4)}", "payload": payload})
-
-
 def request_id_of(body: str) -> str | None:
     """The request id of a body; None if it has none that can be a key of the ledger."""
     try:
@@ -201,12 +182,22 @@ def request_id_of(body: str) -> str | None:
     return request_id if isinstance(request_id, str) and 0 < len(request_id) <= LEDGER_KEY else None
 
 
+def result_lines(aws: EmbeddedAws, row: LedgerRow | None) -> list[str]:
+    """What to print for the result of a request that has succeeded."""
+    result = row.result if row else None
+    sample = own_module("worker", "sample")
+    if sample is None or result is None:
+        return [f"its result: {result}"]
+    lines: list[str] = sample.result_lines(aws, json.loads(result))
+    return lines
+
+
 class SentMessage:
     """A message that was sent to WorkQueue, and its outcome."""
 
     def __init__(self, aws: EmbeddedAws, body: str) -> None:
         """Send it. Raises ClientError if SQS refuses it. `name` is only displayed."""
-        self._sqs, self._dynamodb, self._s3 = aws.client("sqs"), aws.client("dynamodb"), aws.client("s3")
+        self._sqs, self._dynamodb = aws.client("sqs"), aws.client("dynamodb")
         self._outputs = aws.outputs
         self.body, self.request_id = body, request_id_of(body)
         self.name = self.request_id or "a body without a request id"
@@ -230,15 +221,6 @@ class SentMessage:
             unworked=dead_letter is not None and dead_letter.source_message_id == self._message_id,
             late=row is not None and row.next_attempt_at is not None and _seconds_until(row.next_attempt_at) > MAX_WAIT,
         )
-
-    def manifest(self, row: LedgerRow | None) -> dict[str, Any] | None:
-        """The manifest that the sample work has published; None for a result of another form."""
-        result = json.loads(row.result) if row and row.result else None
-        if not isinstance(result, dict) or not isinstance(result.get("manifest"), str):
-            return None
-        bucket, key = self._outputs["DataBucketName"], result["manifest"]
-        manifest: dict[str, Any] = json.loads(self._s3.get_object(Bucket=bucket, Key=key)["Body"].read())
-        return {"bucket": bucket, "key": key, "parts": manifest["parts"]}
 
     def _row(self) -> LedgerRow | None:
         if self.request_id is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,7 +60,16 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, parameters: dict[str, str
     options: dict[str, Any] = {"container_host": CONTAINER_HOST, "environment": environment}
     with EmbeddedAws.start(state_dir, faults=True, downstream=True, **options) as aws:
         aws.deploy(parameters)
+        _replace_work(aws)
         yield DeployedStack(aws)
+
+
+def _replace_work(aws: EmbeddedAws) -> None:
+    """Give the worker the work of these tests, since functions/worker may be replaced."""
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as archive:
+        archive.write(Path(__file__).parent / "reading_worker" / "app.py", "app.py")
+    aws.client("lambda").update_function_code(FunctionName=aws.outputs["WorkerFunctionName"], ZipFile=code.getvalue())
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ class DeployedWorker:
         return f"work/input/{request_id}.jsonl"
 
     def body(self, request_id: str, **fields: Any) -> str:
-        payload = {"input_key": self.input_key(request_id), "split_by": "city"}
+        payload = {"bucket": self.bucket, "input_key": self.input_key(request_id)}
         return json.dumps({"request_id": request_id, "payload": payload} | fields)
 
     def send(self, request_id: str, **fields: Any) -> None:
@@ -98,21 +98,9 @@ class DeployedWorker:
             ExpressionAttributeValues={":past": {"N": "1"}},
         )
 
-    def published(self, request_id: str) -> dict[str, bytes] | None:
-        """Value -> content of the parts in the manifest; None without a manifest."""
-        keys = self.keys(f"work/published/{request_id}.json")
-        if not keys:
-            return None
-        manifest = json.loads(self._read(keys[0]))
-        return {part["value"]: self._read(part["key"]) for part in manifest["parts"]}
-
-    def _read(self, key: str) -> bytes:
-        content: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-        return content
-
-    def keys(self, prefix: str) -> list[str]:
-        pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
-        return [listed["Key"] for page in pages for listed in page.get("Contents", [])]
+    def result(self, request_id: str) -> Any:
+        """What the work has returned: the content of its input."""
+        return json.loads(self.row(request_id)["result"])
 
     def calls(self, request_id: str) -> int:
         """The number of GetObject calls for a request's input."""

@@ -1,4 +1,4 @@
-"""The deployed worker: one effect or a dead letter, retries by the queue or by Scheduler, and complete publications."""
+"""The deployed worker: one result or a dead letter, retries by the queue or by Scheduler."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from botocore.exceptions import ClientError
 
 from dev.emulator.downstream import Step
 from tests.e2e.containers import kill_containers
-from tests.e2e.deployed_worker import END, DeployedWorker
+from tests.e2e.deployed_worker import END, LINES, DeployedWorker
 from tests.e2e.schedules import bring_forward
 from tests.support.waiting import wait_until
 
-PARTS = {"Oslo": b'{"city": "Oslo", "n": 1}\n{"city": "Oslo", "n": 3}\n', "Rome": b'{"city": "Rome", "n": 2}\n'}
+RESULT = {"read": LINES.decode()}
 
 
-def test_a_request_is_split_published_and_recorded(work: DeployedWorker) -> None:
+def test_a_request_is_worked_on_and_its_result_recorded(work: DeployedWorker) -> None:
     request = work.request()
     work.send(request)
     row = work.wait_for(request, *END)
     assert (row["status"], row["attempts"]) == ("SUCCEEDED", "1")
-    assert json.loads(row["result"])["manifest"] == f"work/published/{request}.json"
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
 
 
 def test_f24_the_same_request_twice_has_one_effect(work: DeployedWorker) -> None:
@@ -41,7 +40,7 @@ def test_a_failing_downstream_is_called_again_later(work: DeployedWorker, answer
     work.send(request)
     row = work.wait_for(request, *END)
     assert (row["status"], row["attempts"], work.calls(request)) == ("SUCCEEDED", "2", 2)
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
 
 
 def test_an_attempt_that_takes_too_long_ends_and_is_retried(work: DeployedWorker) -> None:
@@ -49,7 +48,7 @@ def test_an_attempt_that_takes_too_long_ends_and_is_retried(work: DeployedWorker
     work.send(request)
     row = work.wait_for(request, *END)
     assert (row["status"], row["attempts"]) == ("SUCCEEDED", "2")
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
 
 
 def test_a_distant_retry_has_a_schedule(work: DeployedWorker) -> None:
@@ -61,7 +60,7 @@ def test_a_distant_retry_has_a_schedule(work: DeployedWorker) -> None:
     assert schedule["ActionAfterCompletion"] == "DELETE"
     bring_forward(work.scheduler, work.group, schedule["Name"], to=0)
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
     assert work.schedule(request, attempt=2) is None
 
 
@@ -81,7 +80,7 @@ def test_r3_r4_poison_is_dead_lettered_with_its_history_and_f26_redriven_it_is_t
     work.redrive()
     row = work.wait_for(request, "SUCCEEDED")
     assert row["attempts"] == "2"
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
 
 
 def test_a_request_that_always_fails_is_dead_lettered_after_the_policys_attempts(work: DeployedWorker) -> None:
@@ -90,8 +89,7 @@ def test_a_request_that_always_fails_is_dead_lettered_after_the_policys_attempts
     dead_letter = work.dead_letter(request)
     assert (dead_letter["code"], dead_letter["retry_count"], work.calls(request)) == ("AttemptsExhausted", "3", 3)
     assert [entry["attempt"] for entry in json.loads(dead_letter["history"])] == [1, 2, 3]
-    assert work.published(request) is None
-    assert work.keys(f"work/parts/{request}/") == []
+    assert "result" not in work.row(request)
 
 
 def test_a_worker_that_is_killed_during_its_work_costs_one_attempt(work: DeployedWorker) -> None:
@@ -104,7 +102,7 @@ def test_a_worker_that_is_killed_during_its_work_costs_one_attempt(work: Deploye
     row = work.wait_for(request, *END)
     assert (row["status"], row["attempts"]) == ("SUCCEEDED", "2")
     assert "killed" in row["last_error"]
-    assert work.published(request) == PARTS
+    assert work.result(request) == RESULT
 
 
 def test_a_second_delivery_during_an_attempt_waits(work: DeployedWorker) -> None:
@@ -121,7 +119,7 @@ def test_a_message_that_is_too_large_is_refused_or_dead_lettered_with_a_reason(w
     request = work.request()
     largest = 1_047_552
     padding = "x" * (largest - len(work.body(request).encode()) - len(', "padding": ""'))
-    payload = {"input_key": work.input_key(request), "split_by": "city", "padding": padding}
+    payload = {"bucket": work.bucket, "input_key": work.input_key(request), "padding": padding}
     with pytest.raises(ClientError, match=str(largest)):
         work.send(request, payload={**payload, "padding": padding + "x"})
     work.send(request, payload=payload)

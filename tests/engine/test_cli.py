@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -15,8 +14,7 @@ import pytest
 import urllib3
 from click.testing import CliRunner
 
-from dev.emulator import cli, processes
-from dev.emulator import worker_client as worker
+from dev.emulator import cli, next_steps, processes
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
 from dev.emulator.next_steps import GIVE_CREDENTIALS
@@ -108,11 +106,7 @@ def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_sa
     assert f"the simulated chat API at {engine.chat_service}" in output
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
-    sample = engine.client("s3").get_object(Bucket="data", Key=worker.INPUT_KEY)
-    assert "weather" in json.loads(sample["Body"].readline())
-    line = next(line for line in output.splitlines() if "to the worker: make work;" in line)
-    command = line.partition("make work BODY=")[2]
-    assert shlex.split(command) == [worker.sample_body("first")]
+    assert f"local: send a request to the worker: {next_steps.work_command()}\n" in output
     assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
     service = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
     assert json.loads(credentials(engine)) == {name: service[name] for name in ("client_id", "client_secret")}

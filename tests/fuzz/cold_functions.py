@@ -13,7 +13,6 @@ import warnings
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partialmethod
-from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any, Self
 
@@ -28,9 +27,8 @@ from slotkeeper.slots import run_report as findings
 from tests.support.boundary import note_parameters
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
-from tests.unit.conftest import CONTEXT, CurrentStdout
+from tests.unit.conftest import CODE, CONTEXT, CurrentStdout
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "SLOT_TABLE_NAME": SLOTS,
     "SETTLED_TABLE_NAME": SETTLED,
@@ -62,7 +60,6 @@ ENVIRONMENT = {
     "RETRY_POLICY_PARAMETER": "/policy",
     "SCHEDULER_BEYOND_SECONDS": "900",
     "WORK_SECONDS": "50",
-    "DATA_BUCKET_NAME": "data",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
     "POWERTOOLS_SERVICE_NAME": "slotkeeper",
     "POWERTOOLS_TRACE_DISABLED": "true",
@@ -95,7 +92,8 @@ class Functions:
         self._session = session
         self._patch = patch
         self._clients: dict[str, Any] = {}
-        self._code: dict[str, CodeType] = {}
+        self._compiled: dict[str, CodeType] = {}
+        self.code = dict(CODE)  # function -> the folder of its app.py
         self.account = InProcessAws()
         self.answered: list[dict[str, Any]] = []
         self._request = urllib3.PoolManager.request
@@ -125,8 +123,12 @@ class Functions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name in ("work", "work.perform", "work.publishing", "work.splitting"):
-            sys.modules.pop(name, None)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "work"]:  # of the shipped work
+            del sys.modules[name]
+
+    def setenv(self, name: str, value: str) -> None:
+        """Set a variable of the environment until the end of the test."""
+        self._patch.setenv(name, value)
 
     def _sleep(self, seconds: float) -> None:
         if threading.get_ident() != self._thread:
@@ -167,12 +169,12 @@ class Functions:
 
     def load(self, name: str) -> ModuleType:
         """A function's app.py as a cold container has it."""
-        folder = ROOT / "functions" / name
-        if name not in self._code:
+        folder = self.code[name]
+        if name not in self._compiled:
             self._patch.syspath_prepend(str(folder))
-            self._code[name] = compile((folder / "app.py").read_text(), str(folder / "app.py"), "exec")
+            self._compiled[name] = compile((folder / "app.py").read_text(), str(folder / "app.py"), "exec")
         module = ModuleType(f"{name}_app")
-        exec(self._code[name], vars(module))
+        exec(self._compiled[name], vars(module))
         return module
 
     def run(self, module: ModuleType, event: dict[str, Any], context: Any = CONTEXT) -> Ran:

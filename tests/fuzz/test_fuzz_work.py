@@ -18,9 +18,8 @@ from tests.unit.work_account import record
 
 NOW = 1_800_000_000.0
 CANARY = "canary-of-the-payload"
-PAYLOAD = {"input_key": "work/input/orders.jsonl", "split_by": "city"}
+PAYLOAD = {"fails": "not now", "note": CANARY}
 VALID = {"request_id": "r", "payload": PAYLOAD, "retries": ["2027-01-15T07:59:00.000Z"], "uncounted": 1}
-LINES = b'{"city": "Oslo"}\n{"city": "Rome"}\n'
 
 # Message attributes; the worker reads only "not_before".
 message_attributes = st.dictionaries(
@@ -92,21 +91,17 @@ policies = (
     | st.sampled_from(["", "[" * 100_000, "null", '{"default": {"base_seconds": 1e308}}'])
     | st.builds(json.dumps, near_misses({"default": {"base_seconds": 1, "max_attempts": 2}, "errors": {}}) | values)
 )
-inputs = st.none() | st.just(LINES) | st.binary(max_size=100) | st.just(b'{"city": "' + CANARY.encode() + b'"\n')
 
 
 @given(
     sent=st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"]),
     policy=policies,
-    lines=inputs,
 )
 def test_every_message_is_done_scheduled_dead_lettered_or_left_on_the_queue(
-    functions: Functions, sent: list[dict[str, Any]], policy: str, lines: bytes | None
+    functions: Functions, sent: list[dict[str, Any]], policy: str
 ) -> None:
     account = functions.new_account()
     account.parameter = policy
-    if lines is not None:
-        account.objects["orders.jsonl"] = lines
     ran = run(functions, sent)
     check_nothing_is_lost(account, sent, ran)
     assert CANARY not in ran.logged
@@ -120,8 +115,6 @@ REFUSED = {
     "GetSchedule": ["AccessDeniedException", "ThrottlingException"],
     "CreateSchedule": ["ConflictException", "ValidationException", "ServiceQuotaExceededException"],
     "GetParameter": ["ParameterNotFound", "ThrottlingException"],
-    "GetObject": ["AccessDenied", "SlowDown", "InternalError"],
-    "PutObject": ["AccessDenied", "SlowDown", "PreconditionFailed", "ConditionalRequestConflict"],
 }
 
 
@@ -131,7 +124,6 @@ def test_no_message_is_lost_if_aws_refuses_calls(
 ) -> None:
     account = functions.new_account()
     account.parameter = policy
-    account.objects["orders.jsonl"] = LINES
     for operation in data.draw(st.lists(st.sampled_from(sorted(REFUSED)), max_size=3)):
         account.refuse[operation] = data.draw(st.sampled_from(REFUSED[operation]))
     check_nothing_is_lost(account, [sent], run(functions, [sent]))
@@ -175,14 +167,12 @@ rows = st.builds(
 )
 
 
-@given(row=rows, lines=inputs)
-@example(row=ROW | {"plan": {"S": '{"when": "tomorrow", "counted": true}'}}, lines=None)
-@example(row=ROW | {"history": {"L": []}}, lines=None).via("a failure without a history")
-def test_no_message_is_lost_with_any_ledger_row(functions: Functions, row: dict[str, Any], lines: bytes | None) -> None:
+@given(row=rows)
+@example(row=ROW | {"plan": {"S": '{"when": "tomorrow", "counted": true}'}})
+@example(row=ROW | {"history": {"L": []}}).via("a failure without a history")
+def test_no_message_is_lost_with_any_ledger_row(functions: Functions, row: dict[str, Any]) -> None:
     account = functions.new_account()
     account.tables.put(LEDGER, row)
-    if lines is not None:
-        account.objects["orders.jsonl"] = lines
     sent = record(BODY)
     ran = run(functions, [sent])
     check_nothing_is_lost(account, [sent], ran, row.get("status", {}).get("S", ""))

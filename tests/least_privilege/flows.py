@@ -46,7 +46,7 @@ def run_all(recorder: Recorder, functions: Collection[str], jobs: list[str], fau
     with RawApi() as api:
         for case in _cases(recorder.stack, jobs, api):
             if case.function in functions:
-                _run(recorder, case, api, faults)
+                run_case(recorder, case, api, faults)
 
 
 def _cases(stack: Stack, jobs: list[str], api: RawApi) -> Iterator[Case]:
@@ -59,7 +59,9 @@ def _cases(stack: Stack, jobs: list[str], api: RawApi) -> Iterator[Case]:
     yield from work_cases.worker()
 
 
-def _run(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+def run_case(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+    """Run a case, and with `faults` again with each fault of each call."""
+
     def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:
         api.answers = {"/auth": ok(b'{"access_token": "new"}')}
         context = invocation(seconds=recorder.stack.properties(case.function)["Timeout"])

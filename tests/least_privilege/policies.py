@@ -15,6 +15,7 @@ from typing import Any
 from tests.least_privilege.resolved_template import Stack
 
 EVERYTHING = "*"
+WORK_POLICY = "work"  # of WorkerRole: the permissions of the work, which users replace
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,18 @@ def matches(pattern: str, arn: str) -> bool:
     return len(ours) == len(theirs) and all(map(fnmatchcase, theirs, ours))
 
 
-def grants(stack: Stack, role: str) -> list[Grant]:
-    """Every action on every resource, one grant each."""
+def grants(stack: Stack, role: str, *, of_work: bool = False) -> list[Grant]:
+    """Every action on every resource, one grant each.
+
+    Args:
+        of_work: return the grants of WORK_POLICY, and otherwise all others.
+    """
     properties = stack.properties(role)
     assert not properties.get("ManagedPolicyArns"), f"{role}: a managed policy grants more than the calls need"
     granted = []
     for policy in properties.get("Policies", []):
+        if of_work != (role == "WorkerRole" and policy["PolicyName"] == WORK_POLICY):
+            continue
         for statement in policy["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow", statement
             assert statement.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, statement

@@ -15,10 +15,12 @@ from pathlib import Path
 import boto3
 from botocore import xform_name
 
+from dev.tools.function_folders import code_folders
 from tests.least_privilege.recording import Site
 from tests.least_privilege.resolved_template import REGION, ROOT
+from tests.unit.conftest import CODE
 
-FUNCTIONS, JOBS, LAYER, COMMAND = (ROOT / "functions", ROOT / "jobs", ROOT / "layers" / "slotkeeper", ROOT / "cli")
+JOBS, LAYER, COMMAND = (ROOT / "jobs", ROOT / "layers" / "slotkeeper", ROOT / "cli")
 PACKAGES = {"slotkeeper": LAYER, "slotkeeper_cli": COMMAND}
 
 MODULE, REGISTERED = "<module>", "cli/slotkeeper_cli/commands/"
@@ -73,7 +75,7 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
     """Every (operation, site) that the function of this folder can reach."""
-    return reachable(sorted((FUNCTIONS / folder).rglob("*.py")))
+    return reachable(sorted(CODE[folder].rglob("*.py")))
 
 
 def _modules(paths: list[Path]) -> list[Path]:
@@ -174,7 +176,8 @@ def operations() -> dict[str, tuple[str, str]]:
 
 
 def _services() -> Iterator[str]:
-    for path in sorted(each for folder in (FUNCTIONS, JOBS, LAYER, COMMAND) for each in folder.rglob("*.py")):
+    folders = (*code_folders().values(), JOBS, LAYER, COMMAND)
+    for path in sorted(each for folder in folders for each in folder.rglob("*.py")):
         for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "client":
                 assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: the service must be a literal"

@@ -58,15 +58,6 @@ PATTERNS = {
         {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"},
         "Glue creates its log groups itself",
     ),
-    ("WorkerRole", "DataBucket/work/input/*"): ({"s3:GetObject"}, "a request names the object that it wants split"),
-    ("WorkerRole", "DataBucket/work/parts/*"): (
-        {"s3:PutObject", "s3:DeleteObject"},
-        "parts are named after their requests",
-    ),
-    ("WorkerRole", "DataBucket/work/published/*"): (
-        {"s3:GetObject", "s3:PutObject"},
-        "manifests are named after their requests",
-    ),
     ("WorkerRole", "schedule/RetryScheduleGroup/*"): (
         {"scheduler:CreateSchedule", "scheduler:GetSchedule"},
         "a schedule is named after its attempt",

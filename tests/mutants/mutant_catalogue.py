@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
+FUNCTIONS = FOLDER.parents[1] / "functions"
 NOWHERE = "nowhere.toml"
 ROWS = tuple(f"F{number}" for number in range(1, 37))
 
@@ -74,11 +75,16 @@ class Mutant:
 
 
 def load(folder: Path = FOLDER) -> list[Mutant]:
-    """Every mutant of the folder's TOML files, in order. Raises ValueError for an incomplete table."""
+    """Every mutant of the folder's TOML files, in order, and by default of functions/<function>/tests/mutants.toml.
+
+    Raises ValueError for an incomplete table.
+    """
     mutants: list[Mutant] = []
-    for path in sorted(folder.glob("*.toml")):
-        if path.name != NOWHERE:
-            mutants += [_read(path.stem, name, table) for name, table in tomllib.loads(path.read_text()).items()]
+    files = {path: path.stem for path in sorted(folder.glob("*.toml")) if path.name != NOWHERE}
+    if folder == FOLDER:
+        files |= {path: path.parents[1].name for path in sorted(FUNCTIONS.glob("*/tests/mutants.toml"))}
+    for path, flow in files.items():
+        mutants += [_read(flow, name, table) for name, table in tomllib.loads(path.read_text()).items()]
     names = [mutant.name for mutant in mutants]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two mutants have the same name: {', '.join(sorted(twice))}; rename one")

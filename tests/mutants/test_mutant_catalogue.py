@@ -112,4 +112,4 @@ def test_two_mutants_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_catalogues_files_are_its_flows() -> None:
-    assert {path.stem for path in FOLDER.glob("*.toml")} == {mutant.flow for mutant in MUTANTS} | {"nowhere"}
+    assert {path.stem for path in FOLDER.glob("*.toml")} <= {mutant.flow for mutant in MUTANTS} | {"nowhere"}

@@ -1,20 +1,18 @@
 """The outcome of each sample event: answers, metrics, items, dead-letter messages and executions.
 
-The names are those of the files in events/, whose README describes the outcomes.
+The names are those of the files in events/, whose README describes the outcomes. Those of a function that you may
+replace are in functions/<function>/tests/expected_events.py.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from dev.emulator.chat_service import answer_to
 from slotkeeper.slots.request import execution_name
-from tests.runtime.runtime_outcomes import Outcome
+from tests.runtime.runtime_outcomes import Expectation, Outcome, work_dead_lettered
 
-Expectation = Callable[[Outcome], bool]
 FIRST = execution_name("sample", "2012-01", 1)
-WORK = "orders-2026-11-21"
 
 
 def _starts(request_id: str, attempt: int = 1, process: str = "sample") -> Expectation:
@@ -81,22 +79,6 @@ def _refuses(status: int, code: str) -> Expectation:
 def _answers(outcome: Outcome) -> bool:
     body = json.loads(outcome.answer["body"])
     return (outcome.answer["statusCode"], body["answer"]) == (200, answer_to("When does the museum open?"))
-
-
-def _works(attempts: int) -> Expectation:
-    return lambda outcome: (
-        (outcome.failed_items, outcome.counted("WorkSucceeded")) == (0, [1.0])
-        and (row := outcome.row("RequestLedgerTable", WORK))["status"] == "SUCCEEDED"
-        and row["attempts"] == str(attempts)
-    )
-
-
-def _dead_lettered(code: str, others: int = 0) -> Expectation:
-    return lambda outcome: (
-        (outcome.failed_items, outcome.counted("WorkDeadLettered")) == (0, [1.0])
-        and outcome.codes("WorkDeadLetterQueue") == [code]
-        and len(outcome.counted("WorkSucceeded")) == others
-    )
 
 
 EXPECTED: dict[str, Expectation] = {
@@ -169,23 +151,13 @@ EXPECTED: dict[str, Expectation] = {
     "chatbot/unknown_field": _refuses(400, "MalformedMessage"),
     "chatbot/wrong_method": _refuses(405, "MethodNotAllowed"),
     "chatbot/unknown_path": _refuses(404, "NotFound"),
-    "worker/happy": _works(1),
     "worker/redelivery": lambda outcome: (outcome.failed_items, outcome.counted("WorkRepeated")) == (0, [1.0]),
-    "worker/retry": _works(2),
-    "worker/redriven_dead_letter": _works(9),
-    "worker/two_records": _dead_lettered("Poison", others=1),
-    "worker/poison_payload": _dead_lettered("Poison"),
-    "worker/missing_input": _dead_lettered("Poison"),
-    "worker/reused_id": _dead_lettered("RequestIdReused"),
-    "worker/not_json": _dead_lettered("InvalidMessage"),
-    "worker/missing_request_id": _dead_lettered("InvalidMessage"),
-    "worker/unknown_field": _dead_lettered("InvalidMessage"),
-    "worker/unreachable_input": lambda outcome: (
-        (outcome.failed_items, outcome.delayed("WorkQueue")) == (0, 1)
-        and outcome.row("RequestLedgerTable", "orders-2026-11-24")["status"] == "WAITING"
-    ),
+    "worker/reused_id": work_dead_lettered("RequestIdReused"),
+    "worker/not_json": work_dead_lettered("InvalidMessage"),
+    "worker/missing_request_id": work_dead_lettered("InvalidMessage"),
+    "worker/unknown_field": work_dead_lettered("InvalidMessage"),
     "worker/hop_not_due": lambda outcome: (
         (outcome.failed_items, outcome.delayed("WorkQueue"), outcome.counted("WorkHops")) == (0, 1, [2.0])
-        and not outcome.row("RequestLedgerTable", WORK)
+        and not outcome.row("RequestLedgerTable", "orders-2026-11-21")
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from dev.tools.invoke.function_stack import DeployedFunction
@@ -85,6 +86,18 @@ class Outcome:
         wanted = {TABLES[table]: {"S": key}}
         answer = self._client("dynamodb").get_item(TableName=self._names[table], Key=wanted, ConsistentRead=True)
         return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
+
+
+Expectation = Callable[[Outcome], bool]
+
+
+def work_dead_lettered(code: str, others: int = 0) -> Expectation:
+    """One message of the worker's is dead-lettered, and `others` have succeeded."""
+    return lambda outcome: (
+        (outcome.failed_items, outcome.counted("WorkDeadLettered")) == (0, [1.0])
+        and outcome.codes("WorkDeadLetterQueue") == [code]
+        and len(outcome.counted("WorkSucceeded")) == others
+    )
 
 
 def wipe(function: DeployedFunction) -> None:

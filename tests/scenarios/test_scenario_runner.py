@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,12 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
-from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service import ChatService
-from dev.emulator.environment import ROOT
 from dev.emulator.live_view import LiveView, Snapshot, StallDetector, Stalled, counted, watch
 from dev.scenarios.runner import claims
 from dev.scenarios.runner import scenario as frame
@@ -32,10 +28,11 @@ from dev.scenarios.soak.soak_stack import SCRIPT
 from dev.scenarios.token import token_figures, token_scenario
 from dev.scenarios.token.chat_senders import Try
 from dev.scenarios.token.message_feed import Message, MessageFeed
-from dev.scenarios.worker import worker_figures, worker_scenario
-from tests.scenarios import slot_run, soak_run, token_run, worker_run
+from tests.scenarios import scenario_checks as checks
+from tests.scenarios import slot_run, soak_run, token_run
+from tests.scenarios.scenario_checks import make_command, make_options
 
-SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
+SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
 
 # ------------------------------------------------------------------------------------------------------- command line
 
@@ -61,11 +58,6 @@ SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
             ],
         ),
         (
-            worker_scenario,
-            "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10",
-            ["--requests 0", "--seed one", "--scale nan", "--scale 0.01", "--scale 1.5", "--workers 1", "--workers 11"],
-        ),
-        (
             soak_scenario,
             "MINUTES=0.1..120 SEED=any whole number LIMIT=1..20",
             ["--minutes 0", "--minutes nan", "--limit 0", "--limit 21", "--seed one", "--no"],
@@ -75,42 +67,12 @@ SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
 def test_a_wrong_option_is_refused_with_the_variables_of_make(
     scenario: ModuleType, variables: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frame, "EmbeddedAws", None)  # an option that slips through starts nothing
-    for options in wrong:
-        answer = CliRunner().invoke(scenario.main, options.split())
-        assert answer.exit_code == 2
-        assert f"from make: {variables}" in answer.output
+    checks.options_are_refused(scenario, variables, wrong, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("target", "scenario"), list(zip(("run", "run-chatbot", "run-worker", "soak"), SCENARIOS, strict=True))
-)
+@pytest.mark.parametrize(("target", "scenario"), list(zip(("run", "run-chatbot", "soak"), SCENARIOS, strict=True)))
 def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
-    defaults = " ".join(f'--{str(o.name).replace("_", "-")}="{_shown(o.default)}"' for o in scenario.main.params)
-    assert make_options(target) == defaults
-
-
-def _shown(default: Any) -> str:
-    return f"{default:g}" if isinstance(default, float) else str(default)
-
-
-def make_command(target: str, *given: str, **environment: str) -> str:
-    """The command that `make` would run."""
-    answer = subprocess.run(
-        ["make", "--dry-run", target, *given],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin"} | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return answer.stdout.replace("\\\n", "")
-
-
-def make_options(target: str, *given: str, **environment: str) -> str:
-    """The options with which `make` would run the scenario."""
-    command = make_command(target, *given, **environment)
-    return " ".join(re.search(r"-m dev\.scenarios\.\w+ (.*)", command)[1].split())  # type: ignore[index]
+    assert make_options(target) == checks.defaults(scenario)
 
 
 @pytest.mark.parametrize("target", ["bench", "smoke"])
@@ -119,27 +81,9 @@ def test_make_lists_the_parts_only_on_request(target: str) -> None:
     assert "--list" in make_command(target, "LIST=yes")
 
 
-def test_the_requests_of_make_run_are_not_those_of_make_run_worker_unless_given() -> None:
-    assert make_options("run-worker", "REQUESTS=40").startswith('--requests="40"')
-    assert make_options("run-worker", REQUESTS="41").startswith('--requests="41"')
-
-
-def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
-    text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
-    assert "(MaximumConcurrency, 2 to 1000)" in text
-    assert "with one slot: make run LIMIT=1." in text
-
-
-@pytest.mark.parametrize(
-    "package", ["dev.emulator", *(f"dev.scenarios.{name}" for name in ("slots", "token", "worker", "soak"))]
-)
+@pytest.mark.parametrize("package", ["dev.emulator", *(f"dev.scenarios.{name}" for name in ("slots", "token", "soak"))])
 def test_a_python_without_the_packages_names_the_right_one(package: str) -> None:
-    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without installed packages
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert answer.returncode == 1
-    assert "is not installed for" in answer.stderr
-    assert f"build/venv/bin/python -m {package}\n" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    checks.missing_packages_are_named(package)
 
 
 # --------------------------------------------------------------------------------------------- engine and exit codes
@@ -149,19 +93,7 @@ def test_a_python_without_the_packages_names_the_right_one(package: str) -> None
 def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_state_dir: Path, **_options: Any) -> None:
-        raise EngineError("no engine today")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(EmbeddedAws, "start", refuse)
-    folder = module.SCENARIO.folder
-    folder.mkdir(parents=True)
-    for name in ("report.json", module.SCENARIO.chart):
-        (folder / name).touch()
-    result = CliRunner().invoke(module.main, [])
-    assert result.exit_code == 1
-    assert "no engine today" in result.output
-    assert [path.name for path in folder.iterdir()] == ["lock"]
+    checks.an_earlier_report_is_removed(module, tmp_path, monkeypatch)
 
 
 HOLDS, FAILS = Claim("it was seen", True, "twice"), Claim("it was kept", False, "it was lost")
@@ -275,12 +207,6 @@ def test_the_progress_of_the_chatbot_counts_messages() -> None:
     assert token_scenario.warming_up(50, 50, 2.0).ended
 
 
-def test_a_small_worker_run_waits_for_its_schedule_before_it_is_stalled() -> None:
-    parameters = worker_figures.Parameters(1, 1, 0.15, 3, worker_scenario.RETRY_AFTER)
-    assert worker_scenario.stalled_after(parameters) >= parameters.retry_after + 60
-    assert parameters.retry_after > worker_scenario.SCHEDULER_BEYOND
-
-
 def test_counted_has_a_singular_for_one() -> None:
     assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
@@ -300,14 +226,10 @@ REFUSED = [
     token_run.delivery(3, 2.9, 3.0, Try(1004.0, 1004.2, 200), first=503),
     token_run.delivery(4, 2.95, 4.2, answer=None, first=502),
 ]
-WORKER_RECORDS = worker_run.records()
-OPEN_CALL = worker_run.changed(WORKER_RECORDS.calls, 1, ended=None, answer=None)
 SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
 TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])
-ALL_LOST = worker_run.records(calls=OPEN_CALL, rows=[], dead=[], manifests=[], parts={})
-WORKER_TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
 SLOTS, SOAK = (slot_scenario, slot_figures), (soak_scenario, soak_figures)
-TOKEN, WORKER = (token_scenario, token_figures), (worker_scenario, worker_figures)
+TOKEN = (token_scenario, token_figures)
 TOKEN_TEXTS = ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)")
 REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
     "slots": (*SLOTS, slot_run.report(3, SLOTS_FAILED), ("(limit 1)", "States.TaskFailed", "not a number")),
@@ -315,8 +237,6 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
     "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
     "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
-    "worker": (*WORKER, worker_run.report(WORKER_RECORDS), WORKER_TEXTS),
-    "worker, everything lost": (*WORKER, worker_run.report(ALL_LOST), ("Unexpected ends", "nowhere")),
     "soak": (*SOAK, soak_run.report(soak_run.records()), ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median")),
     "soak, empty": (*SOAK, soak_run.report(SOAK_EMPTY), ("0 requests",)),
 }
@@ -326,16 +246,7 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
 def test_any_report_is_written_shown_and_drawn(
     module: ModuleType, figures: ModuleType, report: dict[str, Any], texts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    output = io.StringIO()
-    scenario = replace(module.SCENARIO, folder=tmp_path)
-    frame.write(scenario, report, Console(file=output, width=220))
-    read = json.loads((tmp_path / "report.json").read_text())
-    scenario.draw(read, tmp_path / "again.png")  # from the report alone
-    assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")
-    for text in (*texts, *(check["name"] for check in report["checks"])):
-        assert text in output.getvalue()
-    explained = set(re.findall(r"`(\w+)`", f"{frame.__doc__}{figures.__doc__}"))
-    assert set(report) <= explained
+    checks.a_report_is_written_shown_and_drawn(module, figures, report, texts, tmp_path)
 
 
 def test_a_long_request_id_is_whole_in_a_narrow_terminal() -> None:

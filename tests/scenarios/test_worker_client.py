@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from dev.emulator import work_result
+from dev.emulator import next_steps, work_result
 from dev.emulator import worker_client as worker
+from dev.emulator.aws import EngineError
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
-from tests.scenarios.worker_run import DEAD_LETTER, FIRST, UNREAD
 
+FIRST = "1970-01-01T00:16:40.500Z"
+UNREAD = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
+DEAD_LETTER = DeadLetter("the body", 1001.8, "Poison", "Poison: no such object", "a", 1, FIRST, FIRST, [{"attempt": 1}])
 SUCCEEDED = LedgerRow("a", "SUCCEEDED", 1, FIRST, FIRST, result='{"manifest": "m", "parts": 1}')
 WAITING = LedgerRow(
     "a", "WAITING", 1, FIRST, FIRST, last_error="Retryable: no", next_attempt_at="2030-01-01T00:00:00.000Z"
@@ -63,20 +66,23 @@ def test_the_status_states_where_the_message_is(seen: dict[str, Any], status: st
     assert replace(NEW, **seen).status == status
 
 
-def result(manifest: dict[str, Any] | None = None, body: str = "{}", **seen: Any) -> work_result.WorkResult:
-    return work_result.describe(replace(NEW, **seen), "a", body, manifest)
+def result(body: str = "{}", **seen: Any) -> work_result.WorkResult:
+    return work_result.describe(replace(NEW, **seen), "a", body, ["its result: 1"])
 
 
-def test_a_success_shows_its_manifest_and_its_parts() -> None:
-    manifest = {"bucket": "data", "key": "m", "parts": [{"value": "rain", "key": "k", "records": 1}]}
-    answer = result(manifest, row=SUCCEEDED)
-    assert answer == work_result.WorkResult(
-        0, ["a has succeeded after 1 attempt", "its manifest in data: m", "  rain: 1 record in k"]
-    )
+def test_a_success_shows_its_result() -> None:
+    assert result(row=SUCCEEDED) == work_result.WorkResult(0, ["a has succeeded after 1 attempt", "its result: 1"])
 
 
-def test_a_result_of_another_function_is_shown_unchanged() -> None:
-    assert result(row=replace(SUCCEEDED, result="[1]")).lines[-1] == "its result: [1]"
+def test_a_result_of_own_work_is_shown_unchanged(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "own_module", lambda *_: None)
+    assert worker.result_lines(aws, replace(SUCCEEDED, result="[1]")) == ["its result: [1]"]
+
+
+def test_own_work_has_no_sample_request_and_the_command_states_what_it_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_steps, "own_module", lambda *_: None)
+    with pytest.raises(EngineError, match=r"BODY is empty: .* as in make work BODY=.*request_id.*Nothing was sent"):
+        next_steps.sample_body()
 
 
 def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
@@ -146,16 +152,11 @@ def test_only_an_id_that_the_ledger_can_know_is_looked_up(body: str, name: str |
     assert worker.request_id_of(body) == name
 
 
-def test_each_sample_has_an_id_of_its_own() -> None:
-    assert worker.request_id_of(worker.sample_body()) != worker.request_id_of(worker.sample_body())
-
-
 @pytest.fixture
 def aws(clients: Any) -> Any:
-    """A worker's queues, ledger and bucket. The test acts as the worker."""
-    clients("s3").create_bucket(Bucket="data")
+    """A worker's queues and ledger. The test acts as the worker."""
     urls = {f"{name}Url": clients("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-    outputs = {**urls, "RequestLedgerTableName": "ledger", "DataBucketName": "data"}
+    outputs = {**urls, "RequestLedgerTableName": "ledger"}
     return SimpleNamespace(client=clients, outputs=outputs)
 
 
@@ -224,19 +225,3 @@ def test_only_a_late_attempt_is_not_waited_for(aws: Any, due: str, late: bool) -
     sent = worker.SentMessage(aws, '{"request_id": "a"}')
     put_row(aws, "WAITING", 1, next_attempt_at=due)
     assert sent.observe(1.0).late == late
-
-
-def test_the_manifest_is_read_from_the_key_in_the_result(aws: Any) -> None:
-    aws.client("s3").put_object(Bucket="data", Key="m", Body=b'{"parts": []}')
-    sent = worker.SentMessage(aws, '{"request_id": "a"}')
-    assert sent.manifest(SUCCEEDED) == {"bucket": "data", "key": "m", "parts": []}
-    assert sent.manifest(replace(SUCCEEDED, result='"text"')) is None
-    assert sent.manifest(WAITING) is None
-
-
-def test_the_sample_request_has_an_input(aws: Any) -> None:
-    worker.upload_sample(aws)
-    payload = json.loads(worker.sample_body())["payload"]
-    lines = aws.client("s3").get_object(Bucket="data", Key=payload["input_key"])["Body"].read().splitlines()
-    assert len(lines) == 31
-    assert all(payload["split_by"] in json.loads(line) for line in lines)

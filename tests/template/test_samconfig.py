@@ -12,6 +12,7 @@ import click
 import pytest
 
 from dev.emulator.deployment import check_names
+from dev.tools.function_folders import code_folders
 from slotkeeper_cli.commands.stack import ENV_FILE
 
 FILE = Path(__file__).parents[2] / "samconfig.toml"
@@ -82,7 +83,7 @@ def test_a_synced_layer_reaches_every_function() -> None:
 
     stacks, _ = SamLocalStackProvider.get_stacks(str(FILE.parent / "template.yaml"))
     functions = list(SamFunctionProvider(stacks, locate_layer_nested=True).get_all())
-    assert len(functions) == len(list((FILE.parent / "functions").glob("*/app.py")))
+    assert len(functions) == len(code_folders())
     for function in functions:
         assert [layer.full_path for layer in function.layers] == ["SlotkeeperLayer"], function.full_path
 

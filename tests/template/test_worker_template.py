@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from botocore.config import Config
 
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.consumer import CLOCK_SKEW_SECONDS, RESERVED_SECONDS
@@ -30,7 +27,6 @@ from slotkeeper.settings import (
     RetrySettings,
     StarterSettings,
     TokenSettings,
-    WorkSettings,
     load_settings,
 )
 from tests.support.client_configs import longest_call
@@ -83,32 +79,8 @@ def test_the_lease_of_a_dead_worker_has_expired_when_its_message_returns() -> No
     assert WORKER["Timeout"] + CLOCK_SKEW_SECONDS < _properties("WorkQueue")["VisibilityTimeout"]
 
 
-def test_the_outcome_of_the_longest_work_and_overrun_can_still_be_recorded(s3_client: Config) -> None:
-    calls = 3  # the call in progress at the deadline, the check of its effect, and the clean-up
-    assert s3_client.retries["total_max_attempts"] == 1
-    hanging = calls * _one_attempt(s3_client)
-    assert PARAMETERS["WorkSeconds"]["MaxValue"] + hanging + longest_call(CLIENT_CONFIG) <= WORKER["Timeout"]
-
-
 def test_a_schedules_time_is_in_the_future_even_after_the_last_attempt_to_create_it() -> None:
     assert longest_call(CLIENT_CONFIG) + CLOCK_SKEW_SECONDS <= MIN_SCHEDULE_AHEAD_SECONDS
-
-
-def _one_attempt(client: Config) -> float:
-    seconds: float = client.connect_timeout + client.read_timeout
-    return seconds
-
-
-@pytest.fixture
-def s3_client(monkeypatch: pytest.MonkeyPatch) -> Config:
-    """The settings of the shipped work's client, for the longest time that the template allows."""
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("DATA_BUCKET_NAME", "bucket")
-    monkeypatch.setenv("WORK_SECONDS", str(PARAMETERS["WorkSeconds"]["MaxValue"]))
-    monkeypatch.delitem(sys.modules, "functions.worker.work.perform", raising=False)
-    settings: Config = importlib.import_module("functions.worker.work.perform")._s3.meta.config
-    del sys.modules["functions.worker.work.perform"]
-    return settings
 
 
 def test_an_attempt_gets_its_maximum_seconds() -> None:
@@ -231,7 +203,6 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
     ("function", "settings"),
     [
         ("WorkerFunction", RetrySettings),
-        ("WorkerFunction", WorkSettings),
         ("WorkerFunction", EventSettings),
         ("StarterFunction", StarterSettings),
         ("StarterFunction", EventSettings),

@@ -17,6 +17,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from dev.tools.function_folders import code_folders
 from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
@@ -44,6 +45,8 @@ from tests.unit.work_account import WorkAccount
 from tests.unit.worker_harness import WorkerHarness
 
 ROOT = Path(__file__).parents[2]
+# The worker of tests, since functions/worker may be replaced.
+CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 NOW = 1_800_000_000.0
 VISIBILITY = 180
@@ -320,7 +323,7 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Load:
     log.setStream(CurrentStdout())
 
     def load_function(name: str) -> ModuleType:
-        folder = ROOT / "functions" / name
+        folder = CODE[name]
         monkeypatch.syspath_prepend(str(folder))
         own = {path.stem for path in folder.iterdir()}
         for module_name in [name for name in sys.modules if name.partition(".")[0] in own]:

@@ -10,7 +10,8 @@ import pytest
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("dev/*/README.md")})
+PLACES = ("*.md", "docs/*.md", "*/README.md", "dev/*/README.md", "functions/*/README.md")
+PAGES = sorted({page for place in PLACES for page in ROOT.glob(place)})
 
 
 def _outside_code(page: Path) -> str:

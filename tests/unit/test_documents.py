@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import boto3
@@ -19,9 +19,10 @@ import pytest
 import urllib3
 from moto import mock_aws
 
-from slotkeeper import observability
+from slotkeeper import observability, retry
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
 from slotkeeper.retry import Failure, WorkRequest
+from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.parameter import parse_policy
 from tests.support.tables import create_table
@@ -68,19 +69,27 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 @pytest.fixture
-def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The page's work, instead of the shipped one."""
+def own_work(answer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The page's module app.py, with the variables that it requires."""
     monkeypatch.setenv("API_URL", "http://127.0.0.1")
-    work = ModuleType("work.perform")
-    exec(OWN_WORK, vars(work))
-    monkeypatch.setitem(sys.modules, "work", ModuleType("work"))
-    monkeypatch.setitem(sys.modules, "work.perform", work)
-    return work
+    values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "WORK_QUEUE_LARGEST_MESSAGE": "262144"}
+    required, _, optional = REFERENCE.partition("\n## In your own consumer\n")[2].partition("\nOptional are:\n")
+    for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", "".join(re.findall(r"^- (`[A-Z].*?`): ", required, re.MULTILINE))):
+        monkeypatch.setenv(name, values.get(name, "1"))
+    for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", optional):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # X-Ray is not available
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for module in (observability, retrying_worker, retry):  # Powertools reads its variables in constructors
+        importlib.reload(module)
+    names: dict[str, Any] = {}
+    exec(OWN_WORK, names)
+    return names
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]])
 def test_the_pages_work_passes_the_projects_linters(command: list[str]) -> None:
-    named = ["--no-cache", "--stdin-filename", "functions/worker/work/perform.py", "-"]
+    named = ["--no-cache", "--stdin-filename", "functions/worker/src/app.py", "-"]
     ruff = [sys.executable, "-m", "ruff", *command, *named]
     ran = subprocess.run(ruff, cwd=ROOT, input=OWN_WORK, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -88,42 +97,41 @@ def test_the_pages_work_passes_the_projects_linters(command: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("status", "named"),
-    [(429, ("RateLimited", 7.0, False)), (503, ("Retryable", None, False)), (422, ("Poison", None, True))],
+    [
+        (429, ("RateLimited", 7.0, False)),
+        (401, ("CredentialsRefused", None, False)),
+        (403, ("CredentialsRefused", None, False)),
+        (408, ("Retryable", None, False)),
+        (503, ("Retryable", None, False)),
+        (422, ("Poison", None, True)),
+    ],
 )
 def test_the_pages_work_classifies_its_failures(
-    answer: SimpleNamespace, own_work: ModuleType, status: int, named: tuple[str, float | None, bool]
+    answer: SimpleNamespace, own_work: dict[str, Any], status: int, named: tuple[str, float | None, bool]
 ) -> None:
     answer.status = status
     answer.headers = {"Retry-After": "7"}
     with pytest.raises(Exception, match=r"the API") as raised:
-        own_work.perform(WorkRequest("r", {}), 5.0)
+        own_work["perform"](WorkRequest("r", {}), 5.0)
     failure = Failure.of(raised.value)
     retry_after = failure.retry_after and float(failure.retry_after)
     assert (failure.types[0], retry_after, failure.final) == named
 
 
-def test_a_consumer_runs_with_the_variables_that_the_page_names(
-    answer: SimpleNamespace, own_work: ModuleType, monkeypatch: pytest.MonkeyPatch
+def test_a_consumer_runs_with_the_variables_that_the_page_requires(
+    answer: SimpleNamespace, own_work: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    message = parse_message(MESSAGE.replace("2026-11-21/eu", "注文-1"))
     with mock_aws():
         create_table(boto3.client("dynamodb"), "ledger", "request_id")
-        values = {"REQUEST_LEDGER_TABLE_NAME": "ledger", "WORK_SECONDS": "5", "WORK_QUEUE_LARGEST_MESSAGE": "262144"}
-        consumer = REFERENCE.partition("\n## In your own consumer\n")[2]
-        for row in re.findall(r"^- (`[A-Z].*?`): ", consumer, re.MULTILINE):
-            for name in re.findall(r"`([A-Z]+_[A-Z_]+)`", row):
-                monkeypatch.setenv(name, values.get(name, "1"))
-        monkeypatch.setenv("POWERTOOLS_TRACE_DISABLED", "true")  # X-Ray is not available
-        importlib.reload(observability)  # Powertools reads its variables when its objects are created
-        names: dict[str, Any] = {}
-        exec((ROOT / "functions" / "worker" / "app.py").read_text(), names)
-        records = [{"messageId": "m", "body": MESSAGE, "messageAttributes": {}, "eventSource": "aws:sqs"}]
-        assert names["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
+        records = [{"messageId": "m", "body": message.to_json(), "messageAttributes": {}, "eventSource": "aws:sqs"}]
+        assert own_work["handler"]({"Records": records}, CONTEXT) == {"batchItemFailures": []}
         row = boto3.client("dynamodb").scan(TableName="ledger")["Items"][0]
-    message = parse_message(MESSAGE)
     assert (row["request_id"]["S"], row["status"]["S"]) == (message.request_id, "SUCCEEDED")
     assert json.loads(row["result"]["S"]) == {"invoice": "i-1"}
-    sent = ("POST", "http://127.0.0.1/invoices", message.payload, {"Idempotency-Key": message.request_id})
-    assert answer.requests == [sent]
+    assert '"WorkSucceeded":[1.0]' in capsys.readouterr().out
+    headers = {"Idempotency-Key": "%E6%B3%A8%E6%96%87-1"}  # HTTP headers are ASCII
+    assert answer.requests == [("POST", "http://127.0.0.1/invoices", message.payload, headers)]
 
 
 def test_a_corrected_dead_letter_of_the_page_is_the_same_attempt_with_another_payload() -> None:
@@ -138,4 +146,5 @@ def test_the_policy_of_the_page_has_the_stated_effects() -> None:
     assert (policy.default.max_attempts, policy.default.cap) == (12, 3600)
     assert not policy.rule_for(["ThrottlingException", "ClientError"]).counts
     assert not policy.rule_for(["RateLimited", "Retryable"]).counts
+    assert not policy.rule_for(["CredentialsRefused", "Retryable"]).counts
     assert policy.rule_for(["TooSlow", "Retryable"]).max_attempts == 3

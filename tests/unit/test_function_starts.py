@@ -11,7 +11,7 @@ import pytest
 
 from dev.emulator.environment import ROOT
 
-FUNCTIONS = sorted((ROOT / "functions").glob("*/app.py"))
+FUNCTIONS = sorted((ROOT / "functions").glob("*/app.py"))  # a function in `src` is yours to write
 GARBAGE = """
 import gc
 from slotkeeper import cold_start

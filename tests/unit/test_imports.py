@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", ROOT / "functions", ROOT)  # folders on the import path
+# Folders on the import path.
+SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", *(ROOT / "functions").glob("*/src"), ROOT / "functions", ROOT)
 FLOWS = ("slots", "token", "retry", "chatbot")
 SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start"}
 PRODUCT = ("layers", "functions", "cli")
@@ -22,11 +23,17 @@ def _modules() -> dict[str, Path]:
     """Module name -> file, of the product and of dev."""
     named = {}
     for folder in (*PRODUCT, "dev"):
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in filter(_is_deployed_or_dev, (ROOT / folder).rglob("*.py")):
             source = next(source for source in SOURCES if path.is_relative_to(source))
             parts = path.relative_to(source).with_suffix("").parts
             named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return named
+
+
+def _is_deployed_or_dev(path: Path) -> bool:
+    """Not what a function that you may replace has next to its `src`."""
+    replaceable = [folder.parent for folder in (ROOT / "functions").glob("*/src")]
+    return not any(path.is_relative_to(folder) and not path.is_relative_to(folder / "src") for folder in replaceable)
 
 
 @cache
@@ -111,7 +118,7 @@ def test_no_two_public_classes_of_the_product_have_one_name() -> None:
 
 
 def test_no_two_test_files_have_one_name() -> None:
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    names = Counter(path.name for folder in ("tests", "functions") for path in (ROOT / folder).rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
 
 

@@ -10,21 +10,17 @@ import boto3
 
 from tests.support.tables import create_table
 
-ORDERS = b'{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
-
 
 class WorkAccount:
-    """The worker's queues, ledger, schedule group, policy and bucket. The bucket has the input of the sample events."""
+    """The worker's queues, ledger, schedule group and policy."""
 
     def __init__(self) -> None:
-        self.sqs, self.dynamodb, self.s3 = (boto3.client(name) for name in ("sqs", "dynamodb", "s3"))
+        self.sqs, self.dynamodb = boto3.client("sqs"), boto3.client("dynamodb")
         self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
         self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
         create_table(self.dynamodb, "ledger", "request_id")
         boto3.client("scheduler").create_schedule_group(Name="retries")
         boto3.client("ssm").put_parameter(Name="/policy", Value="{}", Type="String")
-        self.s3.create_bucket(Bucket="data")
-        self.s3.put_object(Bucket="data", Key="work/input/orders.jsonl", Body=ORDERS)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -40,7 +36,6 @@ class WorkAccount:
             "RETRY_POLICY_PARAMETER": "/policy",
             "SCHEDULER_BEYOND_SECONDS": "900",
             "WORK_SECONDS": "50",
-            "DATA_BUCKET_NAME": "data",
         }
 
     def dead_letters(self) -> list[dict[str, Any]]:

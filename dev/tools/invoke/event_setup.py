@@ -15,8 +15,8 @@ from typing import Any
 
 from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
-from dev.emulator.environment import ROOT
-from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction
+from dev.tools.function_folders import own_module
+from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction, event_folders
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
@@ -28,14 +28,12 @@ from slotkeeper.token import TokenTable
 # Name -> limit, and whether it is paused. The job does not run.
 PROCESSES = {"sample": (3, False), "full": (0, False), "paused": (3, True)}
 JOBS = {"orders-job": 0, "better-orders-job": 0, "retrying-job": 1}  # name -> MaxRetries
-ORDERS = '{"city": "Oslo", "n": 1}\n{"city": "Bergen", "n": 2}\n'
-ORDERS_KEY = "work/input/orders.jsonl"
 # Event -> the event to call before it.
 AFTER = {
     "starter/redelivery": "happy",
     "chatbot/replay": "happy",
-    "worker/redelivery": "happy",
-    "worker/reused_id": "happy",
+    "worker/redelivery": "redelivery",
+    "worker/reused_id": "redelivery",
     "process_registrar/update_limit": "create",
     "process_registrar/update_job": "create",
     "process_registrar/delete": "create",
@@ -71,13 +69,13 @@ class EventSetup:
 
     def before(self, path: Path) -> Path | None:
         """The event to call before the one in this file; None if there is none."""
-        name = AFTER.get(f"{self._folder}/{path.stem}") if _is_sample(path) else None
+        name = AFTER.get(f"{self._folder}/{path.stem}") if self._is_sample(path) else None
         return path.with_name(f"{name}.json") if name else None
 
     def prepare(self, path: Path) -> Any:
         """Create what the event needs, and return the event with current times and signature."""
         event = json.loads(path.read_text(encoding="utf-8"))
-        name = path.stem if _is_sample(path) else ""
+        name = path.stem if self._is_sample(path) else ""
         if isinstance(event, dict):
             makers: dict[str, Callable[[str, Event], Event]] = {
                 "starter": self._starter,
@@ -86,10 +84,11 @@ class EventSetup:
                 "process_registrar": self._registrar,
                 "chatbot": self._chatbot,
                 "token_refresher": self._refresher,
-                "worker": self._worker,
             }
             if self._folder in makers:
                 event = makers[self._folder](name, event)
+            if own := own_module(self._folder, "event_setup"):
+                own.prepare(name, self._client, self.names, own=self._own)
             for record in event.get("Records", []) if name else []:
                 self._sent_now(record)
             if "ResponseURL" in event:
@@ -154,17 +153,6 @@ class EventSetup:
             table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
         return event
 
-    def _worker(self, name: str, event: Event) -> Event:
-        s3, bucket = self._client("s3"), self.names["DataBucket"]
-        if name == "unreachable_input" and self._own:
-            self._empty(bucket)
-            s3.delete_bucket(Bucket=bucket)
-        else:
-            if self._own:
-                s3.create_bucket(Bucket=bucket)
-            s3.put_object(Bucket=bucket, Key=ORDERS_KEY, Body=ORDERS.encode())
-        return event
-
     # ------------------------------------------------------------------------------------------------------ helpers
 
     def _make_processes(self) -> None:
@@ -181,11 +169,8 @@ class EventSetup:
             secret = self.names["ApiCredentialsSecret"]
             self._client("secretsmanager").put_secret_value(SecretId=secret, SecretString=value)
 
-    def _empty(self, bucket: str) -> None:
-        s3 = self._client("s3")
-        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-            for each in page.get("Versions", []) + page.get("DeleteMarkers", []):
-                s3.delete_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])
+    def _is_sample(self, path: Path) -> bool:
+        return path.resolve().parent in event_folders(self._folder)
 
     def _close(self, request: Event, status: str, name: str = "") -> None:
         """Create an execution of this request that has ended with `status`."""
@@ -216,7 +201,3 @@ class EventSetup:
 
 def _execution(request: Event) -> str:
     return execution_name(request["process"], request["request_id"], request.get("attempt", 1))
-
-
-def _is_sample(path: Path) -> bool:
-    return path.resolve().is_relative_to(ROOT / "events")

@@ -20,6 +20,7 @@ from samtranslator.yaml_helper import yaml_parse
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.environment import ROOT
+from dev.tools.function_folders import code_folders
 from dev.tools.invoke.lambda_runtime import Configuration
 
 TEMPLATE = ROOT / "template.yaml"
@@ -129,7 +130,7 @@ class DeployedFunction:
         deployed = aws.client("lambda").get_function_configuration(FunctionName=self.names[logical_id(function)])
         self.configuration = Configuration(
             name=deployed["FunctionName"],
-            folder=ROOT / "functions" / function,
+            folder=code_folders()[function],
             handler=deployed["Handler"],
             timeout=deployed["Timeout"],
             memory=deployed["MemorySize"],
@@ -139,9 +140,14 @@ class DeployedFunction:
 
 def folders() -> list[str]:
     """The functions, by the names of their folders."""
-    return sorted(path.parent.name for path in (ROOT / "functions").glob("*/app.py"))
+    return list(code_folders())
 
 
 def events_of(function: str) -> list[Path]:
-    """The sample events of a function."""
-    return sorted((ROOT / "events" / function).glob("*.json"))
+    """The sample events of a function: in events/ and in its own folder."""
+    return [path for folder in event_folders(function) for path in sorted(folder.glob("*.json"))]
+
+
+def event_folders(function: str) -> tuple[Path, Path]:
+    """The folders with the sample events of a function."""
+    return ROOT / "events" / function, ROOT / "functions" / function / "events"

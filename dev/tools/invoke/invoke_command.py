@@ -52,9 +52,9 @@ def main(function: str, event: str) -> None:
 
 def _call(runtime: Runtime, setup: EventSetup, receiver: ResponseReceiver, path: Path) -> None:
     first = setup.before(path)
-    for each in [first, path] if first else [path]:
+    for each, note in [(first, ", which is required first"), (path, "")] if first else [(path, "")]:
         event = setup.prepare(each)
-        _say(f"{_shown(each)}{', which is required first' if each == first else ''}")
+        _say(f"{_shown(each)}{note}")
         try:
             answer = runtime.invoke(event)
         except FunctionFailed as error:

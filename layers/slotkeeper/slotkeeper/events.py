@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -76,7 +77,7 @@ class CompletionEvents:
         return cls(
             boto3.client("events", config=CLIENT_CONFIG),
             settings.event_bus_name,
-            settings.powertools_service_name,
+            settings.powertools_service_name or os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "slotkeeper"),
             on_unsent=_not_sent,
         )
 

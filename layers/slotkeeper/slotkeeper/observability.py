@@ -1,15 +1,18 @@
 """The logger, the tracer and the metrics of a function.
 
-Service name, log level and metrics namespace come from the POWERTOOLS_ variables that the template sets.
+Service name, log level and metrics namespace come from the POWERTOOLS_ variables that the template sets. Without a
+variable for the namespace it is `Slotkeeper`; otherwise Powertools would raise at the end of each invocation.
 """
 
 import logging
+import os
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 logger = Logger()
-metrics = Metrics()
+_NAMESPACE = os.environ.get("POWERTOOLS_METRICS_NAMESPACE") or "Slotkeeper"
+metrics = Metrics(namespace=_NAMESPACE)
 # Traces calls of AWS only. By default Powertools searches for a dozen other libraries in every cold start, and loads
 # SQLite for that.
 tracer = Tracer(patch_modules=["botocore"])
@@ -26,7 +29,8 @@ def measure_process(process: str, unit: MetricUnit, **values: float) -> None:
     Call it only for processes that exist: CloudWatch bills each process name as a separate metric, also a wrong name
     from a message.
     """
-    own = EphemeralMetrics()  # a dimension of `metrics` would apply to all metrics of the invocation
+    # A dimension of `metrics` would apply to all metrics of the invocation.
+    own = EphemeralMetrics(namespace=_NAMESPACE)
     own.add_dimension("process", process)
     for name, value in values.items():
         own.add_metric(name, unit, value)

@@ -1,4 +1,4 @@
-"""The settings that the template passes to functions in environment variables.
+"""The settings of functions, in environment variables, which the template of each function sets.
 
 The variable's name is the field's name in capitals. Times are in seconds, sizes in bytes. The classes are named tuples,
 because every cold start creates all of them, and creating a dataclass takes four times as long.
@@ -6,7 +6,7 @@ because every cold start creates all of them, and creating a dataclass takes fou
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 
 class MissingSetting(RuntimeError):
@@ -20,16 +20,20 @@ def load_settings[S: tuple[Any, ...]](settings: type[S]) -> S:
         MissingSetting: a required variable is not set, or the variable of an integer field is not a whole number.
     """
     make: Callable[..., S] = settings
-    return make(*(_read(name.upper(), expected) for name, expected in settings.__annotations__.items()))
+    fields = get_type_hints(settings)
+    required = [name.upper() for name, expected in fields.items() if expected in (str, int)]
+    if missing := [name for name in required if not os.environ.get(name)]:
+        expected = "; ".join(f"{name}: {MEANINGS[name]}" if name in MEANINGS else name for name in missing)
+        raise MissingSetting(
+            f"the function's environment lacks {expected}. Set it in the function's configuration (in a SAM template: "
+            "Environment, Variables). Nothing was handled"
+        )
+    return make(*(_read(name.upper(), expected) for name, expected in fields.items()))
 
 
 def _read(variable: str, expected: Any) -> str | int | None:
-    value = os.environ.get(variable, "")
-    if not value:
-        if expected is not str and expected is not int:
-            return None
-        raise MissingSetting(f"environment variable {variable} is not set; template.yaml sets it")
-    if expected is not int:
+    value = os.environ.get(variable) or None
+    if value is None or expected not in (int, int | None):
         return value
     if not value.isdecimal():
         raise MissingSetting(f"environment variable {variable} must be a whole number, got {value!r}")
@@ -66,7 +70,7 @@ class EventSettings(NamedTuple):
     """For the functions that publish completion events."""
 
     event_bus_name: str
-    powertools_service_name: str  # the stack's name
+    powertools_service_name: str | None  # the stack's name; without it the function's name
 
 
 class TokenSettings(NamedTuple):
@@ -92,7 +96,11 @@ class CredentialsSettings(NamedTuple):
 
 
 class RetrySettings(NamedTuple):
-    """For a worker with retries."""
+    """For a worker with retries, also in a function of your own. MEANINGS states what each variable contains.
+
+    Optional: without `event_bus_name` no completion events are published, without `retry_policy_parameter` the built-in
+    policy is used, without `work_seconds` an attempt may take the rest of the invocation.
+    """
 
     work_queue_url: str
     work_queue_arn: str
@@ -102,13 +110,21 @@ class RetrySettings(NamedTuple):
     retry_schedule_group: str
     retry_schedule_role_arn: str
     retry_schedule_dead_letter_queue_arn: str
-    retry_policy_parameter: str
-    scheduler_beyond_seconds: int
-    work_seconds: int
+    retry_policy_parameter: str | None
+    scheduler_beyond_seconds: int | None
+    work_seconds: int | None
+    event_bus_name: str | None
 
 
-class WorkSettings(NamedTuple):
-    """For the shipped work, the part of the worker that users replace."""
-
-    data_bucket_name: str
-    work_seconds: int
+MEANINGS = {
+    "WORK_QUEUE_URL": "the URL of the standard SQS queue with the requests",
+    "WORK_QUEUE_ARN": "the ARN of that queue, to which schedules send retries",
+    "WORK_QUEUE_LARGEST_MESSAGE": "the MaximumMessageSize of that queue, in bytes",
+    "WORK_DEAD_LETTER_QUEUE_URL": "the URL of the queue for requests that are not retried",
+    "REQUEST_LEDGER_TABLE_NAME": "the name of the DynamoDB table with the attempts; its key is request_id, a string",
+    "RETRY_SCHEDULE_GROUP": "the name of the EventBridge Scheduler group for later retries",
+    "RETRY_SCHEDULE_ROLE_ARN": "the ARN of the role with which schedules send to the queue",
+    "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "the ARN of a standard queue for retries that a schedule cannot deliver",
+    "TOKEN_TABLE_NAME": "the name of the DynamoDB table with the shared token; its key is token_name, a string",
+    "EVENT_BUS_NAME": "the EventBridge bus for completion events, such as default",
+}

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
+import boto3
 import pytest
 
+from slotkeeper import observability, retry
 from slotkeeper.aws.sqs import size
 from slotkeeper.retry import Poison, Retryable, WorkRequest
-from slotkeeper.settings import MissingSetting, RetrySettings, load_settings
+from slotkeeper.retry import worker as retrying_worker
+from slotkeeper.retry.consumer import TimeoutTooShort
+from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
-from tests.unit.conftest import NOW
+from tests.unit.conftest import NOW, CurrentStdout
 from tests.unit.work_account import WorkAccount, invocation, record
 
 SECRET = "hunter2"
@@ -88,9 +95,62 @@ def test_a_batch_of_failures_is_reported_without_an_error(worker: Worker) -> Non
     assert worker.handle(record(work("a"), "m1"), record(work("b"), "m2")) == ["m1", "m2"]
 
 
-def test_a_message_without_time_stays(worker: Worker) -> None:
-    assert worker.handle(record(work()), left=10) == ["m1"]
+def test_a_message_for_which_the_batch_has_left_no_time_stays(worker: Worker) -> None:
+    left = iter([120.0, 10.0])
+    context = invocation()
+    context.get_remaining_time_in_millis = lambda: int(next(left) * 1000)
+    answer = worker.module.handler({"Records": [record(work())]}, context)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
     assert worker.metrics() == {"WorkHops": [1.0]}
+
+
+def test_a_timeout_that_is_too_short_for_an_attempt_is_refused_with_what_is_needed(
+    worker: Worker, work_account: WorkAccount
+) -> None:
+    expected = r"leaves 15\.9 s .* an attempt needs 16: .* Set Timeout to .* no attempt was made"
+    with pytest.raises(TimeoutTooShort, match=expected):
+        worker.handle(record(work()), left=15.9)
+    assert boto3.client("dynamodb").scan(TableName="ledger")["Items"] == work_account.dead_letters() == []
+    assert worker.handle(record(work()), left=16.1) == []
+
+
+def test_a_fifo_queue_is_refused_when_the_handlers_module_is_loaded(
+    work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORK_QUEUE_URL", f"{work_account.queue_url}.fifo")
+    with pytest.raises(ValueError, match=r"work\.fifo is a FIFO queue, .* Expected a standard queue\. No message was"):
+        load("worker")
+
+
+def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_event(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The handler has no decorator, and the environment only what is required."""
+    optional = ("EVENT_BUS_NAME", "RETRY_POLICY_PARAMETER", "SCHEDULER_BEYOND_SECONDS", "WORK_SECONDS")
+    for name in (*optional, "POWERTOOLS_METRICS_NAMESPACE", "POWERTOOLS_SERVICE_NAME"):
+        monkeypatch.delenv(name)
+    for module in (observability, retrying_worker, retry):
+        importlib.reload(module)
+    observability.logger.handlers[0].setStream(CurrentStdout())
+    worker = Worker(load("worker"), capsys)
+    assert worker.handle(record(work(fails="not now"))) == []
+    written = worker.output()
+    (emitted,) = [line for line in written if "_aws" in line and "ColdStart" not in line]
+    assert emitted["WorkRetried"] == [1.0]
+    assert emitted["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Slotkeeper"
+    (logged,) = [line for line in written if "message" in line]
+    assert (logged["function_request_id"], logged["by"], worker.seconds) == ("1", "delay", 105.0)
+    assert worker.module._worker._events is None
+
+
+def test_the_key_of_a_request_is_ascii_and_its_own() -> None:
+    ids = ["2026-11-21/eu", "注文-1", "a b", "a%20b", "a\r\nb", "ö" * 128]
+    keys = [WorkRequest(each, {}).key for each in ids]
+    assert all(key.isascii() and key.isprintable() and " " not in key for key in keys)
+    assert [unquote(key) for key in keys] == ids
 
 
 @pytest.mark.parametrize(
@@ -223,8 +283,14 @@ def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
 
 
 def test_every_missing_setting_is_named(work_account: WorkAccount, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in work_account.environment.keys() - {"DATA_BUCKET_NAME"}:
+    required = [name.upper() for name, kind in RetrySettings.__annotations__.items() if kind in (str, int)]
+    assert set(required) <= MEANINGS.keys()
+    for name in required:
         with monkeypatch.context() as environment:
             environment.delenv(name)
-            with pytest.raises(MissingSetting, match=name):
+            with pytest.raises(MissingSetting, match=f"lacks {name}: {re.escape(MEANINGS[name])}. Set it"):
                 load_settings(RetrySettings)
+    for name in required:
+        monkeypatch.delenv(name)
+    with pytest.raises(MissingSetting, match=r"WORK_QUEUE_URL: .*; WORK_QUEUE_ARN: .*; REQUEST_LEDGER_TABLE_NAME: "):
+        load_settings(RetrySettings)

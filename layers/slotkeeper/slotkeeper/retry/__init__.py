@@ -5,6 +5,7 @@
     def handler(event, context):
         return worker.handle(event, context)
 
+`handle` also writes the metrics and adds the invocation to the log lines, so the handler needs no decorator.
 `perform` may raise Retryable or Poison; any other exception is retried too. `plan_retry` is the decision alone.
 """
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -48,7 +49,7 @@ from slotkeeper.retry.ledger import (
     RequestIdReused,
 )
 from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
+from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
 
@@ -76,6 +77,10 @@ class NoTimeLeft(Exception):
     """The invocation has too little time left to start an attempt. The message stays on the queue."""
 
 
+class TimeoutTooShort(RuntimeError):
+    """The function's timeout is too short for any attempt. No message of the batch was handled."""
+
+
 class NotYetDue(Exception):
     """The message is not due yet and was received before. It is hidden, if possible until it is due."""
 
@@ -87,6 +92,14 @@ class WorkRequest:
     request_id: str
     payload: Mapping[str, Any] = field(repr=False)
     attempt: int = 1
+
+    @property
+    def key(self) -> str:
+        """The request id, percent-encoded: ASCII letters, digits and `_.-~%`, for HTTP headers, URLs and object keys.
+
+        It is the same for each attempt, and different for different ids. At most 1,536 characters.
+        """
+        return quote(self.request_id, safe="")
 
 
 Perform = Callable[[WorkRequest, float], Any]
@@ -108,7 +121,7 @@ class Consumer:
         ledger: Ledger,
         queue: RetryQueue,
         dead_letters: DeadLetterQueue,
-        policy: PolicyParameter,
+        policy: PolicyParameter | BuiltInPolicy,
         *,
         work_seconds: float = math.inf,
         on_message: Callable[[Message], None] = lambda _message: None,

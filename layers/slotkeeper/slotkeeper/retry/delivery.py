@@ -96,6 +96,12 @@ class RetryQueue:
         max_message_bytes: int = 1_048_576,
         on_refused: Callable[[str], None] = lambda _reason: None,
     ) -> None:
+        if queue_url.endswith(".fifo"):
+            raise ValueError(
+                f"{queue_url} is a FIFO queue, whose messages cannot have their own delay (SQS API Reference, "
+                "SendMessage, DelaySeconds), so no retry could be sent. Expected a standard queue. "
+                "No message was handled"
+            )
         if not 0 <= max_delay <= MAX_DELAY_SECONDS:
             raise ValueError(
                 f"max_delay must be 0 to {MAX_DELAY_SECONDS} seconds, which is what SQS can delay, got {max_delay}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.retry.policy import Policy
+from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper.schema import InvalidBody, compile_schema, decode
 
 if TYPE_CHECKING:
@@ -90,6 +90,13 @@ class PolicyParameter:
         self._unread = f"retry policy: SSM parameter {self._name} {what}"
         follows = "the policy read before is used" if self._policy else "failed attempts wait until a policy is read"
         self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {self._keep_seconds:g} s")
+
+
+class BuiltInPolicy:
+    """The built-in policy, for a consumer without a parameter."""
+
+    def get(self) -> Policy:
+        return BUILT_IN
 
 
 def parse_policy(text: str) -> Policy:

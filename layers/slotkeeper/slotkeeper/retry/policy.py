@@ -117,6 +117,9 @@ def _built_in_errors(default: Rule) -> dict[str, Rule]:
     return {
         # The downstream refused the request because of its rate, so the work was not attempted.
         "RateLimited": replace(default, counts=False),
+        # It refused the credentials, which an operator must renew. With counted attempts an expired credential would
+        # dead-letter every request of the queue within hours.
+        "CredentialsRefused": replace(default, counts=False),
         # No result was recorded: the container was lost, or the message crashes every worker. Because of the first the
         # request is retried; because of the second fewer times, since each attempt costs a whole lease.
         "Died": replace(default, max_attempts=min(5, default.max_attempts)),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from aws_lambda_powertools.metrics import MetricUnit
@@ -15,13 +16,26 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics
 from slotkeeper.retry.attempt import Outcome, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
-from slotkeeper.retry.consumer import RESERVED_SECONDS, Consumer, NoTimeLeft, NotYetDue, Perform, StillInProgress
-from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.consumer import (
+    MIN_WORK_SECONDS,
+    RESERVED_SECONDS,
+    Consumer,
+    NoTimeLeft,
+    NotYetDue,
+    Perform,
+    StillInProgress,
+    TimeoutTooShort,
+)
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, RetryQueue, ScheduleTarget
 from slotkeeper.retry.events import PublishedDeadLetters, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
-from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
 
 CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
 _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # short: without an answer the last policy is used
@@ -38,8 +52,15 @@ class RetryingWorker:
 
     @classmethod
     def from_environment(cls, perform: Perform) -> RetryingWorker:
-        """Create the worker for the queues and tables in the environment's settings. Raises MissingSetting."""
+        """Create the worker for the queues and tables in the environment's settings.
+
+        Raises:
+            MissingSetting: a variable is missing or not a number.
+            ValueError: the queue is a FIFO queue, or a number is outside its bounds.
+        """
         settings = load_settings(RetrySettings)
+        beyond = settings.scheduler_beyond_seconds
+        events = CompletionEvents.from_environment() if settings.event_bus_name else None
         sqs = boto3.client("sqs", config=CLIENT_CONFIG)
         queue = RetryQueue(
             sqs,
@@ -51,30 +72,45 @@ class RetryingWorker:
                 settings.work_queue_arn,
                 settings.retry_schedule_dead_letter_queue_arn,
             ),
-            max_delay=settings.scheduler_beyond_seconds,
+            max_delay=MAX_DELAY_SECONDS if beyond is None else beyond,
             max_message_bytes=settings.work_queue_largest_message,
             on_refused=_schedule_refused,
         )
-        events = CompletionEvents.from_environment()
+        dead_letters: tuple[SQSClient, str, int]
+        dead_letters = (sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message)
         consumer = Consumer(
             Ledger(boto3.client("dynamodb", config=CLIENT_CONFIG), settings.request_ledger_table_name),
             queue,
-            PublishedDeadLetters(
-                sqs, settings.work_dead_letter_queue_url, settings.work_queue_largest_message, events=events
-            ),
-            PolicyParameter(
-                boto3.client("ssm", config=_POLICY_CLIENT_CONFIG),
-                settings.retry_policy_parameter,
-                on_invalid=_policy_invalid,
-            ),
-            work_seconds=settings.work_seconds,
+            PublishedDeadLetters(*dead_letters, events=events) if events else DeadLetterQueue(*dead_letters),
+            _policy(settings.retry_policy_parameter),
+            work_seconds=settings.work_seconds or math.inf,
             on_message=_start_log,
-            on_end=partial(publish_if_succeeded, events),
+            on_end=partial(publish_if_succeeded, events) if events else lambda *_: None,
         )
         return cls(consumer, perform, events)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        """Handle a batch; return the messages that must stay on the queue, for the event source mapping."""
+        """Handle a batch; return the messages that must stay on the queue, for the event source mapping.
+
+        It also does what Powertools' decorators do for a handler: it writes the metrics, and adds the invocation's keys
+        to each log line.
+
+        Raises:
+            TimeoutTooShort: the function's timeout is too short. All messages stay on the queue.
+        """
+        logged = logger.inject_lambda_context(self._handle, clear_state=True)
+        answer: dict[str, Any] = metrics.log_metrics(logged, capture_cold_start_metric=True)(event, context)
+        return answer
+
+    def _handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        left, needed = context.get_remaining_time_in_millis() / 1000, RESERVED_SECONDS + MIN_WORK_SECONDS
+        if left < needed:
+            raise TimeoutTooShort(
+                f"the function's Timeout leaves {left:.1f} s to this invocation, and an attempt needs {needed:.0f}: "
+                f"{RESERVED_SECONDS:.0f} s to record its outcome and {MIN_WORK_SECONDS:.0f} s for the work. Set "
+                f"Timeout to the seconds of the work + {RESERVED_SECONDS:.0f}, and the queue's VisibilityTimeout to "
+                "six times Timeout. The messages return to the queue unchanged; no attempt was made"
+            )
         if self._events:
             # Publishing must leave the time that the consumer reserves for recording the outcome.
             self._events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
@@ -102,6 +138,16 @@ class RetryingWorker:
             metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
             raise
         _log_outcome(outcome)
+
+
+def _policy(parameter: str | None) -> PolicyParameter | BuiltInPolicy:
+    if parameter is None:
+        return BuiltInPolicy()
+    return PolicyParameter(
+        boto3.client("ssm", config=_POLICY_CLIENT_CONFIG),
+        parameter,
+        on_invalid=_policy_invalid,
+    )
 
 
 def _start_log(message: Message) -> None:

@@ -10,9 +10,12 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from tests.work.bucket import Bucket
+from functions.worker.tests.bucket import Bucket
+from tests.scenarios.conftest import clients
 
-PERFORM = "functions.worker.work.perform"
+__all__ = ["clients"]  # a fixture of the scenarios' tests
+
+PERFORM = "functions.worker.src.work.perform"
 
 
 @pytest.fixture(scope="session")

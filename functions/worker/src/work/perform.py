@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -33,7 +33,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.schema import InvalidBody, compile_schema, decode
-from slotkeeper.settings import WorkSettings, load_settings
+from slotkeeper.settings import load_settings
 
 from .publishing import MAX_KEY_BYTES, Outputs, s3_errors
 from .splitting import split
@@ -46,6 +46,14 @@ if TYPE_CHECKING:
 # The whole input is held in memory once. The function has 512 MB, including the runtime.
 MAX_INPUT_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
+
+
+class WorkSettings(NamedTuple):
+    """The environment variables of the work, in lower case."""
+
+    data_bucket_name: str
+    work_seconds: int
+
 
 _settings = load_settings(WorkSettings)
 # One attempt per call: retries are made by the retry policy, which records them. A call that hangs times out early

@@ -17,13 +17,13 @@ same_examples()  # before the tests are imported; --hypothesis-profile loads ano
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
 # record: each worker would do it again.
 TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
-# Modules of these folders that use only an engine of their own: each runs on any one worker.
+# Modules of these folders that use only an engine of their own: each runs on any one worker. So does each module of
+# functions/<function>/tests/e2e.
 ALONE = (
     "tests/e2e/test_flow_deployments.py",
     "tests/e2e/test_guided.py",
     "tests/e2e/test_own_job.py",
     "tests/e2e/test_run_chatbot.py",
-    "tests/e2e/test_run_worker.py",
     "tests/engine/test_cli.py",
     "tests/engine/test_dynamodb_local.py",
     "tests/engine/test_restarts.py",
@@ -66,7 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Turns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             module, folder = nodeid.partition("::")[0], nodeid.split("/")[1]
-            if module in ALONE:
+            if module in ALONE or "/tests/e2e/" in module:
                 return module
             return folder if folder in TURNS else module if folder in TOGETHER else nodeid
 

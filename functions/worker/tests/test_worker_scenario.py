@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from dev.scenarios.worker.worker_records import Records, Schedule
-from tests.scenarios.reports import failing, not_shown
-from tests.scenarios.worker_run import (
+from functions.worker.scenario.worker_records import Records, Schedule
+from functions.worker.tests.worker_run import (
     DEAD_LETTER,
     ENTRY,
     FIRST,
@@ -31,6 +30,7 @@ from tests.scenarios.worker_run import (
     report,
     row,
 )
+from tests.scenarios.reports import failing, not_shown
 
 SUCCEEDED = "each request that can succeed succeeds once"
 WHOLE = "each result is complete, and no other part is left"

@@ -11,10 +11,10 @@ import pytest
 from dev.emulator import queue_reading
 from dev.emulator.downstream import Downstream
 from dev.emulator.worker_client import LedgerRow, drain_dead_letters, read_ledger
-from dev.scenarios.worker import worker_records as records
-from dev.scenarios.worker import worker_scenario as sending
-from dev.scenarios.worker.worker_mix import draw
-from dev.scenarios.worker.worker_scenario import Observer
+from functions.worker.scenario import worker_records as records
+from functions.worker.scenario import worker_scenario as sending
+from functions.worker.scenario.worker_mix import draw
+from functions.worker.scenario.worker_scenario import Observer
 
 BUCKET = "bucket"
 

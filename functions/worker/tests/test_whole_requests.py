@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from functions.worker.tests.bucket import BY_CITY, INPUT_KEY, Bucket, kill_at, nothing
 from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.ledger import SUCCEEDED
 from tests.support.in_process_aws import InProcessAws
 from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import WorkerHarness
-from tests.work.bucket import BY_CITY, INPUT_KEY, Bucket, kill_at, nothing
 
 WORKERS_CALLS = 2  # claim, settle
 WORKS_BOUNDARIES = 10  # before and after two reads, two parts and the manifest

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dev.emulator import cli
-from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws
-from dev.scenarios.worker import worker_records
-from dev.scenarios.worker.worker_figures import Parameters
-from dev.scenarios.worker.worker_records import Schedule, read_schedules
-from dev.scenarios.worker.worker_scenario import perform
+from functions.worker import sample
+from functions.worker.scenario import worker_records
+from functions.worker.scenario.worker_figures import Parameters
+from functions.worker.scenario.worker_records import Schedule, read_schedules
+from functions.worker.scenario.worker_scenario import perform
 from tests.e2e.schedules import bring_forward
 from tests.scenarios.reports import run_of
 
@@ -28,8 +28,8 @@ def test_every_claim_of_the_workers_run_holds(tmp_path: Path, monkeypatch: pytes
     parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=RETRY_AFTER)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
         report = perform(aws, parameters, run_of(), scheduler_beyond=7)
-        worker.upload_sample(aws)
-        bodies = [worker.sample_body("a"), worker.sample_body("a"), MISSING, "no JSON"]
+        sample.upload(aws)
+        bodies = [sample.body("a"), sample.body("a"), MISSING, "no JSON"]
         done, repeated, missing, invalid = (work(tmp_path, body, monkeypatch) for body in bodies)
     assert [check for check in report["checks"] if not check["ok"]] == []
     assert (report["succeeded"], report["dead_lettered"], report["nowhere"]) == (18, 2, 0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.worker.work import splitting
+from functions.worker.src.work import splitting
 from slotkeeper.retry.errors import Poison
 
 VALUES = st.one_of(st.text(max_size=3), st.booleans(), st.integers(-3, 3))

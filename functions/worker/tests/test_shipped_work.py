@@ -14,10 +14,10 @@ import urllib3
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreamingError
 
+from functions.worker.tests.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, ORDERS, Bucket, fail_on, request
 from slotkeeper.retry.errors import Failure, Poison
 from slotkeeper.retry.message import Message
-from slotkeeper.settings import MissingSetting, WorkSettings, load_settings
-from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, ORDERS, Bucket, fail_on, request
+from slotkeeper.settings import MissingSetting, load_settings
 
 
 def answer(bucket: Bucket, operation: str, status: int, code: str, headers: dict[str, str]) -> None:
@@ -222,7 +222,7 @@ def test_a_clean_up_removes_more_than_1000_parts(bucket: Bucket) -> None:
 
 def test_a_part_that_cannot_be_removed_is_logged(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     logger = Mock()
-    monkeypatch.setattr("functions.worker.work.publishing.logger", logger)
+    monkeypatch.setattr("functions.worker.src.work.publishing.logger", logger)
     bucket.put(b"", "work/parts/r/1/dead/a.jsonl")
     errors = [{"Key": "work/parts/r/1/dead/a.jsonl", "Code": "InternalError"}]
     bucket.client.meta.events.register(
@@ -232,10 +232,11 @@ def test_a_part_that_cannot_be_removed_is_logged(bucket: Bucket, monkeypatch: py
     logger.warning.assert_called_once_with("S3 did not delete every part", errors=errors)
 
 
-def test_the_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_come_from_the_environment(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = bucket.work
     monkeypatch.setenv("DATA_BUCKET_NAME", "data")
     monkeypatch.setenv("WORK_SECONDS", "7")
-    assert load_settings(WorkSettings) == WorkSettings(data_bucket_name="data", work_seconds=7)
+    assert load_settings(work.WorkSettings) == work.WorkSettings(data_bucket_name="data", work_seconds=7)
     monkeypatch.delenv("DATA_BUCKET_NAME")
-    with pytest.raises(MissingSetting, match="DATA_BUCKET_NAME is not set"):
-        load_settings(WorkSettings)
+    with pytest.raises(MissingSetting, match="the function's environment lacks DATA_BUCKET_NAME"):
+        load_settings(work.WorkSettings)

@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from functions.worker.tests.bucket import (
+    BY_CITY,
+    INPUT_KEY,
+    MANIFEST_PUT,
+    Bucket,
+    View,
+    fail_at,
+    fail_on,
+    kill_at,
+    request,
+)
 from slotkeeper.retry.errors import Retryable
 from slotkeeper.retry.message import Message
 from tests.support.boundary import Killed
-from tests.work.bucket import BY_CITY, INPUT_KEY, MANIFEST_PUT, Bucket, View, fail_at, fail_on, kill_at, request
 
 
 def refusal(code: str, status: int = 400) -> ClientError:
