@@ -4,6 +4,7 @@
     python -m dev.tools.check HEAD~1     changes since that commit
 
 - A changed test module is run. For a changed test helper, its folder is run.
+- A file of a function with its own folder of tests is tested by the modules in it.
 - Any other file is tested by the test folder that has its name or the name of its innermost folder with one:
   slots/protocol.py of the layer by tests/unit/slots, template.yaml by tests/template. Without one, all of FAST is run.
 - The folders of SLOW are left to `make test`.
@@ -36,12 +37,20 @@ def _targets_of(path: Path) -> Iterable[str]:
         is_module = path.name.startswith("test_") and path.suffix == ".py"
         target = path if is_module else path.parent
         return (str(target),) if (ROOT / target).exists() else ()
+    own_tests = ROOT.joinpath(*path.parts[:2], "tests")
+    if path.parts[0] == "functions" and own_tests.is_dir():
+        modules = [str(module.relative_to(ROOT)) for module in own_tests.glob("test_*.py")]
+        return [str(path)] if str(path) in modules else modules
     for part in reversed((*path.parts[:-1], path.name.partition(".")[0])):
         if part in SLOW:
             return ()
-        if folders := [folder for folder in (ROOT / "tests").rglob(f"{part}/") if folder.name != "support"]:
+        if folders := [folder for folder in (ROOT / "tests").rglob(f"{part}/") if _has_tests(folder)]:
             return [str(folder.relative_to(ROOT)) for folder in folders]
     return FAST
+
+
+def _has_tests(folder: Path) -> bool:
+    return any(folder.rglob("test_*.py"))
 
 
 def changed_files(base: str) -> list[str]:

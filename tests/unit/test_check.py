@@ -25,7 +25,7 @@ LAYER = "layers/slotkeeper/slotkeeper"
         (f"{LAYER}/settings.py", sorted(FAST)),
         ("functions/starter/app.py", sorted(FAST)),
         ("tests/support/boundary.py", sorted(FAST)),
-        ("tests/conftest.py", sorted(FAST)),
+        ("conftest.py", sorted(FAST)),
         ("dev/emulator/engine/launcher.py", []),
         ("tests/races/conftest.py", []),
     ],

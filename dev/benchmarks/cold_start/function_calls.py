@@ -26,7 +26,7 @@ USUAL = {
     "janitor": "scheduled_run",
     "chatbot": "happy",
     "token_refresher": "schedule",
-    "worker": "happy",
+    "worker": "redelivery",  # of any work
     "process_registrar": "create",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, nan
 from typing import Any
@@ -153,7 +154,11 @@ def test_the_most_specific_type_that_has_a_rule_decides() -> None:
 def test_the_built_in_policy_is_as_documented() -> None:
     assert (BUILT_IN.default, BUILT_IN.errors) == (
         Rule("exponential", "full", 30, 3600, 8, 86400, counts=True),
-        {"RateLimited": Rule(counts=False), "Died": Rule(max_attempts=5)},
+        {
+            "RateLimited": Rule(counts=False),
+            "CredentialsRefused": Rule(counts=False),
+            "Died": Rule(max_attempts=5),
+        },
     )
 
 
@@ -172,6 +177,7 @@ def test_omitted_fields_are_inherited() -> None:
         {
             "Slow": Rule("linear", base=5, cap=20, max_attempts=3, max_age=600),
             "RateLimited": Rule(jitter="equal", base=2, cap=20, max_attempts=3, max_age=600, counts=False),
+            "CredentialsRefused": replace(default, counts=False),
             "Died": default,
         },
     )
