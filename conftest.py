@@ -30,17 +30,9 @@ ALONE = (
     "tests/engine/test_stack_deletion.py",
 )
 
-# Garbage collection skips what is imported and collected: it stays until the end.
-gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
-
-
-# Modules of these folders run on one worker each, so that the tests of one share what it prepares.
-TOGETHER = ("cli", "mutants", "template", "unit", "work", "workflow")
+# Modules of these folders, and of functions/<function>/tests, run on one worker each, so that the tests of one share what
+# it prepares.
+TOGETHER = ("cli", "mutants", "template", "unit", "workflow")
 
 quick_clients.install()  # before a test creates a session
 
@@ -66,12 +58,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Turns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             module, folder = nodeid.partition("::")[0], nodeid.split("/")[1]
-            if module in ALONE or "/tests/e2e/" in module:
+            if module in ALONE or nodeid.startswith("functions/"):
                 return module
             return folder if folder in TURNS else module if folder in TOGETHER else nodeid
 
         def _assign_work_unit(self, node: Any) -> None:
-            slow = next((scope for scope in self.workqueue if scope in (*TURNS, *ALONE)), None)
+            slow = next(
+                (scope for scope in self.workqueue if scope in (*TURNS, *ALONE) or "/tests/e2e/" in scope), None
+            )
             if slow:
                 self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)
