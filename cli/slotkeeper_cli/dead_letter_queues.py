@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
@@ -83,9 +83,11 @@ class DeadLetterMessage:
 
     @property
     def details(self) -> dict[str, str]:
-        """The attributes that `code`, `reason`, `request_id` and `execution` do not show."""
+        """The attributes that `code`, `reason`, `request_id` and `execution` do not show, and the failed Glue run."""
         shown = ("code", "reason", "error", "cause", "ERROR_CODE", "ERROR_MESSAGE", "idempotency_key", "execution_name")
-        return {name: value for name, value in self.attributes.items() if name not in shown}
+        run = failed_run(self.attributes.get("cause", ""))
+        others = {name: value for name, value in self.attributes.items() if name not in shown}
+        return {"glue_run": run, **others} if run else others
 
     @property
     def fields(self) -> Mapping[str, Any]:

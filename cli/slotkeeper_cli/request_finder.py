@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
@@ -196,4 +196,8 @@ def _ending(execution: dict[str, Any]) -> dict[str, Any]:
     if isinstance(stopped, datetime):
         data["ended"] = iso(stopped.timestamp())
     data |= {name: execution[name] for name in ("error", "cause") if execution.get(name)}
-    return data | ({"reason": failure_reason(execution["cause"])} if execution.get("cause") else {})
+    if cause := execution.get("cause"):
+        data["reason"] = failure_reason(cause)
+        if run := failed_run(cause):
+            data["failed_glue_run"] = run
+    return data

@@ -92,6 +92,7 @@ def test_show_prints_glue_s_message_once_and_times_in_words(
     fail(operator, "b", cause=job_run("no such month"))
     shown = operator.run("dlq", "show", "failed").stdout
     assert "  reason: no such month\n" in shown
+    assert "  glue run: jr_1\n" in shown
     assert shown.count("no such month") == 1
     assert "JobRunState" not in shown
     (message,) = operator.run("dlq", "show", "failed", "--json").json["dead_letters"]

@@ -11,6 +11,9 @@ from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.admission import Admitted, Starter
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name
+from slotkeeper_cli import redrive
+from slotkeeper_cli.commands import dlq
+from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
@@ -233,6 +236,25 @@ def test_redrive_by_request_id_is_refused_if_several_processes_have_it(operator:
     assert operator.run("dlq", "redrive", "failed", "--id", message_id, "--yes").exit_code == 0
     (sent,) = waiting(operator, "RequestQueue")
     assert json.loads(sent["Body"])["process"] == "sample"
+
+
+def test_redrive_sends_a_request_once_although_it_fails_again_meanwhile(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that fails fast is in the queue again before the command has read all of it."""
+    fail(operator)
+
+    def send_and_fail(stack: StackConnection, one: redrive.Redrive) -> None:
+        redrive.send(stack, one)
+        if one.attempt < 5:  # a command without the rule ends too, so that this test fails
+            fail(operator, attempt=one.attempt)
+
+    monkeypatch.setattr(dlq, "send", send_and_fail)
+    ended = operator.run("dlq", "redrive", "failed", "--all", "--yes", "--json")
+    assert [(message["request_id"], message["attempt"]) for message in ended.json["redriven"]] == [("a", 2)]
+    (left,) = ended.json["skipped"]
+    assert (left["attempt"], left["why"]) == (2, "this command has sent the request, and it has failed again")
+    assert len(waiting(operator, "FailedRequestQueue")) == 1
 
 
 def test_redrive_leaves_a_message_that_cannot_be_sent(operator: Operator) -> None:

@@ -18,6 +18,9 @@ def test_alarms_in_alarm_without_data_or_with_disabled_actions() -> None:
 
     assert levels(alarm_checks.alarms, alarms=[alarm("ALARM")]) == ["problem"]
     assert levels(alarm_checks.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
+    assert [saw for _, saw in seen(alarm_checks.alarms, alarms=6 * [alarm("INSUFFICIENT_DATA")])] == [
+        f"6 alarms without data: {'StarterErrorAlarm, ' * 5}..."
+    ]
     assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
     (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM")]))
     assert finding.do == "see docs/runbooks.md#startererroralarm"
@@ -127,3 +130,5 @@ def test_a_missing_or_invalid_retry_policy_is_a_problem(value: str | None) -> No
 def test_messages_in_a_dead_letter_queue_are_a_warning() -> None:
     queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
     assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue contains 2 messages")]
+    (finding,) = retry_checks.dead_letters(facts(queues=queues))
+    assert finding.do.startswith("see the reasons: slotkeeper dlq list failed.")

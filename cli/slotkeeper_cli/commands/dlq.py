@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -176,6 +177,7 @@ def _redrive(
     expected: int,
 ) -> RedriveReport:
     report = RedriveReport()
+    sent: dict[tuple[str, str], int] = {}
     processes = SlotControl(context.stack).names() if reader.queue.has_requests else []
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
         task = progress.add_task(reader.queue.full_name, total=expected)
@@ -183,6 +185,9 @@ def _redrive(
             planned: list[Redrive] = []
             for message in batch:
                 skipped = choose(message)
+                # A job that fails fast returns while the queue is read, and would be sent again and again.
+                if skipped == "" and message.attempt >= sent.get((message.process, message.request_id), math.inf):
+                    skipped = "this command has sent the request, and it has failed again"
                 if skipped is None or (limit is not None and report.number + len(planned) >= limit):
                     continue
                 try:
@@ -197,6 +202,8 @@ def _redrive(
                 audit("dlq redrive", queue=reader.queue.full_name, dead_letters=ids)
             for one in planned:
                 _send_and_delete(context, reader, one, dry_run, report)
+                if not dry_run:
+                    sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
                 progress.update(task, completed=report.number)
             if limit is not None and report.number >= limit:
                 break

@@ -10,6 +10,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
 
+_NAMED = 5
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in a new stack, is breaching
 # Needed to publish to an encrypted topic (SNS guide, "Managing Amazon SNS encryption keys and costs").
@@ -33,9 +34,10 @@ def alarms(facts: Facts) -> Iterator[Finding]:
             yield problem(f"{name} is in ALARM: {one.get('StateReason', '')}", do)
     silent = sorted(str(one["LogicalId"]) for one in facts.alarms if one["StateValue"] == "INSUFFICIENT_DATA")
     if silent:
+        names = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
         yield warn(
-            f"{count(len(silent), 'alarm')} without data: {', '.join(silent)}",
-            "wait for the alarm's next period; if it still has no data, its metric is not published",
+            f"{count(len(silent), 'alarm')} without data: {names}",
+            "wait for the alarms' next periods; if one still has no data, its metric is not published",
         )
 
 

@@ -8,10 +8,10 @@ from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
 from slotkeeper_cli.commands.retry import OVERDUE_AFTER
+from slotkeeper_cli.dead_letter_queues import DeadLetterQueueName
 from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
-from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES
 
 # Seconds. The message of an attempt that died is received again after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800
@@ -69,12 +69,13 @@ def retry_policy(facts: Facts) -> Iterator[Finding]:
 
 
 def dead_letters(facts: Facts) -> Iterator[Finding]:
-    for queue in DEAD_LETTER_QUEUES:
+    for name in DeadLetterQueueName:
+        queue = name.full_name
         messages = int(facts.queues.get(queue, {}).get("ApproximateNumberOfMessages", 0))
         if messages:
             yield warn(
                 f"{queue} contains {count(messages, 'message')}",
-                "see the reasons with slotkeeper dlq list, and send the messages again with slotkeeper dlq redrive",
+                f"see the reasons: slotkeeper dlq list {name}. Send messages again: slotkeeper dlq redrive {name}",
             )
 
 

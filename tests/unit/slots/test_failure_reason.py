@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.failure_reason import failed_run, failure_reason
 
 # The JobRun of a failed run, as Step Functions returns it: without spaces, keys in alphabetical order.
 RUN = {
@@ -80,6 +80,13 @@ def test_the_message_is_found_in_a_cause_that_was_cut_at_any_character() -> None
         reason = failure_reason(cause[:length])
         assert reason == message or (reason.endswith("...") and message.startswith(reason[:-3].rstrip("?")))
         assert "not this one" not in reason
+
+
+def test_the_run_is_named_by_a_cause_that_contains_it_and_not_by_an_argument() -> None:
+    arguments = {"--note": '{"Id":"jr_other"}'}
+    assert failed_run(f"States.TaskFailed: {cause_of(Arguments=arguments)}") == "jr_21e3"
+    assert failed_run("The workflow ended with status ABORTED") == ""
+    assert failed_run(cause_of(Arguments=arguments, Id=None)) == ""
 
 
 def test_a_cause_that_was_cut_before_the_message_is_reported_as_such() -> None:

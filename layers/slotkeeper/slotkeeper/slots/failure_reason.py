@@ -14,6 +14,7 @@ from typing import Any
 _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
 # In the run's arguments the same text is escaped, so it does not match there.
 _MESSAGE = re.compile(r'"ErrorMessage"\s*:\s*("(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*)("?)')
+_RUN_ID = re.compile(r'"Id"\s*:\s*"(jr_\w+)"')
 _CUT_BEFORE_MESSAGE = "unknown: the cause was cut before Glue's error message, since the run's arguments are long"
 
 
@@ -33,6 +34,12 @@ def failure_reason(cause: str) -> str:
         reason = _of_run(run) if isinstance(run, dict) else ""
     # Half of a surrogate pair, escaped, is valid JSON, but cannot be printed.
     return reason.strip().encode(errors="replace").decode() or cause
+
+
+def failed_run(cause: str) -> str:
+    """The id of the Glue run, if the cause is its JobRun; otherwise empty. It is also the run's log stream."""
+    found = _RUN_ID.search(cause)
+    return found[1] if found else ""
 
 
 def _of_run(run: dict[str, Any]) -> str:
