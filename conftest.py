@@ -10,36 +10,33 @@ import pytest
 from tests.support import quick_clients
 from tests.support.profiles import same_examples
 
-# Collections while the tests are imported find no garbage, and take a third of that time.
-gc.disable()
 same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
-# record: each worker would do it again.
-TURNS = ("benchmarks", "e2e", "engine", "least_privilege", "races", "runtime")
-# Modules of these folders that use only an engine of their own: each runs on any one worker. So does each module of
-# functions/<function>/tests/e2e.
+# record: each worker would do it again. The first three take longest, and each worker begins with one.
+TURNS = ("e2e", "races", "engine", "least_privilege", "benchmarks", "runtime")
+# Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first. So
+# does each module of functions/<function>/tests/e2e, before these.
 ALONE = (
-    "tests/e2e/test_flow_deployments.py",
-    "tests/e2e/test_guided.py",
     "tests/e2e/test_own_job.py",
-    "tests/e2e/test_run_chatbot.py",
+    "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
-    "tests/engine/test_dynamodb_local.py",
+    "tests/e2e/test_guided.py",
+    "tests/e2e/test_run_chatbot.py",
     "tests/engine/test_restarts.py",
     "tests/engine/test_stack_deletion.py",
+    "tests/engine/test_dynamodb_local.py",
 )
-
-# Modules of these folders, and of functions/<function>/tests, run on one worker each, so that the tests of one share what
-# it prepares.
+# Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
+# prepares.
 TOGETHER = ("cli", "mutants", "template", "unit", "workflow")
 
 quick_clients.install()  # before a test creates a session
+# Garbage collection skips what is imported and collected: it stays until the end.
+gc.disable()
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Collect seldom, and leave what the imports created out of each collection."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
@@ -49,7 +46,7 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each folder of TURNS and module of ALONE or TOGETHER on one worker; other tests on the next idle one.
 
-    The slow ones come first: TURNS and ALONE, then the rest by the number of tests.
+    The slow ones come first: TURNS and ALONE in their order, then the rest by the number of tests.
 
     `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
@@ -63,9 +60,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return folder if folder in TURNS else module if folder in TOGETHER else nodeid
 
         def _assign_work_unit(self, node: Any) -> None:
-            slow = next(
-                (scope for scope in self.workqueue if scope in (*TURNS, *ALONE) or "/tests/e2e/" in scope), None
-            )
+            others = (scope for scope in self.workqueue if "/tests/e2e/" in scope)
+            slow = next((scope for scope in (*TURNS, *others, *ALONE) if scope in self.workqueue), None)
             if slow:
                 self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)
