@@ -63,7 +63,9 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
         return _plan_work(dead_letter)
     request = read_request(dead_letter)
     if request.process not in processes:
-        raise NotRedrivable(f"there is no process {request.process!r}. Add it with: slotkeeper process add")
+        raise NotRedrivable(
+            f"there is no process {request.process!r}. Add it with: slotkeeper process add {request.process} --limit 1"
+        )
     if request.attempt >= MAX_ATTEMPTS:
         raise NotRedrivable(f"it was attempt {request.attempt}, which is the maximum: submit it with a different id")
     again = replace(request, attempt=request.attempt + 1)

@@ -109,6 +109,19 @@ class RequestFinder:
         attempts = in_parallel(lambda process: self._attempts(process, request_id), known)
         return [RequestAttempts(process, request_id, result) for process, result in zip(known, attempts, strict=True)]
 
+    def find_without_process(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
+        """The request's dead-letter messages of processes that SlotTable does not have, or not any more."""
+        known = {one.name for one in processes}
+        found: dict[tuple[str, str], list[RequestAttempt]] = {}
+        for one in sorted(self._dead_letters, key=lambda message: message.attempt):
+            if one.process not in known and one.is_named(request_id):
+                attempt = RequestAttempt(one.process, one.attempt, one.execution, _state_of(one), {}, one)
+                found.setdefault((one.process, one.request_id), []).append(attempt)
+        return [
+            RequestAttempts(Process(name, 0, 0, {}, False, "", None), real, attempts)
+            for (name, real), attempts in found.items()
+        ]
+
     def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
@@ -149,9 +162,7 @@ class RequestFinder:
             details |= _ending(execution)
             state = _AFTER_RELEASE.get(execution["status"], RequestState.FAILED)
         elif dead_letter is not None:
-            # Step Functions may have deleted the execution of a failed request.
-            is_kept = dead_letter.queue is DeadLetterQueueName.FAILED
-            state = RequestState.FAILED if is_kept else RequestState.DEAD_LETTERED
+            state = _state_of(dead_letter)
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
             state = RequestState.CANCELLED
@@ -188,6 +199,12 @@ class RequestFinder:
         except stepfunctions.exceptions.ExecutionDoesNotExist:
             return None
         return result
+
+
+def _state_of(dead_letter: DeadLetterMessage) -> RequestState:
+    """The state of an attempt without execution: Step Functions may have deleted the one of a failed request."""
+    is_kept = dead_letter.queue is DeadLetterQueueName.FAILED
+    return RequestState.FAILED if is_kept else RequestState.DEAD_LETTERED
 
 
 def _ending(execution: dict[str, Any]) -> dict[str, Any]:

@@ -142,6 +142,16 @@ def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
     assert operator.run("request", "show", "a", "--process", "unknown").exit_code == 4
 
 
+def test_show_finds_a_dead_lettered_request_of_a_process_that_does_not_exist(operator: Operator) -> None:
+    body = '{"process": "no such process", "request_id": "a"}'
+    send_dead_letter(operator, body, "UnknownProcess")
+    shown = _show(operator)
+    assert (shown["process"], shown["state"]) == ("no such process", "dead-lettered")
+    assert "because of UnknownProcess" in operator.run("request", "show", "a").stdout
+    operator.processes.create("other", 1, "sample-job")
+    assert operator.run("request", "show", "a", "--process", "other").exit_code == 4
+
+
 def test_show_of_an_unknown_request_lists_possible_reasons(operator: Operator) -> None:
     wait_first(operator, "other")
     ended = operator.run("request", "show", "a", "--json")

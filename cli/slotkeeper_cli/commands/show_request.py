@@ -40,9 +40,12 @@ def show(
     control = SlotControl(context.stack)
     known = [control.process(process)] if process else control.read_all()[0]
     finder = RequestFinder(context.stack, control)
+    attempts = [one for one in finder.find(request_id, known) if one.attempts]
+    if process is None:
+        attempts += finder.find_without_process(request_id, known)
     found = FoundRequest(
         request_id,
-        [one for one in finder.find(request_id, known) if one.attempts],
+        attempts,
         received_or_visible(context.stack, "RequestQueue"),
         ["SlotTable", "executions", "RequestDeadLetterQueue", "FailedRequestQueue"],
     )
