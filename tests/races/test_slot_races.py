@@ -15,8 +15,8 @@ from dev.emulator.environment import ROOT
 from tests.races import slot_report
 from tests.races.slot_races import Crowd, Outcome, Race
 
-SHORT = 1.0  # seconds
-MIN_STEPS = 20  # steps of each thread in a short race: a busy machine takes longer, and checks as much
+SHORT = 0.3  # seconds
+MIN_STEPS = 12  # steps of each thread in a short race: a busy machine takes longer, and checks as much
 ROUNDS = 25  # on a busy machine fewer races are contended
 REPORT_INTERVAL = 5.0  # seconds
 

@@ -8,7 +8,7 @@ NEVER = 180.0
 
 
 def wait_until[Value](condition: Callable[[], Value | None], what: str, interval: float = 0.05) -> Value:
-    """Call `condition` until its value is true, and return that value.
+    """Call `condition` until its value is true, and return that value. A long wait calls it less often.
 
     Raises AssertionError after NEVER seconds, with `what` and the last value.
     """
@@ -20,3 +20,5 @@ def wait_until[Value](condition: Callable[[], Value | None], what: str, interval
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {NEVER:g} s for {what}; the last value was {value!r}")
         time.sleep(interval)
+        if interval < 0.25:
+            interval *= 1.1
