@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from moto import mock_aws
 
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import dead_letter_queues, stack_connection
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, client, made_stack
 from tests.support.module_time import replace_time
+from tests.support.prepared_account import prepared_account
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +36,9 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)
     session = SimpleNamespace(client=lambda service, **_: client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
-    with mock_aws():
-        made = Operator(made_stack())
+    with prepared_account(made_stack) as outputs:
+        made = Operator(outputs)
         with made.answers():
-            made.processes.create("sample", 1, made.outputs["GlueJobName"])
             yield made
 
 

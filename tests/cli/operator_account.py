@@ -16,6 +16,7 @@ from typing import Any
 
 import boto3
 import pytest
+import typer.main
 from botocore.awsrequest import AWSResponse
 
 from slotkeeper.slots.executions import Workflow
@@ -35,6 +36,9 @@ _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60
 
 # Made before a test replaces boto3.Session.
 _SESSION = boto3.Session(region_name="us-east-1", aws_access_key_id="local", aws_secret_access_key="local")
+
+
+_built = cache(typer.main.get_command)  # Typer builds all commands again for each call
 
 
 @cache
@@ -78,6 +82,7 @@ class Operator:
         stdout, stderr = StringIO(), StringIO()
         with redirect_stdout(stdout), redirect_stderr(stderr), pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", StringIO(stdin or ""))
+            patch.setattr(typer.main, "get_command", _built)
             with pytest.raises(SystemExit) as ended:
                 command.main(list(arguments))
         code = ended.value.code
@@ -213,7 +218,7 @@ class StubbedCalls:
 
 
 def made_stack() -> dict[str, str]:
-    """Create the resources of the template that commands use; return the stack's outputs."""
+    """Create the resources of the template that commands use, and a process; return the stack's outputs."""
     made = {name: _made(name, resource) for name, resource in TEMPLATE["Resources"].items()}
     outputs = {}
     for name, declared in TEMPLATE["Outputs"].items():
@@ -228,6 +233,7 @@ def made_stack() -> dict[str, str]:
         MaxRetries=0,
         ExecutionProperty={"MaxConcurrentRuns": 500},
     )
+    Processes(client("dynamodb"), outputs["SlotTableName"]).create("sample", 1, "sample-job")
     return outputs
 
 

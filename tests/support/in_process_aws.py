@@ -75,13 +75,13 @@ class InProcessAws:
 
     # SQS
 
-    def _CreateQueue(self, parameters: Parameters) -> Parameters:
+    def _GetQueueUrl(self, parameters: Parameters) -> Parameters:
         return {"QueueUrl": f"https://sqs/{parameters['QueueName']}"}
 
     def _return_nothing(self, _: Parameters) -> Parameters:
         return {}
 
-    _SetQueueAttributes = _CreateScheduleGroup = _CreateTable = _return_nothing
+    _SetQueueAttributes = _return_nothing
 
     def _SendMessage(self, parameters: Parameters) -> Parameters:
         queue, attributes = parameters["QueueUrl"].rpartition("/")[2], parameters.get("MessageAttributes", {})

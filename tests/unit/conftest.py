@@ -15,7 +15,6 @@ from typing import Any
 import backoff._sync
 import boto3
 import pytest
-from moto import mock_aws
 
 from dev.tools.function_folders import code_folders
 from slotkeeper import events, observability, retry
@@ -37,12 +36,13 @@ from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws
+from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
-from tests.unit.token_instances import Api, Instances, VirtualTime
+from tests.unit.token_instances import Api, Instances, VirtualTime, token_table
 from tests.unit.work_account import WorkAccount
-from tests.unit.worker_harness import WorkerHarness
+from tests.unit.worker_harness import WorkerHarness, worker_resources
 
 ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
@@ -256,31 +256,32 @@ def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at:
 
 @pytest.fixture
 def account() -> Iterator[Account]:
-    with mock_aws():
-        dynamodb, sqs, stepfunctions, glue = map(shared_client, ("dynamodb", "sqs", "stepfunctions", "glue"))
-        for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
-            create_table(dynamodb, table, key)
-        fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
-        machine = stepfunctions.create_state_machine(
-            name="workflow",
-            definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
-            roleArn="arn:aws:iam::123456789012:role/workflow",
-        )
-        made = Account(
-            dynamodb=dynamodb,
-            sqs=sqs,
-            stepfunctions=stepfunctions,
-            glue=glue,
-            slot_table="slots",
-            settled_table="settled",
-            queue_url=sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
-            dead_letter_url=sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
-            failed_url=sqs.create_queue(QueueName="failed")["QueueUrl"],
-            status_event_url=sqs.create_queue(QueueName="status-events")["QueueUrl"],
-            workflow_arn=machine["stateMachineArn"],
-        )
-        made.processes.create("p", 1, "job")
-        yield made
+    with prepared_account(_resources) as names:
+        clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "glue")}
+        yield Account(**clients, **names)
+
+
+def _resources() -> dict[str, str]:
+    """Create the account's resources, and the process `p`; return their names."""
+    dynamodb, sqs, stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
+    for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
+        create_table(dynamodb, table, key)
+    Processes(dynamodb, "slots").create("p", 1, "job")
+    fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
+    machine = stepfunctions.create_state_machine(
+        name="workflow",
+        definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
+        roleArn="arn:aws:iam::123456789012:role/workflow",
+    )
+    return {
+        "slot_table": "slots",
+        "settled_table": "settled",
+        "queue_url": sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
+        "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
+        "failed_url": sqs.create_queue(QueueName="failed")["QueueUrl"],
+        "status_event_url": sqs.create_queue(QueueName="status-events")["QueueUrl"],
+        "workflow_arn": machine["stateMachineArn"],
+    }
 
 
 class CurrentStdout:
@@ -371,13 +372,13 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 @pytest.fixture
 def instances() -> Iterator[Instances]:
-    with mock_aws():
-        yield Instances(boto3.client("dynamodb"), Api())
+    with prepared_account(token_table):
+        yield Instances(shared_client("dynamodb"), Api())
 
 
 @pytest.fixture
 def workplace() -> Iterator[WorkerHarness]:
-    with mock_aws():
+    with prepared_account(worker_resources):
         yield WorkerHarness()
 
 

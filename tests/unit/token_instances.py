@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slotkeeper.token import AuthenticationRefused, SharedToken, Timing, TokenEvent, TokenTable, Unauthorized
+from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 
 TABLE = "tokens"
@@ -55,11 +56,15 @@ class Api:
         return "answer"
 
 
+def token_table() -> None:
+    """Create the table."""
+    create_table(shared_client("dynamodb"), TABLE, "token_name")
+
+
 class Instances:
     """Creates the token of several containers, each with its own cache, over one table."""
 
     def __init__(self, dynamodb: Any, api: Api) -> None:
-        create_table(dynamodb, TABLE, "token_name")
         self.dynamodb = dynamodb
         self.api = api
         self.time = NOW

@@ -36,6 +36,7 @@ LEASE = INVOCATION + 5
 LARGEST = 1_047_552  # WorkQueue's MaximumMessageSize
 TABLE, EFFECTS, PARAMETER, GROUP = "ledger", "effects", "/slotkeeper/retry-policy", "retries"
 ROLE = "arn:aws:iam::123456789012:role/schedules"
+WORK, WORK_DEAD = "work", "work-dead"
 ARN = "arn:aws:sqs:us-east-1:123456789012:"
 
 LEFT_ON_THE_QUEUE = (
@@ -48,6 +49,15 @@ LEFT_ON_THE_QUEUE = (
 )
 
 When = Literal["before", "after"]
+
+
+def worker_resources() -> None:
+    """Create the worker's resources in moto, except the policy."""
+    for table in (TABLE, EFFECTS):
+        create_table(shared_client("dynamodb"), table, "request_id")
+    shared_client("scheduler").create_schedule_group(Name=GROUP)
+    for name in (WORK, WORK_DEAD):
+        shared_client("sqs").create_queue(QueueName=name)
 
 
 class WorkerHarness:
@@ -63,12 +73,10 @@ class WorkerHarness:
         if engine:
             for client in (self.dynamodb, self.sqs, self.scheduler, self.ssm, *vars(self._own).values()):
                 engine.answer_calls_of(client)
-        for table in (TABLE, EFFECTS):
-            create_table(self._own.dynamodb, table, "request_id")
-        self._own.scheduler.create_schedule_group(Name=GROUP)
+        self.queue_url, self.dead_letter_url = (
+            self.sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in (WORK, WORK_DEAD)
+        )
         self.put_policy("{}")
-        self.queue_url = self.sqs.create_queue(QueueName="work")["QueueUrl"]
-        self.dead_letter_url = self.sqs.create_queue(QueueName="work-dead")["QueueUrl"]
 
         self.now = NOW
         self.queue: list[QueuedMessage] = []

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import MAX_REASON_LENGTH, RefreshLock, TokenItem
+from tests.support.prepared_account import prepared_account
+from tests.support.quick_clients import shared_client
+from tests.unit.token_instances import token_table
 
 NOW = 1_800_000_000.0
 
 
 @pytest.fixture
 def dynamodb() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client("dynamodb")
-        client.create_table(
-            TableName="tokens",
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "token_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "token_name", "KeyType": "HASH"}],
-        )
-        yield client
+    with prepared_account(token_table):
+        yield shared_client("dynamodb")
 
 
 @pytest.fixture

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import boto3
 import pytest
-from moto import mock_aws
 
 from slotkeeper.token import MalformedToken, TokenRefused, TokenStatus
 from tests.support.boundary import lose_answer
-from tests.unit.token_instances import NAME, NOW, Api, Instances, lock_of_another
+from tests.unit.token_instances import NAME, NOW, Instances, lock_of_another
 
 TOKEN = "SECRET-TOKEN-OF-THE-API"
-
-
-@pytest.fixture
-def instances() -> Iterator[Instances]:
-    with mock_aws():
-        yield Instances(boto3.client("dynamodb"), Api())
 
 
 def test_the_status_of_a_malformed_item_names_it(instances: Instances) -> None:
