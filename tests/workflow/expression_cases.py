@@ -126,7 +126,7 @@ _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error C
 # Causes of RunGlueJob -> the reason.
 _REASONS = {
     r'{"Arguments":{"--a":"\"ErrorMessage\":\"no\""},"ErrorMessage":"no \"day\"","JobRunState":"FAILED"}': "no 'day'",
-    '{"Arguments":{},"Id":"jr_1","JobRunState" : "TIMEOUT"}': "TIMEOUT",
+    '{"Arguments":{},"Id":"jr_1","JobRunState":"TIMEOUT","MaxCapacity":1.0,"StartedOn":1}': "TIMEOUT",
     "lost": "",
 }
 
