@@ -25,8 +25,8 @@ ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
 BUILD_DIR = ROOT / "build" / "sam"
 NO_ENDPOINT = "http://127.0.0.1:9"  # a build calls no AWS
 TAIL_LINES = 30
-# SAM CLI with PyYAML's C parser, if it is installed: a deployment parses the template ten times. It compresses the layer
-# little, because nothing is sent over a network.
+# SAM CLI with PyYAML's C parser, if it is installed: a deployment parses the template ten times. It compresses little,
+# because it sends nothing over a network.
 SAM = """
 import yaml
 import zlib

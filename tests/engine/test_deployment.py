@@ -31,7 +31,8 @@ def test_a_deployment_writes_its_outputs_and_a_failed_one_states_the_reason(aws:
     written = json.loads((aws.state_dir / "outputs.json").read_text())
     assert written.pop("endpoint") == aws.endpoint
     assert written.pop("outputs") == outputs
-    assert written == {"region": "us-east-1", "access_key_id": "test", "secret_access_key": "test"}
+    keys = {"access_key_id": "test", "secret_access_key": "test"}
+    assert written == {"region": "us-east-1", "container_host": "", **keys}
     assert lines == ["sam build", "sam deploy"]
     attributes = aws.client("sqs").get_queue_attributes(QueueUrl=outputs["QueueUrl"], AttributeNames=["All"])
     assert attributes["Attributes"]["MessageRetentionPeriod"] == "120"

@@ -35,7 +35,7 @@ from tests.workflow import interpreter
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
-SEEDS = range(300, 600)
+SEEDS = range(300, 450)
 QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "slot" in name]
 
 
