@@ -211,6 +211,10 @@ races: setup-dev  #+ Race for slots with 8 processes of 16 threads on DynamoDB L
 mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)
 	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
 
+.PHONY: own-work
+own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the linters and tests that concern it
+	@$(PYTHON) -m tests.own_work
+
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and restarts (build/soak/)
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"

@@ -31,7 +31,7 @@ ALONE = (
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
 # prepares.
-TOGETHER = ("cli", "mutants", "template", "unit", "workflow")
+TOGETHER = ("cli", "mutants", "own_work", "template", "unit", "workflow")
 
 quick_clients.install()  # before a test creates a session
 

@@ -260,8 +260,8 @@ def _check_make(arguments: list[str]) -> None:
     assert values.get("TYPE", TYPES[0]) in TYPES
     if "invoke" in targets and "FUNCTION" in values:
         assert values["FUNCTION"] in folders()
-        event = values.get("EVENT", "happy")
-        assert event in [path.stem for path in events_of(values["FUNCTION"])] or (ROOT / event).exists()
+        events = [path.stem for path in events_of(values["FUNCTION"])]
+        assert values.get("EVENT", events[0]) in events or (ROOT / values["EVENT"]).exists()
 
 
 def _check_sam(arguments: list[str]) -> None:
