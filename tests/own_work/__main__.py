@@ -1,7 +1,7 @@
 """`make own-work`: replace the shipped work by own work in a copy, and run what docs/retries.md promises for it.
 
-`make test` runs a part (test_own_work.py). This is the rest: the linters, and the tests that read the worker's function,
-its events or its resources.
+`make test` runs a part (test_own_work.py). This is the rest: linters, and the tests that read the function of the
+worker, its events or its resources.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ from pathlib import Path
 
 from tests.own_work.replaced_tree import replace, run, run_make
 
+EVENTS = "tests/runtime/test_events.py"
 TESTS = (
     "functions",
-    *(f"tests/{name}" for name in ("fuzz/test_fuzz_work.py", "least_privilege", "mutants/test_mutant_catalogue.py")),
-    *(f"tests/{name}" for name in ("runtime", "scenarios/test_worker_client.py", "template", "unit/retry")),
+    f"{EVENTS}::test_each_sample_event_has_its_outcome[worker]",
+    f"{EVENTS}::test_every_sample_event_has_an_expected_outcome",
+    f"{EVENTS}::test_every_sample_event_is_described",
+    "tests/fuzz/test_fuzz_work.py",
+    "tests/least_privilege",
+    "tests/mutants/test_mutant_catalogue.py",
+    "tests/scenarios/test_worker_client.py",
+    "tests/unit/retry",
 )
+TEMPLATE_TESTS = "tests/template/test_*template*.py"
 # The tests of the other flows are in folders of tests/unit.
 UNIT = "tests/unit/test_*.py"
 
@@ -27,11 +35,13 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="own-work-"))
     try:
         replace(folder)
-        unit = [str(path.relative_to(folder)) for path in sorted(folder.glob(UNIT))]
+        run(folder, "git", "init", "--quiet")  # the words check reads the files that git knows
+        run(folder, "git", "add", "--all")
+        more = [str(path.relative_to(folder)) for place in (UNIT, TEMPLATE_TESTS) for path in folder.glob(place)]
         steps = {
             "format, lint and types": lambda: run_make(folder, "lint-code"),
             "the template": lambda: run(folder, "cfn-lint", "template.yaml"),
-            "tests": lambda: run(folder, "python", "-m", "pytest", "-q", "--numprocesses", "2", *TESTS, *unit),
+            "tests": lambda: run(folder, "python", "-m", "pytest", "-q", "--numprocesses", "2", *TESTS, *more),
             "an event": lambda: run_make(folder, "invoke", "FUNCTION=worker", "EVENT=greet"),
         }
         for name, step in steps.items():
