@@ -192,6 +192,11 @@ class _Invocation:
 
     remove_keys = add_metric = append_keys
 
+    def log_metrics(self, handler: Any, **_: Any) -> Any:
+        return handler
+
+    inject_lambda_context = log_metrics
+
 
 _running: ContextVar[_Invocation | None] = ContextVar("_running", default=None)  # each greenlet has its own
 
