@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import quick_clients
+from tests.support import quick_clients, simulated_tables
 from tests.support.profiles import same_examples
 
 # Collections while the tests are imported find no garbage, and take a third of that time.
@@ -33,6 +33,7 @@ ALONE = (
 # prepares.
 TOGETHER = ("cli", "mutants", "own_work", "template", "unit", "workflow")
 
+simulated_tables.install()
 quick_clients.install()  # before a test creates a session
 
 

@@ -13,6 +13,7 @@ import pytest
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.token import TokenTable
 from tests.cli.operator_account import Operator, StubbedCalls
+from tests.support import simulated_tables
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
 CODE = "ROWBOAT-LANTERN-GRAVEL"
@@ -112,8 +113,9 @@ def test_a_malformed_item_is_reported_without_its_token(operator: Operator) -> N
     ],
 )
 def test_the_token_and_its_release_code_are_never_printed_or_logged(
-    operator: Operator, command: tuple[str, ...]
+    operator: Operator, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(simulated_tables, "OPERATIONS", ())  # moto answers, so that botocore logs the response
     put(operator, refresh_lock=lock(8), **refusal(20))
     written = io.StringIO()
     handler, root = logging.StreamHandler(written), logging.getLogger("botocore")

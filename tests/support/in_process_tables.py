@@ -28,6 +28,13 @@ class Tables:
     def __init__(self) -> None:
         self._state = dynamodb.tables(**{table: [] for table in dynamodb.KEY_ATTRIBUTES})
 
+    def __getstate__(self) -> Item:
+        state: Item = thaw(self._state)
+        return state
+
+    def __setstate__(self, state: Item) -> None:
+        self._state = freeze(state)
+
     def put(self, table: str, item: Item) -> Item:
         """Write any item, and return it as DynamoDB stores it."""
         self.perform("PutItem", {"TableName": table, "Item": item})

@@ -23,15 +23,13 @@ def test_operator_calls_never_return_the_token(instances: Instances) -> None:
         generation={"N": "7"},
         refresh_lock={"M": {"release_code": {"S": "SECRET-CODE"}, "expires": {"N": "1"}}},
     )
-    bodies: list[str] = []
-    instances.dynamodb.meta.events.register(
-        "response-received.dynamodb", lambda response_dict, **_: bodies.append(str(response_dict["body"]))
-    )
+    answers: list[str] = []
+    instances.dynamodb.meta.events.register("after-call.dynamodb", lambda parsed, **_: answers.append(str(parsed)))
     shown = instances.table.status(NAME)
     dropped = [instances.table.drop(NAME, generation) for generation in (6, 7)]
     assert (shown.generation, dropped, instances.table.clear_refusal(NAME, NOW)) == (7, [False, True], False)
-    assert len(bodies) == 4
-    assert "SECRET" not in "".join(bodies) + repr(shown)
+    assert len(answers) == 4
+    assert "SECRET" not in "".join(answers) + repr(shown)
 
 
 # Drop the token ------------------------------------------------------------------------------------------------------
