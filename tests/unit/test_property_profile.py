@@ -12,7 +12,7 @@ from hypothesis.internal.conjecture.providers import _get_local_constants
 
 from tests.support.profiles import LONG, SHORT
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", [SHORT, LONG])
@@ -35,8 +35,9 @@ def test_a_property_without_settings_has_the_loaded_profile(nothing: None) -> No
 
 def test_no_property_has_settings_of_its_own() -> None:
     own = {
-        str(file.relative_to(TESTS))
-        for file in TESTS.rglob("*.py")
+        str(file.relative_to(ROOT))
+        for folder in ("tests", "functions")
+        for file in (ROOT / folder).rglob("*.py")
         if re.search(r"import .*\bsettings\b", file.read_text()) and "from hypothesis" in file.read_text()
     }
-    assert own == {"support/profiles.py", "unit/test_property_profile.py"}
+    assert own == {"tests/support/profiles.py", "tests/unit/test_property_profile.py"}
