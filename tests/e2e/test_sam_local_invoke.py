@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samcli.commands.local.lib.local_lambda import LocalLambdaRunner
-from samcli.lib.providers.sam_function_provider import SamFunctionProvider
-from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.lambda_runtime import Configuration, Runtime
@@ -36,15 +33,20 @@ def file(slotkeeper: Callable[..., Any], tmp_path: Path) -> Variables:
 
 
 @pytest.fixture(scope="module")
-def provider() -> SamFunctionProvider:
+def provider() -> Any:
     """The functions as SAM CLI reads them from the template, with the variables that it declares."""
+    from samcli.lib.providers.sam_function_provider import SamFunctionProvider
+    from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
+
     stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"))
     return SamFunctionProvider(stacks)
 
 
 @pytest.fixture
-def passed(file: Variables, provider: SamFunctionProvider, monkeypatch: pytest.MonkeyPatch) -> Variables:
+def passed(file: Variables, provider: Any, monkeypatch: pytest.MonkeyPatch) -> Variables:
     """The variables that SAM CLI gives to each function, with the dummy keys of the documented command."""
+    from samcli.commands.local.lib.local_lambda import LocalLambdaRunner
+
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     runner = LocalLambdaRunner(None, provider, str(ROOT), str(ROOT), env_vars_values=file, aws_region="us-east-1")

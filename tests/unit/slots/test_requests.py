@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, InvalidRequest, parse_request
 from tests.unit.conftest import delivery
 
-SCHEMA = json.loads(SCHEMA_FILE.read_text())
+SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
 def test_a_request_needs_no_more_than_its_process() -> None:
@@ -159,6 +159,10 @@ def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> 
     except InvalidRequest as refused:
         if "surrogate" not in str(refused):
             with pytest.raises(jsonschema.ValidationError):
-                jsonschema.validate(json.loads(text), SCHEMA)
+                SCHEMA.validate(json.loads(text))
     else:
-        jsonschema.validate(json.loads(request.to_json()), SCHEMA)
+        SCHEMA.validate(json.loads(request.to_json()))
+
+
+def test_the_schema_is_valid() -> None:
+    SCHEMA.check_schema(SCHEMA.schema)
