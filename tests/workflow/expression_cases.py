@@ -332,7 +332,7 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "DidGlueJobSucceed.Choices.0": ({"run_state": "SUCCEEDED"}, {"run_state": "STOPPED"}),
     "IsGlueRunKnownToHaveEnded.Choices.0": ({"return_request": True}, {"return_request": False}),
     "IsGlueRunKnownToHaveEnded.Choices.1": (
-        {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState" : "EXPIRED"}'}},
+        {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState":"EXPIRED"}'}},
         {"failure": {"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}},
     ),
     "IsGlueRunKnownToHaveEnded.Choices.2": (

@@ -186,6 +186,15 @@ def test_the_final_states_of_a_run_are_those_of_the_layer() -> None:
         assert set(re.findall(r"SUCCEEDED|FAILED|STOPPED|TIMEOUT|ERROR|EXPIRED", text)) == ENDED_STATES
 
 
+def test_a_regular_expression_is_only_where_its_failure_is_caught() -> None:
+    """The Step Functions guide does not state that its JSONata supports them. A Choice or a Catch that fails ends the
+    workflow with its slot taken; the failure of a task's arguments has a Catch.
+    """
+    with_one = {name for name, state in states().items() if re.search(r"[(,] */", json.dumps(state))}
+    assert with_one == {"KeepRequest"}
+    assert not re.search(r"[(,] */", json.dumps(states()["KeepRequest"]["Catch"]))
+
+
 def test_a_queued_run_counts_as_alive() -> None:
     every_state = Session().get_service_model("glue").shape_for("JobRunState").enum
     assert set(every_state) - ENDED_STATES == {"STARTING", "RUNNING", "STOPPING", "WAITING"}
@@ -220,7 +229,7 @@ def test_f13_a_returned_request_differs_only_in_its_attempt() -> None:
     ("failure", "redrives", "next_state"),
     [
         ({"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState":"FAILED"}'}, 0, "KeepRequest"),
-        ({"error": "States.TaskFailed", "cause": '{"JobRunState" : "STOPPED"}'}, 0, "KeepRequest"),
+        ({"error": "States.TaskFailed", "cause": '{"JobRunState":"STOPPED","Timeout":5}'}, 0, "KeepRequest"),
         ({"error": "States.TaskFailed", "cause": '{"JobRunState":"RUNNING"}'}, 0, "WaitForGlueRun"),
         ({"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}, 0, "WaitForGlueRun"),
         ({"error": "States.TaskFailed", "cause": "no cause given"}, 0, "WaitForGlueRun"),

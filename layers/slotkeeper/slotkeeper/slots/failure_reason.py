@@ -2,8 +2,8 @@
 
 The workflow's `reason` (state RunGlueJob) is the same for its e-mail and event, or the run's state if Glue gives no
 message. Unlike the cause, a reason does not contain the run's arguments, which events must not contain. It is
-found there without a regular expression: the Step Functions guide does not state that its JSONata supports them, and an
-expression that fails in a Catch ends the workflow with its slot taken.
+found there without a regular expression: the Step Functions guide does not state that its JSONata supports them, and
+an expression that fails in a Catch ends the workflow with its slot taken.
 """
 
 from __future__ import annotations
