@@ -13,6 +13,7 @@ import pytest
 from slotkeeper_cli import slotless_executions, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
+from tests.support.tables import create_table
 
 
 @pytest.fixture(autouse=True)
@@ -191,12 +192,7 @@ def test_reconcile_check_exits_with_0_if_nothing_differs(operator: Operator) -> 
 
 def test_restore_copies_missing_processes_paused_and_without_holders(operator: Operator) -> None:
     """The restored holders are outdated: only running executions may hold a slot."""
-    operator.dynamodb.create_table(
-        TableName="restored",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
-    )
+    create_table(operator.dynamodb, "restored", "process_name")
     old = {
         "process_name": {"S": "lost"},
         "slot_limit": {"N": "7"},

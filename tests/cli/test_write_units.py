@@ -11,6 +11,7 @@ from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import read_process
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
+from tests.support.tables import create_table
 
 SHORT, LONG = ("sample", "sample"), ("p" * 47, "j" * 47)
 TABLE = "slots"
@@ -20,12 +21,7 @@ TABLE = "slots"
 def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with DynamoDbLocal.start(tmp_path_factory.mktemp("write-units") / "dynamodb.log") as running:
         client = running.client()
-        client.create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
-        )
+        create_table(client, TABLE, "process_name")
         yield client
 
 

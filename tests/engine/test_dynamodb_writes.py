@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dev.emulator.aws import EmbeddedAws
 from tests.engine.conftest import MachineMaker
+from tests.support.tables import create_table
 from tests.support.waiting import wait_until
 
 EXECUTIONS = 12
@@ -12,12 +13,7 @@ STEPS = 5
 
 def test_no_count_of_concurrent_executions_and_clients_is_lost(aws: EmbeddedAws, machine: MachineMaker) -> None:
     dynamodb = aws.client("dynamodb")
-    dynamodb.create_table(
-        TableName="counters",
-        KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "name", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, "counters", "name")
     # A large item: the longer a write takes, the likelier is another one during it.
     ballast = {"M": {f"entry{number}": {"S": "x"} for number in range(3000)}}
     dynamodb.put_item(TableName="counters", Item={"name": {"S": "c"}, "taken": {"N": "0"}, "ballast": ballast})

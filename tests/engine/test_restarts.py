@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.faults import Faults
 from tests.engine.conftest import ROLE
+from tests.support.tables import create_table
 from tests.support.waiting import wait_until
 
 BEGAN = time.time()
@@ -39,12 +40,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
         s3.put_object(Bucket="scripts", Key="job.py", Body=SCRIPT.encode())
         command = {"Name": "pythonshell", "ScriptLocation": "s3://scripts/job.py"}
         glue.create_job(Name="job", Role=ROLE, Command=command, ExecutionProperty={"MaxConcurrentRuns": 9})
-        dynamodb.create_table(
-            TableName="items",
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(dynamodb, "items", "id")
         machine = aws.client("stepfunctions").create_state_machine(
             name="machine", definition=json.dumps(MACHINE), roleArn=ROLE
         )

@@ -8,6 +8,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.engine.patches.stepfunctions_tasks import delay
 from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
+from tests.support.tables import create_table
 
 LIST = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "Arguments": {}}
 CAUGHT = {"Type": "Pass", "Output": "caught", "End": True}
@@ -53,12 +54,7 @@ def test_a_result_over_256_kib_fails_the_execution(
     aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
 ) -> None:
     dynamodb, table = aws.client("dynamodb"), unique("large")
-    dynamodb.create_table(
-        TableName=table,
-        KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "name", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_table(dynamodb, table, "name")
     dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
     task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "Catch": CATCH_ALL, "End": True}
     task["Arguments"] = {"TableName": table, "Key": {"name": {"S": "a"}}}

@@ -15,6 +15,7 @@ from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from tests.races.shared_token import TABLE, TokenSharers
 from tests.races.slot_races import Crowd
+from tests.support.tables import create_table
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,12 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDbLocal]:
     with DynamoDbLocal.start(tmp_path_factory.mktemp("dynamodb-local") / "dynamodb.log") as running:
-        running.client().create_table(
-            TableName=TABLE,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "token_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "token_name", "KeyType": "HASH"}],
-        )
+        create_table(running.client(), TABLE, "token_name")
         yield running
 
 

@@ -14,6 +14,7 @@ from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Granted, Slots
 from tests.races.shared_token import simultaneously
+from tests.support.tables import create_table
 
 TABLE = "cancelled-slots"
 STARTERS = 4
@@ -55,12 +56,7 @@ def _reserve(starter: Slots, name: str, reads: int) -> object:
 
 @pytest.fixture(scope="module")
 def contest(dynamodb_local: DynamoDbLocal) -> Contest:
-    dynamodb_local.client().create_table(
-        TableName=TABLE,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
-    )
+    create_table(dynamodb_local.client(), TABLE, "process_name")
     return Contest(dynamodb_local)
 
 

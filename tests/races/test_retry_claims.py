@@ -16,6 +16,7 @@ from slotkeeper.retry import ledger as protocol
 from slotkeeper.retry.ledger import AlreadySettled, Claim, Claimed, ClaimLost, InProgress, Ledger, Row
 from slotkeeper.retry.message import Message
 from tests.races.shared_token import errors_of, simultaneously
+from tests.support.tables import create_table
 
 TABLE = "ledger"
 CROWD = 12
@@ -28,12 +29,7 @@ _names = itertools.count(1)
 @pytest.fixture(scope="module")
 def ledgers(dynamodb_local: DynamoDbLocal) -> list[Ledger]:
     """One for each delivery."""
-    dynamodb_local.client().create_table(
-        TableName=TABLE,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-    )
+    create_table(dynamodb_local.client(), TABLE, "request_id")
     return [Ledger(dynamodb_local.client(), TABLE) for _ in range(CROWD)]
 
 

@@ -9,6 +9,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from tests.support.tables import create_table
+
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
@@ -16,10 +18,5 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
-        boto3.client("dynamodb", region_name="us-east-1").create_table(
-            TableName="ledger",
-            KeySchema=[{"AttributeName": "request_id", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "request_id", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        create_table(boto3.client("dynamodb", region_name="us-east-1"), "ledger", "request_id")
         yield lambda service: boto3.client(service, region_name="us-east-1")

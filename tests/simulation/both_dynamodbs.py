@@ -23,6 +23,7 @@ from tests.simulation.aws.updates import update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.product_items import KEY, Item
 from tests.simulation.transcript import Answer, Outside, Question
+from tests.support.tables import create_table
 
 REFUSED = "ConditionalCheckFailedException"
 _NOT_COMPARED = ("ResponseMetadata", "ConsumedCapacity")
@@ -31,12 +32,7 @@ _NOT_COMPARED = ("ResponseMetadata", "ConsumedCapacity")
 def make_tables(local: Any) -> None:
     """The simulation's tables on DynamoDB Local."""
     for table, key in KEY_ATTRIBUTES.items():
-        local.create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-        )
+        create_table(local, table, key)
 
 
 class Both(Outside):
