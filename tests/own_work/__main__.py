@@ -6,6 +6,7 @@ worker, its events or its resources.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="own-work-"))
     try:
         replace(folder)
+        # The linters and mypy also check the example of the page.
+        (example,) = re.findall(r"```python\n(.*?)```", (folder / "docs" / "retries.md").read_text(), re.DOTALL)
+        (folder / "functions" / "worker" / "src" / "invoices.py").write_text(example)
         run(folder, "git", "init", "--quiet")  # the words check reads the files that git knows
         run(folder, "git", "add", "--all")
         more = [str(path.relative_to(folder)) for place in (UNIT, TEMPLATE_TESTS) for path in folder.glob(place)]
