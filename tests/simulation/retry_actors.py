@@ -75,6 +75,7 @@ def deliver(
         "eventSource": "aws:sqs",
     }
     invocation = _Invocation(token)
+    _install_doubles()
     before = _running.set(invocation)
     try:
         answer = RetryingWorker(consumer_, _work(outside, time)).handle({"Records": [record]}, time)  # type: ignore[arg-type]
@@ -95,6 +96,7 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
         RetryQueue(_Client(outside, "sqs", time), _Client(outside, "scheduler", time), WORK, RETRY_QUEUE),  # type: ignore[arg-type]
         time.now,
     )
+    _install_doubles()
     before = _running.set(_Invocation(token))
     try:
         outcome = retries.cancel(request_id, "operator") if step == "cancel" else retries.run_now(request_id)
@@ -214,10 +216,16 @@ class _Double:
         return getattr(_running.get() or self._real, name)
 
 
-consumer.uuid = _Double(consumer.uuid)  # type: ignore[assignment]
-operations.uuid = _Double(operations.uuid)  # type: ignore[assignment]
-worker_module.logger = _Double(worker_module.logger)  # type: ignore[assignment]
-worker_module.metrics = _Double(worker_module.metrics)  # type: ignore[assignment]
+def _install_doubles() -> None:
+    """Replace the objects, again in each invocation: other tests reload the modules, as a cold start does."""
+    for module, name in (
+        (consumer, "uuid"),
+        (operations, "uuid"),
+        (worker_module, "logger"),
+        (worker_module, "metrics"),
+    ):
+        if not isinstance(real := getattr(module, name), _Double):
+            setattr(module, name, _Double(real))
 
 
 def _refuse_invalid_policy(reason: str) -> None:

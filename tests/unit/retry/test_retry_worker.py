@@ -135,6 +135,7 @@ def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_
     for module in (observability, retrying_worker, retry):
         importlib.reload(module)
     observability.logger.handlers[0].setStream(CurrentStdout())
+    observability.logger.setLevel("INFO")  # the simulation silences the logger without a service name
     worker = Worker(load("worker"), capsys)
     assert worker.handle(record(work(fails="not now"))) == []
     written = worker.output()
