@@ -105,7 +105,7 @@ setup:
 
 .PHONY: run
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
-	@$(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly
