@@ -62,8 +62,8 @@ SETUP  := python3 dev/tools/bootstrap.py
 READY  := $(VENV)/.installed-local
 # The Lambda runtime's client and emulator exist for Linux only.
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
-# One more than processors: tests with an engine mostly wait (tests/conftest.py serializes them).
-TEST_WORKERS ?= 3
+# Two per processor, for two: tests with an engine mostly wait. Measured: 3 workers take 5 min 35 s, 4 take 4 min 45 s.
+TEST_WORKERS ?= 4
 LINTED := layers functions cli dev jobs tests examples
 # The environment comes first: sam build searches PATH for python3.13.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
