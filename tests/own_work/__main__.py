@@ -50,8 +50,8 @@ def main() -> int:
         }
         for name, step in steps.items():
             began = time.monotonic()
-            output = step()
-            print(f"own work: {name}: {time.monotonic() - began:.0f} s: {output.strip().splitlines()[-1:]}", flush=True)
+            step()
+            print(f"own work: {name}: passed in {time.monotonic() - began:.0f} s", flush=True)
     except AssertionError as error:
         print(f"own work: failed: {error}", file=sys.stderr)
         return 1
