@@ -6,7 +6,7 @@ because every cold start creates all of them, and creating a dataclass takes fou
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 
 class MissingSetting(RuntimeError):
@@ -20,7 +20,8 @@ def load_settings[S: tuple[Any, ...]](settings: type[S]) -> S:
         MissingSetting: a required variable is not set, or the variable of an integer field is not a whole number.
     """
     make: Callable[..., S] = settings
-    fields = settings.__annotations__
+    # Not __annotations__: those of a module that postpones their evaluation, such as the worker's, are strings.
+    fields = get_type_hints(settings)
     required = [name.upper() for name, expected in fields.items() if expected in (str, int)]
     if missing := [name for name in required if not os.environ.get(name)]:
         expected = "; ".join(f"{name}: {MEANINGS[name]}" if name in MEANINGS else name for name in missing)
