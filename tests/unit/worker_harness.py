@@ -18,8 +18,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.attempt import Outcome
-from slotkeeper.retry.consumer import Consumer, NotYetDue, StillInProgress
+from slotkeeper.retry.consumer import Consumer, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.deferral import NotYetDue
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable

@@ -99,8 +99,9 @@ class CredentialsSettings(NamedTuple):
 class RetrySettings(NamedTuple):
     """For a worker with retries, also in a function of your own. MEANINGS states what each variable contains.
 
-    Optional: without `event_bus_name` no completion events are published, without `retry_policy_parameter` the built-in
-    policy is used, without `work_seconds` an attempt may take the rest of the invocation.
+    Optional: without `downstream_table_name` every attempt is permitted, without `event_bus_name` no completion events
+    are published, without `retry_policy_parameter` the built-in policy is used, without `work_seconds` an attempt may
+    take the rest of the invocation.
     """
 
     work_queue_url: str
@@ -115,6 +116,8 @@ class RetrySettings(NamedTuple):
     scheduler_beyond_seconds: int | None
     work_seconds: int | None
     event_bus_name: str | None
+    downstream_table_name: str | None
+    worker_concurrency: int | None
 
 
 MEANINGS = {

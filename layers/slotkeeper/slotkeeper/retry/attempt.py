@@ -20,6 +20,13 @@ DIED = Failure(
     "Its work may have taken effect",
 )
 
+NOT_PERMITTED = Failure(
+    types=("NotPermitted",),
+    reason="NotPermitted: the downstream could not be called, and the attempt was claimed because its row changed "
+    "after it was read; the work was not called",
+    counts=False,
+)
+
 
 @dataclass(frozen=True)
 class WorkSucceeded:

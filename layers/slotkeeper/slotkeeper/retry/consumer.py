@@ -1,8 +1,10 @@
 """Handles one delivery of a work message: performs the work, schedules a retry, or dead-letters the message.
 
     parse      an invalid message is dead-lettered
+    ask        the downstream's state permits the attempt; otherwise the message is held back
     claim      claims the message's attempt in the ledger, or reads the outcome that another delivery has recorded
     perform    does the work, unless an earlier delivery has recorded how the attempt failed
+    report     the downstream's state is changed by the outcome
     carry out  records the plan for a failure, then schedules the next attempt or dead-letters the message
     settle     records the outcome of the claim
 
@@ -26,6 +28,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.retry.attempt import (
     DIED,
+    NOT_PERMITTED,
     Outcome,
     WorkDeadLettered,
     WorkDeferred,
@@ -36,7 +39,9 @@ from slotkeeper.retry.attempt import (
     result_to_json,
 )
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.deferral import Deferrals, first_received
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
+from slotkeeper.retry.downstreams import DEFAULT, REFUSED, UNWATCHED, Admission, Downstreams, name_of
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
     AlreadySettled,
@@ -48,7 +53,7 @@ from slotkeeper.retry.ledger import (
     NextAttemptClaimed,
     RequestIdReused,
 )
-from slotkeeper.retry.message import InvalidMessage, Message, instant, parse_message
+from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
@@ -64,9 +69,6 @@ MIN_WORK_SECONDS = 1.0
 # after the queue's visibility timeout. The fast retries are few, because SQS dead-letters a message without a reason
 # when it has been received too often.
 QUICK_RETRY_SECONDS, QUICK_RETRY_RECEIVES = 60, 10
-# A hidden message of this age that is not due yet is sent again. SQS deletes it after at most 14 days (SQS quotas). The
-# four days between are about nine deliveries.
-RESEND_AGE_SECONDS = 10 * 86400
 
 
 class StillInProgress(Exception):
@@ -79,10 +81,6 @@ class NoTimeLeft(Exception):
 
 class TimeoutTooShort(RuntimeError):
     """The function's timeout is too short for any attempt. No message of the batch was handled."""
-
-
-class NotYetDue(Exception):
-    """The message is not due yet and was received before. It is hidden, if possible until it is due."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +101,21 @@ class WorkRequest:
 
 
 Perform = Callable[[WorkRequest, float], Any]
+DownstreamOf = str | Callable[[WorkRequest], str]
 
 
 class Consumer:
     """Handles deliveries one by one.
 
     Args:
+        downstreams: permits or refuses attempts by the state of the downstream. None: every attempt is permitted.
+        downstream: the name of a request's downstream, or a function that returns it.
         work_seconds: the maximum duration of an attempt, in seconds. The work receives it and must keep to it.
         on_message: receives each parsed message before its attempt is claimed.
         on_end: receives each claimed or repeated message, its SQS record and its outcome, after the ledger has recorded
             the outcome. It must not raise.
         clock: seconds since the epoch.
+        timer: monotonic seconds, for the duration of a call.
     """
 
     def __init__(
@@ -123,19 +125,26 @@ class Consumer:
         dead_letters: DeadLetterQueue,
         policy: PolicyParameter | BuiltInPolicy,
         *,
+        downstreams: Downstreams | None = None,
+        downstream: DownstreamOf = DEFAULT,
         work_seconds: float = math.inf,
         on_message: Callable[[Message], None] = lambda _message: None,
         on_end: Callable[[Message, SQSRecord, Outcome], None] = lambda *_: None,
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger = ledger
         self._queue = queue
         self._dead_letters = dead_letters
         self._policy = policy
+        self._downstreams = downstreams
+        self._downstream = downstream
+        self._deferrals = Deferrals(queue)
         self._work_seconds = work_seconds
         self._on_message = on_message
         self._on_end = on_end
         self._clock = clock
+        self._timer = timer
 
     def consume(self, record: SQSRecord, perform: Perform, context: LambdaContext) -> Outcome:
         """Handle one delivery. `perform` may raise Retryable or Poison; any other exception is retried too.
@@ -146,6 +155,7 @@ class Consumer:
             StillInProgress: another delivery works on this attempt.
             NoTimeLeft: the invocation has too little time left.
             NotYetDue: the message is not due yet and was received before.
+            WaitsForDownstream: the downstream may not be called now. No attempt was made.
             PolicyUnavailable: the attempt failed, and no policy could be read. A later delivery decides.
             ClientError, BotoCoreError: an AWS call failed.
         """
@@ -162,33 +172,84 @@ class Consumer:
             return self._refuse(record, message, "TooLarge", f"{reason}. Put the payload into S3 and send its key")
         not_before = _not_before(record, now)
         if not_before > now + DUE_TOLERANCE_SECONDS:
-            return self._defer(record, message, not_before, now)
+            return self._deferrals.until_due(record, message, not_before, now)
         left = _seconds_left(context)
         if left - RESERVED_SECONDS < MIN_WORK_SECONDS:
             raise NoTimeLeft(
                 f"{left:.0f} s of the invocation are left, and {RESERVED_SECONDS:.0f} s are reserved for recording the "
                 "outcome"
             )
-        claim = self._claim(record, message, now, left + CLOCK_SKEW_SECONDS)
-        outcome: Outcome
+        lease = left + CLOCK_SKEW_SECONDS
+        admission = self._ask(record, message, now, lease)
+        match admission:
+            case WorkDeferred():
+                return admission
+            case DeadLetter():
+                outcome = self._handle(record, message, REFUSED, perform, context, now, lease, admission)
+            case Admission():
+                with admission:
+                    outcome = self._handle(record, message, admission, perform, context, now, lease)
+        self._on_end(message, record, outcome)
+        return outcome
+
+    def _ask(
+        self, record: SQSRecord, message: Message, now: float, lease: float
+    ) -> Admission | WorkDeferred | DeadLetter:
+        """Ask whether the downstream may be called. A DeadLetter: the message has waited longer than any rule allows.
+
+        Raises:
+            WaitsForDownstream: it may not be called now, and the message is hidden.
+        """
+        if self._downstreams is None:
+            return UNWATCHED
+        policy = self._policy.get_for_downstream()
+        name = name_of(self._downstream, WorkRequest(message.request_id, message.payload, message.attempt))
+        try:
+            answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=lease)
+            # A message that only has to be deleted or dead-lettered does not wait for the downstream.
+            if isinstance(answer, Admission) or not self._ledger.would_begin(message, now):
+                return answer if isinstance(answer, Admission) else REFUSED
+        except Exception:
+            self._retry_soon(record)
+            raise
+        age = now - min((*message.retries, first_received(record)))
+        if age > policy.max_age:
+            return DeadLetter(
+                "TooOld",
+                f"attempt {message.attempt} has waited for downstream {name!r} ({answer.reason}) until {age:.0f} s "
+                f"after the request's first attempt or receive, and the policy allows {policy.max_age:.0f} s",
+            )
+        return self._deferrals.hold_back(record, message, answer, now)
+
+    def _handle(
+        self,
+        record: SQSRecord,
+        message: Message,
+        admission: Admission,
+        perform: Perform,
+        context: LambdaContext,
+        now: float,
+        lease: float,
+        expired: DeadLetter | None = None,
+    ) -> Outcome:
+        claim = self._claim(record, message, now, lease)
         match claim:
             case InProgress(lease_until):
                 raise StillInProgress(
                     f"another delivery works on attempt {message.attempt}; its lease ends in {lease_until - now:.0f} s"
                 )
             case AlreadySettled():
-                outcome = claim
+                return claim
             case RequestIdReused(status, attempts):
                 reason = (
                     f"request_id {message.request_id!r} is already used by a request with another payload, which is "
                     f"{status} at attempt {attempts}. Send this request again with a new request_id"
                 )
-                outcome = self._refuse(record, message, "RequestIdReused", reason)
+                return self._refuse(record, message, "RequestIdReused", reason)
             case Claimed():
-                outcome = self._attempt(record, message, claim, perform, context)
+                outcome = self._attempt(record, message, claim, admission, perform, context, expired)
                 self._settle(message, claim, outcome)
-        self._on_end(message, record, outcome)
-        return outcome
+                return outcome
 
     def _claim(self, record: SQSRecord, message: Message, now: float, lease: float) -> Claim:
         try:
@@ -197,33 +258,19 @@ class Consumer:
             self._retry_soon(record)
             raise
 
-    def _defer(self, record: SQSRecord, message: Message, not_before: float, now: float) -> WorkDeferred:
-        """Send a message that is not due yet to the queue again, or hide it.
-
-        A message is sent again at its first receive, and the original is deleted. A second receive has one of two
-        causes, and the worker cannot determine which:
-
-        - It was sent, and only deleting the original failed. Sending it at each receive would multiply the copies.
-        - Sending failed or the worker died, and this message is the only one that brings the attempt.
-
-        So at later receives the message is hidden for as long as SQS allows. It is sent again only when SQS would soon
-        delete it because of its age.
-        """
-        attributes = record.attributes
-        age = now - int(attributes.sent_timestamp) / 1000
-        if int(attributes.approximate_receive_count) > 1:
-            self._queue.hide(record.receipt_handle, not_before - now)
-            if age < RESEND_AGE_SECONDS:
-                raise NotYetDue(f"the message is due at {instant(not_before)} and was received before; it is hidden")
-        self._queue.send_on(message, not_before, now)
-        return WorkDeferred(not_before)
-
     def _retry_soon(self, record: SQSRecord) -> None:
         if int(record.attributes.approximate_receive_count) <= QUICK_RETRY_RECEIVES:
             self._queue.hide(record.receipt_handle, QUICK_RETRY_SECONDS)
 
     def _attempt(
-        self, record: SQSRecord, message: Message, claim: Claimed, perform: Perform, context: LambdaContext
+        self,
+        record: SQSRecord,
+        message: Message,
+        claim: Claimed,
+        admission: Admission,
+        perform: Perform,
+        context: LambdaContext,
+        expired: DeadLetter | None,
     ) -> WorkSucceeded | WorkRetried | WorkDeadLettered:
         recorded = claim.plan and parse_plan(claim.plan)
         if isinstance(recorded, RetryAt | DeadLetter):
@@ -236,16 +283,27 @@ class Consumer:
             claim = replace(claim, died=failure == DIED)
         elif claim.died:
             failure = DIED
+        elif expired:
+            history = self._ledger.record(message, claim, vars(expired), f"{expired.code}: {expired.reason}")
+            return self._carry_out(message, claim, expired, history)
+        elif admission is REFUSED:
+            failure = NOT_PERMITTED
         elif seconds < MIN_WORK_SECONDS:
             failure = not_started(seconds + RESERVED_SECONDS)
         else:
             request = WorkRequest(message.request_id, message.payload, message.attempt)
+            began = self._timer()
             try:
-                return WorkSucceeded(perform(request, min(self._work_seconds, seconds)), claim.started_at)
+                result = perform(request, min(self._work_seconds, seconds))
             except Exception as error:
                 failure = Failure.of(error)
                 # Log a traceback only for exceptions that the work did not raise deliberately.
                 cause = None if isinstance(error, Retryable | Poison) else error
+                if not admission.failed(failure, self._timer() - began):
+                    failure = replace(failure, counts=False)
+            else:
+                admission.succeeded(self._timer() - began)
+                return WorkSucceeded(result, claim.started_at)
         # The decision is recorded before it is carried out, so that a later delivery does not decide differently.
         attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:

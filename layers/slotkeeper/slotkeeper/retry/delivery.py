@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -48,6 +49,7 @@ SCHEDULE_MAX_RETRIES = 185
 MIN_SCHEDULE_AHEAD_SECONDS = 20
 
 NOT_BEFORE_ATTRIBUTE = "not_before"
+FIRST_RECEIVED_ATTRIBUTE = "first_received"
 
 # Bytes below the queue's MaximumMessageSize that a request must leave unused. They are enough to send it again with the
 # times of 500 attempts (13.5 KB), and to redrive it with the attributes of its dead-letter message (16.7 KB).
@@ -144,6 +146,28 @@ class RetryQueue:
         """Send a message that is not due yet to the queue again, as its next hop. Raises as `schedule` does."""
         self._send(message, message.to_json(), min(MAX_DELAY_SECONDS, math.ceil(not_before - now)), not_before)
 
+    def send_copy(self, message: Message, wait: float, first_received: float) -> None:
+        """Send the same attempt to the queue again, after `wait` seconds, at most MAX_DELAY_SECONDS.
+
+        Args:
+            first_received: when the request was first received, epoch seconds; the copy keeps it.
+
+        Raises as `schedule` does.
+        """
+        kept = {FIRST_RECEIVED_ATTRIBUTE: message_attributes.number(first_received)}
+        self._send(message, message.to_json(), min(MAX_DELAY_SECONDS, math.ceil(wait)), more=kept)
+
+    def backlog(self) -> int:
+        """Return about how many messages are in the queue, hidden ones included; 0 if SQS does not answer."""
+        try:
+            counts = self._sqs.get_queue_attributes(
+                QueueUrl=self._queue_url,
+                AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+            )["Attributes"]
+        except (ClientError, BotoCoreError):
+            return 0
+        return sum(map(int, counts.values()))
+
     def hide(self, receipt_handle: str, seconds: float) -> None:
         """Hide a received message for `seconds`, at most MAX_VISIBILITY_SECONDS.
 
@@ -191,11 +215,19 @@ class RetryQueue:
     def _schedule_of(self, message: Message) -> dict[str, str]:
         return {"Name": self.schedule_name(message), "GroupName": self._schedules.group}
 
-    def _send(self, message: Message, body: str, delay: int, not_before: float | None = None) -> None:
+    def _send(
+        self,
+        message: Message,
+        body: str,
+        delay: int,
+        not_before: float | None = None,
+        more: Mapping[str, MessageAttributeValueTypeDef] = MappingProxyType({}),
+    ) -> None:
         # For operators and filters. The worker needs only the body and `not_before`: a schedule sends only the body.
         attributes: dict[str, MessageAttributeValueTypeDef] = {
             "idempotency_key": message_attributes.text(message.request_id, 128),
             "retry_count": message_attributes.number(len(message.retries)),
+            **more,
         }
         if not_before is not None:
             attributes[NOT_BEFORE_ATTRIBUTE] = message_attributes.number(not_before)

@@ -200,6 +200,19 @@ class Ledger:
             return InProgress(row.lease_until)
         return self._take_over(message, row, token, now, lease)
 
+    def would_begin(self, message: Message, now: float) -> bool:
+        """Whether a claim of the message's attempt would now begin its work, by a consistent read. Raises MalformedRow.
+
+        It would not if the attempt is settled, under way, decided, or cut off by the death of its worker.
+        """
+        row = self.read(message.request_id)
+        return row is None or (
+            row.payload_hash == message.payload_hash
+            and row.attempts < message.attempt
+            and row.status != SUCCEEDED
+            and (row.status != RUNNING or row.lease_until < now)
+        )
+
     def _take_over(self, message: Message, seen: Row, token: str, now: float, lease: float) -> Claim:
         values = {
             ":seen": {"S": seen.claim},

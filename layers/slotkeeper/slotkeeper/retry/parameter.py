@@ -76,6 +76,16 @@ class PolicyParameter:
             raise PolicyUnavailable(self._unread)
         return self._policy
 
+    def get_for_downstream(self) -> Policy:
+        """Return the policy for the settings of downstreams: the built-in one if no read has succeeded yet.
+
+        Unlike `get` it decides nothing that a later policy cannot undo.
+        """
+        try:
+            return self.get()
+        except PolicyUnavailable:
+            return BUILT_IN
+
     def _read(self) -> None:
         try:
             self._policy = parse_policy(self._ssm.get_parameter(Name=self._name)["Parameter"]["Value"])
@@ -97,6 +107,8 @@ class BuiltInPolicy:
 
     def get(self) -> Policy:
         return BUILT_IN
+
+    get_for_downstream = get
 
 
 def parse_policy(text: str) -> Policy:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from slotkeeper.retry.backoff import JITTERS, WAITS, decorrelated, share
+from slotkeeper.retry.downstream_settings import DownstreamSettings
 
 Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]
@@ -78,10 +79,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Policy:
-    """Rules for named error types, and a default rule for all others."""
+    """Rules for named error types, and a default rule for all others.
+
+    `downstream` has the settings of each downstream that `downstreams` does not name.
+    """
 
     default: Rule = field(default_factory=Rule)
     errors: Mapping[str, Rule] = field(default_factory=dict)
+    downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
+    downstreams: Mapping[str, DownstreamSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.default, Rule):
@@ -93,6 +99,15 @@ class Policy:
     def rule_for(self, types: Iterable[str]) -> Rule:
         """Return the rule of the first type that has one. `types`: from the most specific to the least."""
         return next((self.errors[name] for name in types if name in self.errors), self.default)
+
+    def downstream_settings(self, name: str) -> DownstreamSettings:
+        """Return the settings of the named downstream."""
+        return self.downstreams.get(name, self.downstream)
+
+    @property
+    def max_age(self) -> float:
+        """The largest max_age of all rules, in seconds: after this no rule retries."""
+        return max(rule.max_age for rule in (self.default, *self.errors.values()))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Policy:
@@ -109,7 +124,9 @@ class Policy:
         errors = _built_in_errors(default)
         for name, rule in document.get("errors", {}).items():
             errors[name] = _read(f"errors.{name}", errors.get(name, default), rule)
-        return cls(default, errors)
+        downstream = DownstreamSettings().with_document(document.get("downstream", {}))
+        downstreams = {name: downstream.with_document(given) for name, given in document.get("downstreams", {}).items()}
+        return cls(default, errors, downstream, downstreams)
 
 
 def _built_in_errors(default: Rule) -> dict[str, Rule]:

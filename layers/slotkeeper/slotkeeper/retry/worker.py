@@ -20,14 +20,18 @@ from slotkeeper.retry.consumer import (
     MIN_WORK_SECONDS,
     RESERVED_SECONDS,
     Consumer,
+    DownstreamOf,
     NoTimeLeft,
-    NotYetDue,
     Perform,
     StillInProgress,
     TimeoutTooShort,
 )
 from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream import Health, State
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.downstreams import DEFAULT, Downstreams, check_name
 from slotkeeper.retry.events import PublishedDeadLetters, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
@@ -38,7 +42,12 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
+_HEALTH_CLIENT_CONFIG = client_config(read_timeout=1, attempts=2)  # short: it is called in the time of recording, too
 _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # short: without an answer the last policy is used
+
+MAX_CONCURRENCY = (
+    1000  # of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings")
+)
 
 
 class RetryingWorker:
@@ -51,12 +60,16 @@ class RetryingWorker:
         self._events = events
 
     @classmethod
-    def from_environment(cls, perform: Perform) -> RetryingWorker:
+    def from_environment(cls, perform: Perform, *, downstream: DownstreamOf = DEFAULT) -> RetryingWorker:
         """Create the worker for the queues and tables in the environment's settings.
+
+        Args:
+            downstream: the name of the downstream that the work calls, or a function that returns it for a request. If
+                the function fails, or returns no valid name, it is `default`.
 
         Raises:
             MissingSetting: a variable is missing or not a number.
-            ValueError: the queue is a FIFO queue, or a number is outside its bounds.
+            ValueError: the queue is a FIFO queue, a number is outside its bounds, or the name is not valid.
         """
         settings = load_settings(RetrySettings)
         beyond = settings.scheduler_beyond_seconds
@@ -83,6 +96,8 @@ class RetryingWorker:
             queue,
             PublishedDeadLetters(*dead_letters, events=events) if events else DeadLetterQueue(*dead_letters),
             _policy(settings.retry_policy_parameter),
+            downstreams=_downstreams(settings.downstream_table_name, settings.worker_concurrency),
+            downstream=check_name(downstream) if isinstance(downstream, str) else downstream,
             work_seconds=settings.work_seconds or math.inf,
             on_message=_start_log,
             on_end=partial(publish_if_succeeded, events) if events else lambda *_: None,
@@ -127,6 +142,10 @@ class RetryingWorker:
         logger.append_keys(message_id=record.message_id)
         try:
             outcome = self._consumer.consume(record, self._perform, context)
+        except WaitsForDownstream as error:
+            logger.info("Held the message back", reason=str(error))
+            metrics.add_metric("WorkHeldBack", MetricUnit.Count, 1)
+            raise
         except StillInProgress as error:
             logger.info("Left the message on the queue: another delivery works on it", reason=str(error))
             raise
@@ -148,6 +167,31 @@ def _policy(parameter: str | None) -> PolicyParameter | BuiltInPolicy:
         parameter,
         on_invalid=_policy_invalid,
     )
+
+
+def _downstreams(table: str | None, most: int | None) -> Downstreams | None:
+    if table is None:
+        return None
+    return Downstreams(
+        DownstreamTable(boto3.client("dynamodb", config=_HEALTH_CLIENT_CONFIG), table),
+        most=most or MAX_CONCURRENCY,
+        on_health=_health_seen,
+        on_unreported=_health_unreported,
+    )
+
+
+def _health_seen(name: str, before: Health, after: Health, callers: int | None) -> None:
+    metrics.add_metric("BreakerOpen", MetricUnit.Count, after.state != State.CLOSED)
+    if callers is not None:
+        metrics.add_metric("PermittedCallers", MetricUnit.Count, callers)
+    if after.changes != before.changes:
+        change = after.changes[-1]
+        logger.warning("The breaker changed its state", downstream=name, state=change.to, reason=change.why)
+
+
+def _health_unreported(reason: str) -> None:
+    logger.warning("Could not report an attempt's outcome to the downstream's state", reason=reason)
+    metrics.add_metric("OutcomeNotReported", MetricUnit.Count, 1)
 
 
 def _start_log(message: Message) -> None:

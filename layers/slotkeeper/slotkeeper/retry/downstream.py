@@ -1,0 +1,339 @@
+"""The health of a downstream: the rules by which attempts begin, and by which their outcomes change it.
+
+Pure functions of the state and a time. downstreams.py stores the state, and makes each change in one conditional write.
+
+    CLOSED      attempts begin, up to the concurrency limit and, for retries, the budget
+    OPEN        no attempt begins until the probe is due, or, if an operator opened it, until an operator closes it
+    HALF_OPEN   one attempt, the probe, is under way. Success closes; failure opens again; if its container dies, the
+                next probe may begin after the lease
+
+    CLOSED -> OPEN        `failure_threshold` consecutive failures, or an operator
+    OPEN -> HALF_OPEN     the probe begins
+    HALF_OPEN -> CLOSED   the probe succeeds; the concurrency limit starts at one
+    HALF_OPEN -> OPEN     the probe fails, or proves nothing (then the next probe is due immediately)
+
+Each change of the state begins a new *epoch*. The outcome of an attempt that began in an earlier epoch changes nothing:
+it is about a downstream of the past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Literal
+
+from slotkeeper.retry.downstream_settings import DownstreamSettings
+
+MAX_CHANGES = 20  # DynamoDB charges each write by the size of the whole item
+# The weight of a call's duration in the mean duration.
+NEW_SECONDS_WEIGHT = 0.2
+
+Reason = Literal["breaker", "concurrency", "budget"]
+
+
+class State(StrEnum):
+    """The states of the circuit breaker."""
+
+    CLOSED = "CLOSED"
+    OPEN = "OPEN"
+    HALF_OPEN = "HALF_OPEN"
+
+
+class Answer(StrEnum):
+    """What an attempt tells about the downstream. UNKNOWN: nothing, such as an error in the work's own code."""
+
+    SUCCEEDED = "SUCCEEDED"
+    THROTTLED = "THROTTLED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the state between CLOSED and OPEN. `at`: epoch seconds; `why`: for people."""
+
+    at: float
+    to: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """The state of one downstream. Times are seconds since the epoch.
+
+    Args:
+        since: when `state` changed.
+        forced: an operator opened the breaker.
+        healthy: the last answer of the downstream was a success. False before the first answer.
+        failures: consecutive failures.
+        probe_at: while OPEN, when the next probe is due; while HALF_OPEN, when the probe's lease ends.
+        limit: permitted callers by the adaptive limit; 0 means as many as possible.
+        limit_set: an operator's limit, which replaces `limit`.
+        window: when the present window of the concurrency limit began.
+        cut: the window in which the limit was last halved.
+        clean: an attempt has succeeded in the window.
+        seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
+        budget_window: when the present window of the budget began.
+        first_attempts, retries: those that began in that window; retries without the succeeded ones.
+        permits: the attempts under way: code -> until when the permit is valid.
+        changes: the last changes between CLOSED and OPEN.
+    """
+
+    state: State = State.CLOSED
+    epoch: int = 0
+    since: float = 0.0
+    forced: bool = False
+    healthy: bool = False
+    failures: int = 0
+    probe_at: float = 0.0
+    limit: int = 0
+    limit_set: int | None = None
+    window: float = 0.0
+    cut: float = -1.0
+    clean: bool = False
+    seconds: float = 0.0
+    budget_window: float = 0.0
+    first_attempts: int = 0
+    retries: int = 0
+    permits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    changes: tuple[Change, ...] = ()
+
+    def callers(self, settings: DownstreamSettings, most: int) -> int | None:
+        """The permitted number of concurrent callers; None without a limit. `most`: the event source's concurrency."""
+        if self.limit_set is not None:
+            return self.limit_set
+        return min(self.limit or most, most) if settings.concurrency.enabled else None
+
+
+@dataclass(frozen=True)
+class Permit:
+    """An attempt may begin.
+
+    Args:
+        code: unique.
+        until: when it ends if its container dies, epoch seconds.
+        epoch, window, budget_window: those of the state in which it began.
+        is_retry: whether it counts as a retry for the budget.
+    """
+
+    code: str
+    until: float
+    epoch: int = 0
+    window: float = 0.0
+    budget_window: float = 0.0
+    is_retry: bool = False
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An attempt may not begin now.
+
+    Args:
+        reason: the rule that refuses.
+        not_before: when an attempt may begin at the earliest, epoch seconds.
+        per_second: how many messages should return per second after that.
+    """
+
+    reason: Reason
+    not_before: float
+    per_second: float
+
+
+# With fewer messages per second, a second could pass after the recovery without a message that could be the probe.
+MIN_PER_SECOND = 2.0
+# Messages that return per permitted attempt. With one, every permit would be unused until the next message returns.
+RETURNS_PER_PERMIT = 4
+
+
+def ask(
+    health: Health,
+    settings: DownstreamSettings,
+    permit: Permit,
+    most: int,
+    now: float,
+) -> tuple[Health, Permit | Refusal]:
+    """Decide whether an attempt may begin; return the state after it, too.
+
+    Args:
+        permit: `code`, `until` and `is_retry` of the attempt.
+        most: the event source's concurrency.
+        now: seconds since the epoch.
+    """
+    health = _current(health, settings, most, now)
+    breaker, budget = settings.breaker, settings.budget
+    if health.forced:
+        return health, Refusal("breaker", now + breaker.recovery, MIN_PER_SECOND)
+    if health.state != State.CLOSED and not breaker.enabled:
+        health = _closed(health, now, "the policy disables the breaker", healthy=False)
+    if health.state != State.CLOSED:
+        if now < health.probe_at:
+            # A probe is under way for an unknown time, so messages come back soon.
+            due = health.probe_at if health.state == State.OPEN else now
+            return health, Refusal("breaker", due, MIN_PER_SECOND)
+        health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
+        return _permitted(health, replace(permit, is_retry=False))
+    callers = health.callers(settings, most)
+    if callers is not None and len(health.permits) >= callers:
+        per_second = RETURNS_PER_PERMIT * callers / (health.seconds or 1.0)
+        return health, Refusal("concurrency", now, max(MIN_PER_SECOND, per_second))
+    if budget.enabled and permit.is_retry:
+        allowed = max(budget.floor, int(health.first_attempts * budget.percent / 100))
+        if health.retries >= allowed:
+            due = health.budget_window + budget.window
+            return health, Refusal("budget", due, max(MIN_PER_SECOND, RETURNS_PER_PERMIT * allowed / budget.window))
+    if budget.enabled:
+        health = replace(
+            health,
+            first_attempts=health.first_attempts + (not permit.is_retry),
+            retries=health.retries + permit.is_retry,
+        )
+    health, granted = _permitted(health, permit)
+    # Without a limit nothing asks for the permits, and with breaker alone a permit costs no write.
+    return (health, granted) if callers is not None else (replace(health, permits={}), granted)
+
+
+def report(
+    health: Health,
+    settings: DownstreamSettings,
+    permit: Permit,
+    answer: Answer,
+    seconds: float,
+    most: int,
+    now: float,
+) -> tuple[Health, bool]:
+    """Return the state after an attempt's outcome, and whether a failure may count as one of the request's attempts.
+
+    A failure counts only if the downstream's answer before it was a success, and no state has changed since the attempt
+    began. Otherwise the downstream may be down, and an outage would use up the attempts of requests that it accepts
+    afterwards.
+
+    Args:
+        seconds: the duration of the call.
+    """
+    health = _current(health, settings, most, now)
+    health = replace(health, permits=_without(health.permits, permit.code))
+    if permit.epoch != health.epoch:
+        return health, not settings.breaker.enabled
+    counts = not settings.breaker.enabled or (health.healthy and health.state == State.CLOSED)
+    if answer == Answer.SUCCEEDED and permit.is_retry and permit.budget_window == health.budget_window:
+        health = replace(health, retries=max(0, health.retries - 1))
+    if health.state == State.HALF_OPEN:
+        return _probed(health, settings, answer, now), counts
+    slow = settings.concurrency.slow
+    if answer == Answer.THROTTLED or (answer == Answer.SUCCEEDED and slow is not None and seconds > slow):
+        callers = health.callers(settings, most)
+        if callers == 1 and answer == Answer.THROTTLED:
+            answer = Answer.FAILED  # it cannot be called less without not being called
+        elif callers is not None and permit.window > health.cut:
+            health = replace(health, limit=max(1, min(health.limit or most, most) // 2), cut=health.window)
+    if answer == Answer.SUCCEEDED:
+        mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
+        clean = health.clean or settings.concurrency.enabled
+        return replace(health, failures=0, healthy=True, clean=clean, seconds=_measured(settings, mean)), counts
+    if answer != Answer.FAILED:
+        return health, counts
+    health = replace(health, failures=health.failures + 1, healthy=False)
+    if settings.breaker.enabled and health.failures >= settings.breaker.failure_threshold:
+        health = _opened(health, now + settings.breaker.recovery, now, f"{health.failures} consecutive failures")
+    return health, counts
+
+
+def give_back(health: Health, permit: Permit, now: float) -> Health:
+    """Return the state after a permit that was not used: another delivery had the attempt."""
+    health = replace(health, permits=_without(health.permits, permit.code))
+    if permit.epoch != health.epoch:
+        return health
+    if health.state == State.HALF_OPEN:
+        return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=now)
+    if permit.budget_window == health.budget_window:
+        first = health.first_attempts - (not permit.is_retry)
+        return replace(health, first_attempts=max(0, first), retries=max(0, health.retries - permit.is_retry))
+    return health
+
+
+def force_open(health: Health, now: float, why: str) -> Health:
+    """Open the breaker until an operator closes it."""
+    return replace(_opened(health, 0.0, now, why), forced=True)
+
+
+def force_closed(health: Health, now: float, why: str) -> Health:
+    """Close the breaker. It opens again by its own rules."""
+    return _closed(health, now, why, healthy=False)
+
+
+def set_limit(health: Health, limit: int | None) -> Health:
+    """Set the operator's concurrency limit; None removes it."""
+    return replace(health, limit_set=limit)
+
+
+def _current(health: Health, settings: DownstreamSettings, most: int, now: float) -> Health:
+    """End windows and permits whose time is over."""
+    concurrency, budget = settings.concurrency, settings.budget
+    permits = {code: until for code, until in health.permits.items() if until > now}
+    if len(permits) < len(health.permits):
+        health = replace(health, permits=permits)
+    if concurrency.enabled and now >= health.window + concurrency.window:
+        limit = min(health.limit or most, most)
+        if health.clean and health.cut < health.window:
+            limit = min(most, limit + 1)
+        health = replace(health, limit=limit, window=now, clean=False)
+    if budget.enabled and now >= health.budget_window + budget.window:
+        health = replace(health, budget_window=now, first_attempts=0, retries=0)
+    return health
+
+
+def _permitted(health: Health, permit: Permit) -> tuple[Health, Permit]:
+    granted = replace(permit, epoch=health.epoch, window=health.window, budget_window=health.budget_window)
+    return replace(health, permits={**health.permits, permit.code: permit.until}), granted
+
+
+def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: float) -> Health:
+    match answer:
+        case Answer.SUCCEEDED:
+            return _closed(health, now, "the probe succeeded", healthy=True)
+        case Answer.UNKNOWN:
+            due = now
+        case _:
+            due = now + settings.breaker.recovery
+    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=due, healthy=False)
+
+
+def _opened(health: Health, probe_at: float, now: float, why: str) -> Health:
+    change = Change(now, State.OPEN, why)
+    return replace(
+        health,
+        state=State.OPEN,
+        epoch=health.epoch + 1,
+        since=now,
+        probe_at=probe_at,
+        healthy=False,
+        changes=(*health.changes, change)[-MAX_CHANGES:],
+    )
+
+
+def _closed(health: Health, now: float, why: str, *, healthy: bool) -> Health:
+    change = Change(now, State.CLOSED, why)
+    return replace(
+        health,
+        state=State.CLOSED,
+        epoch=health.epoch + 1,
+        since=now,
+        forced=False,
+        failures=0,
+        healthy=healthy,
+        limit=1,
+        window=now,
+        clean=False,
+        changes=(*health.changes, change)[-MAX_CHANGES:],
+    )
+
+
+def _measured(settings: DownstreamSettings, mean: float) -> float:
+    """The mean duration, which only the concurrency limit needs; constant without it, so that nothing is written."""
+    return round(mean, 3) if settings.concurrency.enabled else 0.0
+
+
+def _without(permits: Mapping[str, float], code: str) -> dict[str, float]:
+    return {other: until for other, until in permits.items() if other != code}

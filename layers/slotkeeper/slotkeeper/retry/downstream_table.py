@@ -1,0 +1,110 @@
+"""The health of each downstream in DynamoDB: one item per downstream, one conditional write per change.
+
+    downstream   S, key: the downstream's name
+    version      N: increased by each write
+    writer       S: the token of the last write, by which its writer recognizes it after a lost answer
+    health       S: the fields of downstream.Health, JSON
+
+A change is computed from the item as it was read, and written on the condition that its version is still the same. If
+another container has written in between, the change is computed again from that item. So all conditions of
+downstream.py hold for the item at the time of the write, although they compare numbers and count the entries of a map.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.retry.downstream import Change, Health, State
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# Each lost round means that another container's write succeeded, so a round is lost at most once per write under way.
+MAX_ROUNDS = 30
+
+
+class MalformedHealth(Exception):
+    """The item does not have the documented format. The message names the item and the attribute."""
+
+
+class TooManyWriters(Exception):
+    """Other containers have changed the item in each of MAX_ROUNDS rounds. Nothing was changed."""
+
+
+class DownstreamTable:
+    """The items. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._table = Table(dynamodb, table_name, "downstream")
+
+    def read(self, downstream: str) -> Health:
+        """Read the health consistently; without an item, that of a new downstream. Raises MalformedHealth."""
+        return _parse(downstream, self._table.read(downstream))
+
+    def read_all(self) -> dict[str, Health]:
+        """Read the health of all downstreams, by name. Raises MalformedHealth."""
+        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
+        items = [item for page in pages for item in page["Items"]]
+        return {item["downstream"]["S"]: _parse(item["downstream"]["S"], item) for item in items}
+
+    def change[R](self, downstream: str, decide: Callable[[Health], tuple[Health, R]]) -> tuple[Health, Health, R]:
+        """Replace the health by a decision about it; return the health before and after, and the decision's result.
+
+        Args:
+            decide: returns the new health and a result. It is called again if another container has changed the item.
+                If it returns an equal health, nothing is written.
+
+        Raises:
+            MalformedHealth: the item cannot be read.
+            TooManyWriters: see there.
+        """
+        item = self._table.read(downstream)
+        for _ in range(MAX_ROUNDS):
+            before = _parse(downstream, item)
+            after, result = decide(before)
+            if after == before:
+                return before, after, result
+            version, writer = int(item["version"]["N"]) if item else 0, uuid.uuid4().hex
+            new = {
+                "downstream": {"S": downstream},
+                "version": {"N": str(version + 1)},
+                "writer": {"S": writer},
+                "health": {"S": json.dumps({**asdict(after), "permits": dict(after.permits)}, separators=(",", ":"))},
+            }
+            seen = {":seen": {"N": str(version)}}
+            write = (
+                self._table.put(new, "version = :seen", seen)
+                if item
+                else self._table.put(new, "attribute_not_exists(downstream)")
+            )
+            # Some local engines never return the item of a refused write.
+            item = write.item or ({} if write.held else self._table.read(downstream))
+            if write.held or (item and item["writer"]["S"] == writer):
+                return before, after, result
+        raise TooManyWriters(f"the state of downstream {downstream!r} was changed in each of {MAX_ROUNDS} rounds")
+
+
+def _parse(downstream: str, item: Item) -> Health:
+    if not item:
+        return Health()
+    row = Attributes(item)
+    try:
+        row.whole("version"), row.text("writer")
+        return row.parsed("health", _health)
+    except MalformedAttribute as error:
+        raise MalformedHealth(
+            f"item {downstream!r} of the downstream table: {error.attribute} is missing or not of its documented type. "
+            "Delete the item to start with a closed breaker"
+        ) from None
+
+
+def _health(text: str) -> Health:
+    fields: dict[str, Any] = json.loads(text)
+    fields["state"] = State(fields["state"])
+    fields["changes"] = tuple(Change(**change) for change in fields["changes"])
+    return Health(**fields)

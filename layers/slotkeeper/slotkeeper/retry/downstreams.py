@@ -1,0 +1,177 @@
+"""Asks before each attempt whether the downstream may be called, and reports afterwards what the attempt has shown."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.retry import downstream
+from slotkeeper.retry.downstream import Answer, Health, Permit, Refusal
+from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth, TooManyWriters
+from slotkeeper.retry.errors import Failure
+
+if TYPE_CHECKING:
+    from slotkeeper.retry.policy import Policy
+
+DEFAULT = "default"
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Admission:
+    """A permitted attempt. As a context manager it gives the permit back, unless the attempt's answer was reported.
+
+    Args:
+        report: reports an answer and the call's duration in seconds, or None and 0 to give the permit back; returns
+            whether a failure may count.
+    """
+
+    def __init__(self, settings: DownstreamSettings, report: Callable[[Answer | None, float], bool]) -> None:
+        self._settings = settings
+        self._report = report
+        self._is_reported = False
+
+    def __enter__(self) -> Admission:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_reported:
+            self._report(None, 0.0)
+
+    def succeeded(self, seconds: float) -> None:
+        """Report a success. `seconds`: the duration of the call."""
+        self._is_reported = True
+        self._report(Answer.SUCCEEDED, seconds)
+
+    def failed(self, failure: Failure, seconds: float) -> bool:
+        """Report a failure; return whether it may count as one of the request's attempts."""
+        self._is_reported = True
+        answer = answer_of(failure, self._settings)
+        may_count = self._report(answer, seconds)
+        return may_count or answer == Answer.UNKNOWN
+
+
+# For a worker that does not watch its downstream.
+UNWATCHED = Admission(DownstreamSettings(), lambda *_: True)
+# For a message that is only deleted or dead-lettered: its work may not be called.
+REFUSED = Admission(DownstreamSettings(), lambda *_: True)
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """An attempt that may not begin now. `per_second`: how many messages should return in a second after that time."""
+
+    name: str
+    reason: str
+    not_before: float
+    per_second: float
+
+
+class Downstreams:
+    """The downstreams of one worker, whose state all containers share. Reporting to them never raises.
+
+    Args:
+        most: the event source's maximum concurrency, the upper bound of the concurrency limit.
+        on_health: receives the downstream's name and its state before and after a change or refusal.
+        on_unreported: receives the reason why an outcome could not be reported.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        table: DownstreamTable,
+        *,
+        most: int,
+        on_health: Callable[[str, Health, Health, int | None], None] = lambda *_: None,
+        on_unreported: Callable[[str], None] = lambda _reason: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._most = most
+        self._on_health = on_health
+        self._on_unreported = on_unreported
+        self._clock = clock
+
+    def ask(self, name: str, policy: Policy, *, is_retry: bool, lease: float) -> Admission | HeldBack:
+        """Ask whether an attempt may begin. An Admission must be used as a context manager.
+
+        Args:
+            lease: seconds after which the attempt no longer counts as under way if it is not reported.
+
+        Raises:
+            MalformedHealth, TooManyWriters: the downstream's state could not be read or changed.
+            ClientError, BotoCoreError: DynamoDB failed.
+        """
+        settings = policy.downstream_settings(name)
+        wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
+
+        def decide(health: Health) -> tuple[Health, Permit | Refusal]:
+            after, answer = downstream.ask(health, settings, wanted, self._most, self._clock())
+            return (health, answer) if isinstance(answer, Refusal) else (after, answer)
+
+        before, after, answer = self._table.change(name, decide)
+        self._on_health(name, before, after, after.callers(settings, self._most))
+        if isinstance(answer, Refusal):
+            return HeldBack(name, answer.reason, answer.not_before, answer.per_second)
+        return Admission(settings, partial(self._report, name, settings, answer))
+
+    def _report(
+        self, name: str, settings: DownstreamSettings, permit: Permit, answer: Answer | None, seconds: float
+    ) -> bool:
+        def decide(health: Health) -> tuple[Health, bool]:
+            now = self._clock()
+            if answer is None:
+                return downstream.give_back(health, permit, now), True
+            return downstream.report(health, settings, permit, answer, seconds, self._most, now)
+
+        try:
+            before, after, counts = self._table.change(name, decide)
+        except (ClientError, BotoCoreError, MalformedHealth, TooManyWriters) as error:
+            self._on_unreported(f"{type(error).__name__}: {error}")
+            return True
+        self._on_health(name, before, after, after.callers(settings, self._most))
+        return counts
+
+
+def answer_of(failure: Failure, settings: DownstreamSettings) -> Answer:
+    """Return what a failure tells about the downstream."""
+    if failure.final:
+        return Answer.UNKNOWN
+    if any(name in settings.concurrency.errors for name in failure.types):
+        return Answer.THROTTLED
+    if any(name in settings.breaker.errors for name in failure.types):
+        return Answer.FAILED
+    return Answer.UNKNOWN
+
+
+def name_of(named: str | Callable[[Any], str], request: Any) -> str:
+    """Return the downstream's name of a request, DEFAULT if the function fails or returns no valid name.
+
+    A request must not stay on the queue forever because its payload does not name a downstream.
+    """
+    if isinstance(named, str):
+        return named
+    try:
+        name = named(request)
+    except Exception:
+        return DEFAULT
+    return name if isinstance(name, str) and NAME.fullmatch(name) else DEFAULT
+
+
+def check_name(name: str) -> str:
+    """Return the name. Raises ValueError if it is not 1 to 64 letters, digits, underscores, dots or hyphens."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a downstream's name is 1 to 64 letters, digits, underscores, dots or hyphens, got {name!r}")
+    return name
+
+
+def names(policy: Policy, known: Mapping[str, Health]) -> list[str]:
+    """Return the names of all downstreams that a policy or the table has, and DEFAULT."""
+    return sorted({DEFAULT, *policy.downstreams, *known})
