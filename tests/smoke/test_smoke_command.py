@@ -114,7 +114,7 @@ def test_a_run_is_billed_for_a_minute_at_least() -> None:
 
 
 def test_the_page_lists_every_check_and_the_costs() -> None:
-    page = (ROOT / "docs" / "smoke.md").read_text()
+    page = (ROOT / "dev" / "smoke" / "README.md").read_text()
     assert all(f"| `{check.name}` |" in page for check in CHECKS)
     assert f"costs about ${total(bill(check.spending(timings.AWS) for check in CHECKS)):.2f}\n" in page
 
