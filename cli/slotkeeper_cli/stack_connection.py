@@ -50,7 +50,9 @@ class Flow:
 
 FLOWS = (
     Flow("chatbot", "ChatApiUrl=https://...", ("Chatbot", "Token", "SeenSignature", "ApiCredentials", "SigningKey")),
-    Flow("worker", "DeployWorker=true", ("WorkQueue", "WorkDeadLetter", "Worker", "RequestLedger", "Retry")),
+    Flow(
+        "worker", "DeployWorker=true", ("WorkQueue", "WorkDeadLetter", "Worker", "RequestLedger", "Retry", "Downstream")
+    ),
 )
 
 

@@ -52,11 +52,18 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the state between CLOSED and OPEN. `at`: epoch seconds; `why`: for people."""
+    """A change of the state between CLOSED and OPEN.
+
+    Args:
+        at: epoch seconds.
+        why: for people.
+        by: the operator who made it; empty for the worker.
+    """
 
     at: float
     to: str
     why: str
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,11 @@ class Health:
         if self.limit_set is not None:
             return self.limit_set
         return min(self.limit or most, most) if settings.concurrency.enabled else None
+
+    def allowed_retries(self, settings: DownstreamSettings) -> int | None:
+        """The retries that the budget allows in the present window; None without a budget."""
+        budget = settings.budget
+        return max(budget.floor, int(self.first_attempts * budget.percent / 100)) if budget.enabled else None
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,7 @@ def ask(
         most: the event source's concurrency.
         now: seconds since the epoch.
     """
-    health = _current(health, settings, most, now)
+    health = current(health, settings, most, now)
     breaker, budget = settings.breaker, settings.budget
     if health.forced:
         return health, Refusal("breaker", now + breaker.recovery, MIN_PER_SECOND)
@@ -178,11 +190,10 @@ def ask(
     if callers is not None and len(health.permits) >= callers:
         per_second = RETURNS_PER_PERMIT * callers / (health.seconds or 1.0)
         return health, Refusal("concurrency", now, max(MIN_PER_SECOND, per_second))
-    if budget.enabled and permit.is_retry:
-        allowed = max(budget.floor, int(health.first_attempts * budget.percent / 100))
-        if health.retries >= allowed:
-            due = health.budget_window + budget.window
-            return health, Refusal("budget", due, max(MIN_PER_SECOND, RETURNS_PER_PERMIT * allowed / budget.window))
+    allowed = health.allowed_retries(settings)
+    if permit.is_retry and allowed is not None and health.retries >= allowed:
+        due = health.budget_window + budget.window
+        return health, Refusal("budget", due, max(MIN_PER_SECOND, RETURNS_PER_PERMIT * allowed / budget.window))
     if budget.enabled:
         health = replace(
             health,
@@ -212,7 +223,7 @@ def report(
     Args:
         seconds: the duration of the call.
     """
-    health = _current(health, settings, most, now)
+    health = current(health, settings, most, now)
     health = replace(health, permits=_without(health.permits, permit.code))
     if permit.epoch != health.epoch:
         return health, not settings.breaker.enabled
@@ -253,14 +264,14 @@ def give_back(health: Health, permit: Permit, now: float) -> Health:
     return health
 
 
-def force_open(health: Health, now: float, why: str) -> Health:
+def force_open(health: Health, now: float, why: str, by: str = "") -> Health:
     """Open the breaker until an operator closes it."""
-    return replace(_opened(health, 0.0, now, why), forced=True)
+    return replace(_opened(health, 0.0, now, why, by), forced=True)
 
 
-def force_closed(health: Health, now: float, why: str) -> Health:
+def force_closed(health: Health, now: float, why: str, by: str = "") -> Health:
     """Close the breaker. It opens again by its own rules."""
-    return _closed(health, now, why, healthy=False)
+    return _closed(health, now, why, by, healthy=False)
 
 
 def set_limit(health: Health, limit: int | None) -> Health:
@@ -268,8 +279,8 @@ def set_limit(health: Health, limit: int | None) -> Health:
     return replace(health, limit_set=limit)
 
 
-def _current(health: Health, settings: DownstreamSettings, most: int, now: float) -> Health:
-    """End windows and permits whose time is over."""
+def current(health: Health, settings: DownstreamSettings, most: int, now: float) -> Health:
+    """End windows and permits whose time has passed."""
     concurrency, budget = settings.concurrency, settings.budget
     permits = {code: until for code, until in health.permits.items() if until > now}
     if len(permits) < len(health.permits):
@@ -300,8 +311,8 @@ def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: f
     return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=due, healthy=False)
 
 
-def _opened(health: Health, probe_at: float, now: float, why: str) -> Health:
-    change = Change(now, State.OPEN, why)
+def _opened(health: Health, probe_at: float, now: float, why: str, by: str = "") -> Health:
+    change = Change(now, State.OPEN, why, by)
     return replace(
         health,
         state=State.OPEN,
@@ -313,8 +324,8 @@ def _opened(health: Health, probe_at: float, now: float, why: str) -> Health:
     )
 
 
-def _closed(health: Health, now: float, why: str, *, healthy: bool) -> Health:
-    change = Change(now, State.CLOSED, why)
+def _closed(health: Health, now: float, why: str, by: str = "", *, healthy: bool) -> Health:
+    change = Change(now, State.CLOSED, why, by)
     return replace(
         health,
         state=State.CLOSED,

@@ -46,11 +46,10 @@ class DownstreamTable:
         """Read the health consistently; without an item, that of a new downstream. Raises MalformedHealth."""
         return _parse(downstream, self._table.read(downstream))
 
-    def read_all(self) -> dict[str, Health]:
-        """Read the health of all downstreams, by name. Raises MalformedHealth."""
+    def read_all(self) -> dict[str, Health | MalformedHealth]:
+        """Read the health of all downstreams, by name. A malformed item does not prevent reading the others."""
         pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
-        items = [item for page in pages for item in page["Items"]]
-        return {item["downstream"]["S"]: _parse(item["downstream"]["S"], item) for item in items}
+        return {item["downstream"]["S"]: _parse_or_report(item) for page in pages for item in page["Items"]}
 
     def change[R](self, downstream: str, decide: Callable[[Health], tuple[Health, R]]) -> tuple[Health, Health, R]:
         """Replace the health by a decision about it; return the health before and after, and the decision's result.
@@ -101,6 +100,13 @@ def _parse(downstream: str, item: Item) -> Health:
             f"item {downstream!r} of the downstream table: {error.attribute} is missing or not of its documented type. "
             "Delete the item to start with a closed breaker"
         ) from None
+
+
+def _parse_or_report(item: Item) -> Health | MalformedHealth:
+    try:
+        return _parse(item["downstream"]["S"], item)
+    except MalformedHealth as error:
+        return error
 
 
 def _health(text: str) -> Health:

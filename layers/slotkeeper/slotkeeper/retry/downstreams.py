@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -172,6 +172,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def names(policy: Policy, known: Mapping[str, Health]) -> list[str]:
+def names(policy: Policy, known: Iterable[str]) -> list[str]:
     """Return the names of all downstreams that a policy or the table has, and DEFAULT."""
     return sorted({DEFAULT, *policy.downstreams, *known})
