@@ -39,7 +39,7 @@ from slotkeeper.retry.attempt import (
     result_to_json,
 )
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.deferral import Deferrals, first_received
+from slotkeeper.retry.deferral import Deferrals, waiting_since
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
 from slotkeeper.retry.downstreams import DEFAULT, REFUSED, UNWATCHED, Admission, Downstreams, name_of
 from slotkeeper.retry.errors import Failure, Poison, Retryable
@@ -212,7 +212,7 @@ class Consumer:
         except Exception:
             self._retry_soon(record)
             raise
-        age = now - min((*message.retries, first_received(record)))
+        age = now - waiting_since(record, message, policy.max_age)
         if age > policy.max_age:
             return DeadLetter(
                 "TooOld",

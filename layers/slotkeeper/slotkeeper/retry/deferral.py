@@ -95,6 +95,18 @@ class Deferrals:
         return self._backlog
 
 
+def waiting_since(record: SQSRecord, message: Message, max_age: float) -> float:
+    """From when the age of a message that is held back counts, epoch seconds.
+
+    It is the start of the request's first attempt, or, before any attempt, the first receive. A message that was older
+    than `max_age` seconds when it was first received was redriven by an operator: it has its whole age again, because
+    no other message of it is checked for its age.
+    """
+    received = first_received(record)
+    first = message.retries[0] if message.retries else received
+    return first if received - first <= max_age else received
+
+
 def first_received(record: SQSRecord) -> float:
     """When the request was first received: the time in the message, or if it is not a copy, SQS's; epoch seconds."""
     attribute = record.message_attributes[FIRST_RECEIVED_ATTRIBUTE]
