@@ -175,6 +175,8 @@ def ask(
     """
     health = current(health, settings, most, now)
     breaker, budget = settings.breaker, settings.budget
+    if permit.code in health.permits:  # by this call's own earlier write, whose answer was lost
+        return _permitted(health, permit)
     if health.forced:
         return health, Refusal("breaker", now + breaker.recovery, MIN_PER_SECOND)
     if health.state != State.CLOSED and not breaker.enabled:
