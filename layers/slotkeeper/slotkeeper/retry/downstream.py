@@ -24,6 +24,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
+from slotkeeper.retry import concurrency_limit
+from slotkeeper.retry.concurrency_limit import Limit
 from slotkeeper.retry.downstream_settings import DownstreamSettings
 
 MAX_CHANGES = 20  # DynamoDB charges each write by the size of the whole item
@@ -77,10 +79,11 @@ class Health:
         failures: consecutive failures.
         probe_at: while OPEN, when the next probe is due; while HALF_OPEN, when the probe's lease ends.
         limit: permitted callers by the adaptive limit; 0 means as many as possible.
+        proven, throttled, calm: what is known about other limits (concurrency_limit.Limit).
         limit_set: an operator's limit, which replaces `limit`.
         window: when the present window of the concurrency limit began.
-        cut: the window in which the limit was last halved.
-        clean: an attempt has succeeded in the window.
+        cut: the window in which the limit was last reduced.
+        clean: an attempt has succeeded in the window while the limit was in full use.
         seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
         budget_window: when the present window of the budget began.
         first_attempts, retries: those that began in that window; retries without the succeeded ones.
@@ -96,6 +99,9 @@ class Health:
     failures: int = 0
     probe_at: float = 0.0
     limit: int = 0
+    proven: int = 0
+    throttled: int = 0
+    calm: int = 0
     limit_set: int | None = None
     window: float = 0.0
     cut: float = -1.0
@@ -226,6 +232,7 @@ def report(
         seconds: the duration of the call.
     """
     health = current(health, settings, most, now)
+    under_way = len(health.permits)
     health = replace(health, permits=_without(health.permits, permit.code))
     if permit.epoch != health.epoch:
         return health, not settings.breaker.enabled
@@ -235,16 +242,17 @@ def report(
     if health.state == State.HALF_OPEN:
         return _probed(health, settings, answer, now), counts
     slow = settings.concurrency.slow
+    callers = health.callers(settings, most)
     if answer == Answer.THROTTLED or (answer == Answer.SUCCEEDED and slow is not None and seconds > slow):
-        callers = health.callers(settings, most)
         if callers == 1 and answer == Answer.THROTTLED:
             answer = Answer.FAILED  # it cannot be called less without not being called
-        elif callers is not None and permit.window > health.cut:
-            health = replace(health, limit=max(1, min(health.limit or most, most) // 2), cut=health.window)
+        elif callers is not None and health.limit_set is None and permit.window > health.cut:
+            health = replace(_limited(health, concurrency_limit.reduced(_limit(health, most))), cut=health.window)
+    elif answer == Answer.SUCCEEDED and health.limit_set is None and callers is not None and under_way >= callers:
+        health = replace(health, clean=True)
     if answer == Answer.SUCCEEDED:
         mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
-        clean = health.clean or settings.concurrency.enabled
-        return replace(health, failures=0, healthy=True, clean=clean, seconds=_measured(settings, mean)), counts
+        return replace(health, failures=0, healthy=True, seconds=_measured(settings, mean)), counts
     if answer != Answer.FAILED:
         return health, counts
     health = replace(health, failures=health.failures + 1, healthy=False)
@@ -288,13 +296,22 @@ def current(health: Health, settings: DownstreamSettings, most: int, now: float)
     if len(permits) < len(health.permits):
         health = replace(health, permits=permits)
     if concurrency.enabled and now >= health.window + concurrency.window:
-        limit = min(health.limit or most, most)
+        limit = _limit(health, most)
         if health.clean and health.cut < health.window:
-            limit = min(most, limit + 1)
-        health = replace(health, limit=limit, window=now, clean=False)
+            limit = concurrency_limit.grown(limit, most)
+        health = replace(_limited(health, limit), window=now, clean=False)
     if budget.enabled and now >= health.budget_window + budget.window:
         health = replace(health, budget_window=now, first_attempts=0, retries=0)
     return health
+
+
+def _limit(health: Health, most: int) -> Limit:
+    return Limit(min(health.limit or most, most), health.proven, health.throttled, health.calm)
+
+
+def _limited(health: Health, limit: Limit) -> Health:
+    callers, proven, throttled, calm = limit
+    return replace(health, limit=callers, proven=proven, throttled=throttled, calm=calm)
 
 
 def _permitted(health: Health, permit: Permit) -> tuple[Health, Permit]:
@@ -337,6 +354,9 @@ def _closed(health: Health, now: float, why: str, by: str = "", *, healthy: bool
         failures=0,
         healthy=healthy,
         limit=1,
+        proven=0,
+        throttled=0,
+        calm=0,
         window=now,
         clean=False,
         changes=(*health.changes, change)[-MAX_CHANGES:],

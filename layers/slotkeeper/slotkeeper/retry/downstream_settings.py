@@ -30,12 +30,12 @@ class Breaker:
 
 @dataclass(frozen=True)
 class Concurrency:
-    """The adaptive concurrency limit: additive increase, multiplicative decrease.
+    """The adaptive concurrency limit; its rule is in concurrency_limit.py.
 
     Args:
-        window: seconds. At most once per window the limit is halved; after a window with a success and without
-            throttling it grows by one. At least the duration of a typical call.
-        slow: seconds; a success that took longer also halves the limit. None: no success does.
+        window: seconds. At most once per window throttling reduces the limit; it grows after a window in which it was
+            in full use without throttling. At least the duration of a typical call.
+        slow: seconds; a success that took longer reduces it like throttling. None: no success does.
         errors: the names of the error types that mean throttling.
     """
 
