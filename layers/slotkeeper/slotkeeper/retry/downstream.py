@@ -281,7 +281,8 @@ def force_open(health: Health, now: float, why: str, by: str = "") -> Health:
 
 def force_closed(health: Health, now: float, why: str, by: str = "") -> Health:
     """Close the breaker. It opens again by its own rules."""
-    return _closed(health, now, why, by, healthy=False)
+    # The next attempt begins the window. By an operator's clock it could begin in the future, and the limit would stay.
+    return replace(_closed(health, now, why, by, healthy=False), window=0.0)
 
 
 def set_limit(health: Health, limit: int | None) -> Health:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
@@ -73,7 +72,7 @@ class DownstreamTable:
                 "downstream": {"S": downstream},
                 "version": {"N": str(version + 1)},
                 "writer": {"S": writer},
-                "health": {"S": json.dumps({**asdict(after), "permits": dict(after.permits)}, separators=(",", ":"))},
+                "health": {"S": _to_json(after)},
             }
             seen = {":seen": {"N": str(version)}}
             write = (
@@ -107,6 +106,11 @@ def _parse_or_report(item: Item) -> Health | MalformedHealth:
         return _parse(item["downstream"]["S"], item)
     except MalformedHealth as error:
         return error
+
+
+def _to_json(health: Health) -> str:
+    changes = [vars(change) for change in health.changes]
+    return json.dumps({**vars(health), "permits": dict(health.permits), "changes": changes}, separators=(",", ":"))
 
 
 def _health(text: str) -> Health:
