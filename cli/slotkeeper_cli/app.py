@@ -16,9 +16,10 @@ from rich.console import Console
 
 from slotkeeper import __version__
 from slotkeeper.retry.delivery import TooLarge
+from slotkeeper.retry.downstream_table import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper_cli.commands import dlq, doctor, holder, process, request, retry, stack, status, token
+from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, request, retry, stack, status, token
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
 
@@ -34,6 +35,10 @@ app.command("status", cls=StackCommand)(status.status)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 for group in (process, holder, request, dlq, retry, token, stack):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+retry.app.add_typer(breaker.app, name="breaker")
+retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
+
+_FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 
 
 def _version(wanted: bool) -> None:
@@ -58,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _print_error(str(error))
         sys.exit(error.exit_code)
-    except (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge) as error:
+    except _FAILURES as error:
         _print_error(explain(error))
         sys.exit(1)
     except typer.Abort:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from slotkeeper_cli.downstream_text import line
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
@@ -24,7 +25,12 @@ _TIMES = ("since", "started", "ended")
 
 @dataclass
 class FoundRequest:
-    """The result of a search, and where it searched. `queues`: the processes in which the request may be queued."""
+    """The result of a search, and where it searched.
+
+    Args:
+        queues: the processes in which the request may be queued.
+        open_breakers: the downstreams that may hold its message back.
+    """
 
     request_id: str
     attempts: list[RequestAttempts]
@@ -33,6 +39,7 @@ class FoundRequest:
     work: FoundWork | None = None
     malformed: str = ""
     queues: list[dict[str, Any]] = field(default_factory=list)
+    open_breakers: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_known(self) -> bool:
@@ -47,6 +54,8 @@ def render(console: Console, found: FoundRequest, data: dict[str, Any]) -> None:
         console.print(f"{found.request_id} in the worker: {found.malformed}")
     elif found.work:
         _render_work(console, data["work"])
+        for one in found.open_breakers:
+            console.print(f"  its message may be held back: {line(one, time.time())}")
     if not found.is_known and not found.queued:
         console.print(f"No request {found.request_id} found. Possible reasons:")
     elif not found.is_known:

@@ -11,6 +11,15 @@ from slotkeeper_cli.queue_attributes import queue_attributes
 from slotkeeper_cli.stack_connection import StackConnection
 
 
+def policy_text(stack: StackConnection) -> str | None:
+    """The value of the retry policy's parameter; None if there is no such parameter."""
+    ssm = stack.client("ssm")
+    try:
+        return str(ssm.get_parameter(Name=stack.outputs["RetryPolicyParameterName"])["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound:
+        return None
+
+
 class RetryControl:
     """The layer's objects for retries, made for a stack's table, queue and schedule group."""
 

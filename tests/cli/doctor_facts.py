@@ -89,6 +89,7 @@ WHOLE: dict[str, Any] = {
     "topic": {},
     "subscriptions": [{"SubscriptionArn": "arn:aws:sns:...:1", "Endpoint": "us@example.com"}],
     "retry_policy": "{}",
+    "downstreams": {},
     "rows": LedgerRows((), all_of_them=True),
 }
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.retry import downstream as rules
+from slotkeeper.retry.downstream import Change, Health, State
+from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows
@@ -120,6 +123,42 @@ def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
         "5 retries should have started, the oldest 1 h 23 min ago: r5, r4, r3, ...",
     )
     assert findings[1][0] == "warn"
+
+
+def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back() -> None:
+    rows = LedgerRows((("r", row(WAITING, NOW - 1000)),), all_of_them=True)
+    breaker = rules.force_open(Health(), NOW, "maintenance")
+    ((level, saw),) = seen(retry_checks.overdue, rows=rows, downstreams={"mail": breaker, "maps": Health()})
+    assert level == "warn"
+    assert "Their messages may be held back: the breaker is not closed (mail)" in saw
+
+
+def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_renews_its_state() -> None:
+    def open_for(age: float) -> Health:
+        opened = Change(NOW - age, State.OPEN, "5 consecutive failures")
+        return Health(state=State.OPEN, since=NOW - 10, probe_at=NOW + 20, changes=(opened,))
+
+    assert levels(retry_checks.breakers, downstreams={"mail": open_for(3590)}) == []
+    ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": open_for(3660)})
+    assert level == "problem"
+    assert "downstream mail: the breaker is OPEN since" in saw
+    assert "(1 h 1 min) (5 consecutive failures); the next probe is due in 20 s" in saw
+
+
+def test_what_operators_have_set_is_a_warning_that_names_them() -> None:
+    opened = rules.force_open(Health(), NOW - 7200, "maintenance", "user/anna")
+    ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": opened})
+    assert level == "warn"
+    assert "(maintenance, by user/anna); it stays open until" in saw
+    limited = seen(retry_checks.breakers, downstreams={"mail": Health(limit_set=3), "maps": Health()})
+    assert limited == [("warn", "downstream mail: an operator has set the limit to 3 callers")]
+
+
+def test_a_malformed_item_of_a_downstream_is_a_problem() -> None:
+    ((level, saw),) = seen(
+        retry_checks.breakers, downstreams={"mail": MalformedHealth("item 'mail': health is missing")}
+    )
+    assert (level, "item 'mail': health is missing" in saw) == ("problem", True)
 
 
 @pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])

@@ -138,11 +138,11 @@ def test_a_check_of_a_flow_that_is_not_deployed_is_absent(operator: Operator, mo
     over(monkeypatch, not_deployed=["chatbot", "worker"], functions=functions, **slots, **missing)
     report = operator.run("doctor", "--json").json
     levels = {one["check"]: one["level"] for one in report["checks"]}
-    absent = {"worker-concurrency", "retries", "retry-policy"}
+    absent = {"worker-concurrency", "retries", "retry-policy", "breakers"}
     assert levels == {name: "absent" if name in absent else "ok" for name in levels}
     assert (report["worst"], report["not_deployed"]) == ("ok", ["chatbot", "worker"])
     ended = operator.run("doctor")
-    assert f"{len(CHECKS) - 3} ok, 0 warnings, 0 problems" in ended.stdout
+    assert f"{len(CHECKS) - 4} ok, 0 warnings, 0 problems" in ended.stdout
     assert "absent  retry-policy        not checked: worker is not deployed\n" in ended.stdout
     assert "chatbot (deploy with ChatApiUrl=https://...), worker (deploy with DeployWorker=true)" in ended.stdout
 

@@ -66,7 +66,7 @@ EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # G
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
-    "status": {"dynamodb:UpdateItem"},
+    "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
@@ -76,7 +76,9 @@ NOT_CALLED = {
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq redrive": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem"},
     "dlq discard": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
-    "retry list": {"dynamodb:UpdateItem"},
+    "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "retry cancel": {"ssm:GetParameter"},
+    "retry run-now": {"ssm:GetParameter"},
     "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
 }
 

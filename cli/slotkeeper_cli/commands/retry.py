@@ -25,6 +25,8 @@ from slotkeeper.retry.operations import (
 )
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.downstream_items import read_downstreams
+from slotkeeper_cli.downstream_text import line, not_closed
 from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
@@ -34,7 +36,10 @@ from slotkeeper_cli.retry_control import RetryControl
 # (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
 OVERDUE_AFTER = 300
 
-app = typer.Typer(help="List waiting retries, cancel them, or run them now.", no_args_is_help=True)
+app = typer.Typer(
+    help="List waiting retries, cancel them, or run them now; the breaker and limit of downstreams.",
+    no_args_is_help=True,
+)
 
 _PAYLOAD_HELP = "File of the payload (JSON), if the message is delayed or lost; - for standard input."
 Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding="utf-8", help=_PAYLOAD_HELP)]
@@ -63,6 +68,7 @@ def list_retries(
         "retries": [_as_dict(work, name, row, scheduled, now) for name, row in shown],
         "not_shown": len(waiting) - len(shown),
         "unreadable": unreadable,
+        "open_breakers": not_closed(read_downstreams(context.stack)),
         # Mostly of attempts that have started already: their messages have no effect. Unknown if only a part was read.
         "other_schedules": None if request_id or overdue else len(scheduled - ours),
     }
@@ -295,6 +301,8 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         console.print(f"{data['not_shown']:,} more, due later, are not shown: raise --limit")
     for text in data["unreadable"]:
         console.print(f"malformed: {text}", style="red")
+    for one in data["open_breakers"]:
+        console.print(f"Messages may be held back: {line(one, time.time())}", style="yellow")
     if data["other_schedules"]:
         console.print(
             f"{count(data['other_schedules'], 'more schedule')} of attempts that have started already: their messages "

@@ -11,6 +11,8 @@ import typer
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.downstream_items import read_downstreams
+from slotkeeper_cli.downstream_text import line, not_closed
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.queue_attributes import received_or_visible
@@ -73,6 +75,8 @@ def _search_work(stack: StackConnection, found: FoundRequest) -> None:
         found.malformed = str(error)
     if not found.is_known:
         found.searched += [queue.full_name for queue in WORK_QUEUES]
+    if not found.is_known or (found.work and found.work.state is RequestState.WAITING):
+        found.open_breakers = not_closed(read_downstreams(stack))
 
 
 def _may_be_queued(one: RequestAttempts, found: FoundRequest) -> bool:
@@ -113,6 +117,8 @@ def _as_dict(found: FoundRequest) -> dict[str, Any]:
     }
     if found.queues:
         data["queues"] = found.queues
+    if found.open_breakers:
+        data["open_breakers"] = found.open_breakers
     if not found.is_known:
         data |= ({"state": RequestState.PERHAPS_QUEUED} if found.queued else {}) | {"may_be": _possibilities(found)}
     return data
@@ -140,6 +146,7 @@ def _possibilities(found: FoundRequest) -> list[str]:
         ahead = "; ".join(queue_text(queue) for queue in found.queues)
         messages = f"RequestQueue has about {count(found.queued, 'message')} of all processes"
         texts.append(f"it is queued, {ahead}: {messages}" if ahead else f"it is queued: {messages}")
+    texts += [f"it is the worker's and held back: {line(one, time.time())}" for one in found.open_breakers]
     return [
         *texts,
         "it was never sent, or SQS refused it",

@@ -11,8 +11,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from slotkeeper.retry.downstream import State
+from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.downstream_items import read_downstreams
+from slotkeeper_cli.downstream_text import line, noteworthy
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.output import table
@@ -30,7 +34,10 @@ def status(
         float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
     ] = 0,
 ) -> None:
-    """Show holders with their age and Glue run, the first waiting request, and the number of messages in each queue."""
+    """Show holders with their age and Glue run, the first waiting request, and the number of messages in each queue.
+
+    Without a process, also the downstreams whose breaker is not closed, or whose limit an operator has set.
+    """
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
@@ -60,6 +67,8 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     """
     control, now = SlotControl(stack), time.time()
     processes, malformed = ([control.process(only)], []) if only else control.read_all()
+    downstreams = {} if only else read_downstreams(stack)
+    malformed += [str(error) for error in downstreams.values() if isinstance(error, MalformedHealth)]
     executions = _executions(control, processes, request_ids)
     runs = _runs(stack, processes)
     oldest = sorted((holder.since, name) for process in processes for name, holder in process.holders.items())
@@ -70,6 +79,7 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
         "at": iso(now),
         "processes": [_process(stack, one, executions, ids, runs, now) for one in processes],
         "malformed": malformed,
+        "downstreams": noteworthy(downstreams),
         "queues": {queue: message_counts(attributes) for queue, attributes in all_queue_attributes(stack).items()},
         "not_deployed": [flow.name for flow in stack.not_deployed],
     }
@@ -142,6 +152,8 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         console.print(Text.assemble(("malformed: ", "red"), text))
     if not data["processes"] and not data["malformed"]:
         console.print("There are no processes. Add one with: slotkeeper process add")
+    for one in data["downstreams"]:
+        console.print(line(one, time.time()), style="" if one["state"] == State.CLOSED else "yellow")
     queues = table("queue", ">visible", ">in flight", ">delayed")
     for name, counts in data["queues"].items():
         style = "yellow" if name in DEAD_LETTER_QUEUES and any(counts.values()) else ""

@@ -11,6 +11,8 @@ from functools import cached_property
 from itertools import batched
 from typing import Any
 
+from slotkeeper.retry.downstream import Health
+from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper.slots.process import Process
@@ -23,10 +25,11 @@ from slotkeeper_cli.doctor.deployed_settings import (
     rule_state,
     table_settings,
 )
+from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import all_queue_attributes
-from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.retry_control import RetryControl, policy_text
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.stack_resources import StackResource, drifted_resources, resources, template_of
@@ -245,11 +248,12 @@ class Facts:
     @cached_property
     def retry_policy(self) -> str | None:
         """The parameter's value; None if there is no such parameter."""
-        ssm = self._stack.client("ssm")
-        try:
-            return str(ssm.get_parameter(Name=self._stack.outputs["RetryPolicyParameterName"])["Parameter"]["Value"])
-        except ssm.exceptions.ParameterNotFound:
-            return None
+        return policy_text(self._stack)
+
+    @cached_property
+    def downstreams(self) -> dict[str, Health | MalformedHealth]:
+        """The health of each downstream of the worker."""
+        return read_downstreams(self._stack)
 
     @cached_property
     def rows(self) -> LedgerRows:

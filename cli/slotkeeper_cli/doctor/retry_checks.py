@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slotkeeper.retry.downstream import State
+from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
@@ -11,10 +13,12 @@ from slotkeeper_cli.commands.retry import OVERDUE_AFTER
 from slotkeeper_cli.dead_letter_queues import DeadLetterQueueName
 from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.downstream_text import line, not_closed, noteworthy
+from slotkeeper_cli.formatting import count, duration, seconds
 
 # Seconds. The message of an attempt that died is received again after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800
+OPEN_TOO_LONG = 3600  # seconds
 _NAMED = 3
 
 
@@ -30,11 +34,19 @@ def overdue(facts: Facts) -> Iterator[Finding]:
             stuck.append((row.lease_until, name))
     if late:
         since = duration(facts.now - min(late)[0])
-        yield problem(
-            f"{count(len(late), 'retry', 'retries')} should have started, the oldest {since} ago: {_some(late)}",
-            "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper retry "
-            "run-now --overdue",
-        )
+        saw = f"{count(len(late), 'retry', 'retries')} should have started, the oldest {since} ago: {_some(late)}"
+        if held := not_closed(facts.downstreams):
+            names = ", ".join(one["downstream"] for one in held)
+            yield warn(
+                f"{saw}. Their messages may be held back: the breaker is not closed ({names})",
+                "see when the breaker closes with slotkeeper retry breaker show, and check again after that",
+            )
+        else:
+            yield problem(
+                saw,
+                "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper "
+                "retry run-now --overdue",
+            )
     if stuck:
         since = duration(facts.now - min(stuck)[0])
         yield warn(
@@ -68,6 +80,20 @@ def retry_policy(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def breakers(facts: Facts) -> Iterator[Finding]:
+    for error in facts.downstreams.values():
+        if isinstance(error, MalformedHealth):
+            yield problem(f"{error}; until then its messages stay on WorkQueue", "aws dynamodb delete-item deletes it")
+    for one in noteworthy(facts.downstreams):
+        name, text = one["downstream"], line(one, facts.now)
+        if one["forced_open"]:
+            yield warn(text, f"close it when the downstream may be called: slotkeeper retry breaker close {name}")
+        elif one["state"] != State.CLOSED and one["since"] and facts.now > seconds(one["since"]) + OPEN_TOO_LONG:
+            yield problem(text, "repair the downstream; the next probe then closes the breaker")
+        elif one["limit_set"] is not None:
+            yield warn(text, f"let it adapt again with: slotkeeper retry limit auto --downstream {name}")
+
+
 def dead_letters(facts: Facts) -> Iterator[Finding]:
     for name in DeadLetterQueueName:
         queue = name.full_name
@@ -82,5 +108,6 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     HealthCheck("retries", "no retry is overdue, and no attempt died without a retry", overdue, flow="worker"),
     HealthCheck("retry-policy", "the retry policy is valid", retry_policy, flow="worker"),
+    HealthCheck("breakers", "no breaker is open for long, and no limit is set", breakers, flow="worker"),
     HealthCheck("dead-letters", "the dead-letter queues are empty", dead_letters),
 )

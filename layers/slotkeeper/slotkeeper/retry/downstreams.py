@@ -35,7 +35,7 @@ class Admission:
 
     def __init__(self, settings: DownstreamSettings, report: Callable[[Answer | None, float], bool]) -> None:
         self._settings = settings
-        self._report = report
+        self._reporter = report
         self._is_reported = False
 
     def __enter__(self) -> Admission:
@@ -43,18 +43,18 @@ class Admission:
 
     def __exit__(self, *_: object) -> None:
         if not self._is_reported:
-            self._report(None, 0.0)
+            self._reporter(None, 0.0)
 
     def succeeded(self, seconds: float) -> None:
         """Report a success. `seconds`: the duration of the call."""
         self._is_reported = True
-        self._report(Answer.SUCCEEDED, seconds)
+        self._reporter(Answer.SUCCEEDED, seconds)
 
     def failed(self, failure: Failure, seconds: float) -> bool:
         """Report a failure; return whether it may count as one of the request's attempts."""
         self._is_reported = True
         answer = answer_of(failure, self._settings)
-        may_count = self._report(answer, seconds)
+        may_count = self._reporter(answer, seconds)
         return may_count or answer == Answer.UNKNOWN
 
 

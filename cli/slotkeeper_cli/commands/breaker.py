@@ -1,0 +1,266 @@
+"""`slotkeeper retry breaker` and `slotkeeper retry limit`: circuit breakers and concurrency limits of downstreams."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from slotkeeper.retry import downstream as rules
+from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
+from slotkeeper.retry.downstream import Health, State
+from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper.retry.downstreams import DEFAULT, check_name
+from slotkeeper_cli.audit import audit
+from slotkeeper_cli.context import CommandContext, StackCommand, current_context
+from slotkeeper_cli.downstream_control import DownstreamControl
+from slotkeeper_cli.downstream_text import because, details, next_step, state_text
+from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.output import table
+
+app = typer.Typer(help="Show, open or close the circuit breaker of a downstream.", no_args_is_help=True)
+
+MAX_WHY = 200  # characters; the worker rewrites the item, with the last changes, after most attempts
+
+
+def _name(text: str | None) -> str | None:
+    try:
+        return text if text is None else check_name(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _reason(text: str) -> str:
+    if not text.strip() or len(text) > MAX_WHY:
+        raise typer.BadParameter(f"a reason has 1 to {MAX_WHY} characters, got {len(text)}")
+    return text
+
+
+Name = Annotated[str, typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.")]
+Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list of changes and the audit line.")]
+
+
+@app.command("show", cls=StackCommand)
+def show(
+    downstream: Annotated[
+        str | None,
+        typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of one downstream; by default all known."),
+    ] = None,
+) -> None:
+    """Show the breaker, the concurrency limit and the retry budget of each downstream, and the last changes.
+
+    The known downstreams are those that DownstreamTable or the retry policy names, and `default`.
+    """
+    context = current_context()
+    control, now = _control(context), time.time()
+    if downstream and downstream not in control.all:
+        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
+    shown = {downstream: control.all[downstream]} if downstream else control.all
+    data: dict[str, list[Any]] = {
+        "downstreams": [
+            details(name, health, control.settings(name), control.most, now)
+            for name, health in shown.items()
+            if isinstance(health, Health)
+        ],
+        "malformed": [str(error) for error in shown.values() if isinstance(error, MalformedHealth)],
+    }
+
+    def render(console: Console) -> None:
+        for one in data["downstreams"]:
+            _render(console, one, now)
+        for text in data["malformed"]:
+            console.print(f"malformed: {text}", style="red")
+
+    context.out.result(data, render)
+
+
+@app.command("open", cls=StackCommand)
+def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
+    """Open a breaker until slotkeeper retry breaker close: no attempt begins, and messages spend none.
+
+    Messages are held back in WorkQueue. Attempts that have started continue.
+    """
+    context = current_context()
+    control = _control(context)
+    health = _health(control, downstream)
+    context.confirm(f"{_unknown(control, downstream)}Open the breaker of downstream {downstream!r} until you close it?")
+    by = _audit(context, "retry breaker open", downstream, health, why=why)
+    control.table.change(downstream, lambda health: (rules.force_open(health, time.time(), why, by), None))
+    context.out.result(
+        {"downstream": downstream, "state": State.OPEN, "forced_open": True},
+        f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
+        f"breaker close {downstream} --why TEXT\nA request that is held back for longer than the policy's largest "
+        f"maximum age, {duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
+    )
+
+
+@app.command("close", cls=StackCommand)
+def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
+    """Close a breaker. It starts with one caller, and opens again by its own rules.
+
+    After a repair this saves the wait for the next probe. A breaker that an operator has opened does not close by
+    itself.
+    """
+    context = current_context()
+    control = _control(context)
+    health = _health(control, downstream)
+    if downstream not in control.all:
+        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
+    closes = health.state != State.CLOSED
+    if closes:
+        context.confirm(f"Close the breaker of downstream {downstream!r}, so that messages are attempted again?")
+        by = _audit(context, "retry breaker close", downstream, health, why=why)
+
+        def decide(health: Health) -> tuple[Health, bool]:
+            # Closing a breaker that is closed would set the limit to one caller.
+            is_closed = health.state == State.CLOSED
+            return (health, False) if is_closed else (rules.force_closed(health, time.time(), why, by), True)
+
+        _, health, closes = control.table.change(downstream, decide)
+    already = "the breaker is closed already. Nothing was changed."
+    text = _closed_text(control, downstream, health) if closes else already
+    data = {"downstream": downstream, "state": health.state, "changed": closes}
+    context.out.result(data, f"{downstream}: {text}")
+
+
+def limit_callers(
+    callers: Annotated[str, typer.Argument(metavar="N|auto", help="Most concurrent attempts, from 1; or auto.")],
+    downstream: Annotated[str, typer.Option(callback=_name, help="Name of the downstream.")] = DEFAULT,
+) -> None:
+    """Set how many attempts may call a downstream at the same time, or let the limit adapt again (auto).
+
+    The number replaces the adaptive limit, and no automatic change touches it.
+    """
+    wanted = _callers(callers)
+    context = current_context()
+    control = _control(context)
+    health = _health(control, downstream)
+    if unknown := _unknown(control, downstream):
+        context.confirm(f"{unknown}Set its limit?")
+    if health.limit_set != wanted:
+        _audit(context, "retry limit", downstream, health, before=health.limit_set, after=wanted)
+        _, health, _ = control.table.change(downstream, lambda health: (rules.set_limit(health, wanted), None))
+    if wanted and wanted > control.most:
+        context.out.note(
+            f"Warning: the event source starts at most {count(control.most, 'attempt')} at the same time: "
+            "WorkerConcurrency."
+        )
+    now_permitted = health.callers(control.settings(downstream), control.most)
+    data = {"downstream": downstream, "limit_set": wanted, "limit": now_permitted}
+    context.out.result(data, f"{downstream}: {_limit_text(wanted, now_permitted)}")
+
+
+def _callers(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) >= 1):
+        raise typer.BadParameter(f"the limit must be a whole number from 1, or auto, got {text!r}")
+    return int(text)
+
+
+def _control(context: CommandContext) -> DownstreamControl:
+    control = DownstreamControl(context.stack)
+    if control.policy_problem:
+        context.out.note(
+            f"Warning: {control.policy_problem}. This command uses the built-in policy, and a worker the one that it "
+            "read last."
+        )
+    return control
+
+
+def _health(control: DownstreamControl, downstream: str) -> Health:
+    """The health of a downstream, of a new one if it is not known. Raises MalformedHealth."""
+    health = control.all.get(downstream, Health())
+    if isinstance(health, MalformedHealth):
+        raise health
+    return health
+
+
+def _unknown(control: DownstreamControl, downstream: str) -> str:
+    """A sentence if a downstream is not known; it may be one that was not called yet."""
+    if downstream in control.all:
+        return ""
+    return (
+        f"No downstream {downstream!r} has been called, and the policy does not name it. The known downstreams are: "
+        f"{', '.join(control.all)}. "
+    )
+
+
+def _audit(context: CommandContext, action: str, downstream: str, health: Health, **details: Any) -> str:
+    """Write the audit line; return the operator's name, `user/anna`, without the account."""
+    audit(action, downstream=downstream, state=health.state, **details)
+    return context.stack.caller.split(":", 5)[-1]
+
+
+def _closed_text(control: DownstreamControl, downstream: str, health: Health) -> str:
+    settings = control.settings(downstream)
+    if health.limit_set is not None:
+        start = f"It starts with {count(health.limit_set, 'caller')}, the limit that an operator has set"
+    elif settings.concurrency.enabled:
+        window = duration(settings.concurrency.window)
+        start = f"It starts with 1 caller, and permits more after each {window} in full use without throttling"
+    else:
+        start = "The policy disables the concurrency limit"
+    opens = f"opens again after {count(settings.breaker.failure_threshold, 'consecutive failure')}"
+    within = duration(settings.breaker.recovery + MAX_SPREAD_SECONDS)
+    return (
+        f"the breaker is closed. {start}. {f'It {opens}' if settings.breaker.enabled else 'The policy disables it'}. "
+        f"Messages that were held back return within about {within}."
+    )
+
+
+def _limit_text(wanted: int | None, permitted: int | None) -> str:
+    if wanted is not None:
+        return f"at most {count(wanted, 'concurrent attempt')}, until: slotkeeper retry limit auto"
+    if permitted is None:
+        return "no concurrency limit: the policy disables it."
+    return f"the adaptive limit applies, now {count(permitted, 'caller')}."
+
+
+def _render(console: Console, data: dict[str, Any], now: float) -> None:
+    closed = data["state"] == State.CLOSED
+    title = Text(f"{data['downstream']}  ", style="bold")
+    title.append(state_text(data, now) + because(data), style="not bold" if closed else "red not bold")
+    console.print(title)
+    if not closed:
+        console.print(f"  {next_step(data, now)}")
+    if not data["breaker_enabled"]:
+        console.print("  the policy disables the breaker" + ": the next message closes it" * (not closed))
+    for text in _figures(data, now):
+        console.print(f"  {text}")
+    if data["changes"]:
+        rows = table("  at", "to", "why", "by")
+        for change in reversed(data["changes"]):
+            at = local_time(seconds(change["at"]))
+            rows.add_row(f"  {at}", change["to"], Text(change["why"], overflow="fold"), Text(change["by"]))
+        console.print(rows)
+    console.print()
+
+
+def _figures(data: dict[str, Any], now: float) -> list[str]:
+    under_way = "" if data["under_way"] is None else f", {count(data['under_way'], 'attempt')} under way"
+    failures = count(data["consecutive_failures"], "consecutive failure")
+    lines = [f"{_permitted_text(data)}{under_way}", f"{failures}; the breaker opens at {data['failure_threshold']}"]
+    if data["allowed_retries"] is not None:
+        left = duration(seconds(data["budget_window_ends_at"]) - now)
+        lines.append(
+            f"{data['retries']} of {count(data['allowed_retries'], 'allowed retry', 'allowed retries')} used in this "
+            f"window, which ends in {left}"
+        )
+    return lines
+
+
+def _permitted_text(data: dict[str, Any]) -> str:
+    if data["limit"] is None:
+        limit = "no concurrency limit"
+    elif data["limit_set"] is not None:
+        limit = f"{count(data['limit'], 'caller')} permitted, set by an operator"
+    else:
+        limit = f"{data['limit']} of {count(data['worker_concurrency'], 'caller')} permitted, adaptive"
+    if data["state"] == State.CLOSED:
+        return limit
+    return f"{data['permitted_callers']} permitted while the breaker is {data['state']}; when it is closed, {limit}"

@@ -1,0 +1,101 @@
+"""The state of a downstream as JSON shows it, and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slotkeeper.retry.downstream import Health, State, current
+from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
+
+
+def summary(name: str, health: Health) -> dict[str, Any]:
+    """What the item states, without the settings of the policy."""
+    last = health.changes[-1] if health.changes else None
+    return {
+        "downstream": name,
+        "state": health.state,
+        # Each failed probe changes `since`; a downstream is out of order since the breaker opened.
+        "since": iso(last.at) if last else None,
+        "why": last.why if last else None,
+        "by": (last.by or None) if last else None,
+        "forced_open": health.forced,
+        "next_probe_at": iso(health.probe_at) if health.state == State.OPEN and not health.forced else None,
+        "probe_until": iso(health.probe_at) if health.state == State.HALF_OPEN else None,
+        "limit_set": health.limit_set,
+    }
+
+
+def details(name: str, health: Health, settings: DownstreamSettings, most: int, now: float) -> dict[str, Any]:
+    """The summary, and the figures of the present windows. `most`: the event source's concurrency."""
+    health = current(health, settings, most, now)
+    limit = health.callers(settings, most)
+    allowed = health.allowed_retries(settings)
+    return summary(name, health) | {
+        "breaker_enabled": settings.breaker.enabled,
+        "consecutive_failures": health.failures,
+        "failure_threshold": settings.breaker.failure_threshold,
+        "permitted_callers": {State.OPEN: 0, State.HALF_OPEN: 1}.get(health.state, limit),
+        "limit": limit,
+        "worker_concurrency": most,
+        # Without a limit only probes are counted.
+        "under_way": len(health.permits) if limit is not None or health.state == State.HALF_OPEN else None,
+        "retries": None if allowed is None else health.retries,
+        "allowed_retries": allowed,
+        "budget_window_ends_at": None if allowed is None else iso(health.budget_window + settings.budget.window),
+        "changes": [vars(change) | {"at": iso(change.at)} for change in health.changes],
+    }
+
+
+def noteworthy(read: Mapping[str, Health | MalformedHealth]) -> list[dict[str, Any]]:
+    """The summaries of the downstreams whose breaker is not closed, or whose limit an operator has set."""
+    healths = [(name, health) for name, health in sorted(read.items()) if isinstance(health, Health)]
+    return [summary(name, one) for name, one in healths if one.state != State.CLOSED or one.limit_set is not None]
+
+
+def not_closed(read: Mapping[str, Health | MalformedHealth]) -> list[dict[str, Any]]:
+    """The summaries of the downstreams whose breaker is not closed."""
+    return [one for one in noteworthy(read) if one["state"] != State.CLOSED]
+
+
+def line(data: Mapping[str, Any], now: float) -> str:
+    """A summary on one line."""
+    parts = []
+    if data["state"] != State.CLOSED:
+        parts.append(f"the breaker is {data['state']}{_since(data, now)}{because(data)}; {next_step(data, now)}")
+    if data["limit_set"] is not None:
+        parts.append(f"an operator has set the limit to {count(data['limit_set'], 'caller')}")
+    return f"downstream {data['downstream']}: {'; '.join(parts)}"
+
+
+def because(data: Mapping[str, Any]) -> str:
+    """The reason of the last change, and the operator who made it."""
+    by = f", by {data['by']}" if data["by"] else ""
+    return f" ({data['why']}{by})" if data["why"] else ""
+
+
+def next_step(data: Mapping[str, Any], now: float) -> str:
+    """What ends the present state of a breaker that is not closed."""
+    if data["forced_open"]:
+        return f"it stays open until: slotkeeper retry breaker close {data['downstream']} --why TEXT"
+    if data["state"] == State.HALF_OPEN:
+        until = seconds(data["probe_until"])
+        if until > now:
+            return f"a probe is under way, until {local_time(until)} at the latest"
+        return "the last probe did not report, and the next message is a new one"
+    due = seconds(data["next_probe_at"])
+    return f"the next probe is due in {duration(due - now)}" if due > now else "the next message is the probe"
+
+
+def state_text(data: Mapping[str, Any], now: float) -> str:
+    """`OPEN since 2026-11-23 00:10:00 UTC (12 min)`."""
+    return f"{data['state']}{_since(data, now)}"
+
+
+def _since(data: Mapping[str, Any], now: float) -> str:
+    if data["since"] is None:
+        return ""
+    at = seconds(data["since"])
+    return f" since {local_time(at)} ({duration(now - at)})"

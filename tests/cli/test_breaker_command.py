@@ -1,0 +1,364 @@
+"""`slotkeeper retry breaker` and `slotkeeper retry limit`, and what other commands show of breakers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry import downstream as rules
+from slotkeeper.retry.downstream import Answer, Change, Health, Permit, State
+from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
+from tests.cli.operator_account import Operator, StubbedCalls
+
+SETTINGS, MOST = DownstreamSettings(), 10
+
+
+class Watched:
+    """The downstreams of the operator's account."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.name = operator.outputs["DownstreamTableName"]
+        self.table = DownstreamTable(operator.dynamodb, self.name)
+        self.policy: str | None = "{}"
+
+    def parameter(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The answer of SSM."""
+        assert asked["Name"] == self.operator.outputs["RetryPolicyParameterName"]
+        if self.policy is None:
+            return {"Error": {"Code": "ParameterNotFound", "Message": ""}}
+        return {"Parameter": {"Value": self.policy}}
+
+    def put(self, name: str, health: Health) -> Health:
+        self.table.change(name, lambda _: (health, None))
+        return health
+
+    def failing(self, name: str = "default", failures: int = 5) -> Health:
+        """A downstream that the worker has called until its breaker opened."""
+        health, now = Health(), time.time()
+        for number in range(failures):
+            health, permit = rules.ask(health, SETTINGS, Permit(f"p{number}", now + 60), MOST, now)
+            assert isinstance(permit, Permit)
+            health, _ = rules.report(health, SETTINGS, permit, Answer.FAILED, 1.0, MOST, now)
+        return self.put(name, health)
+
+    def malformed(self, name: str) -> None:
+        item = {"downstream": {"S": name}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
+        self.operator.dynamodb.put_item(TableName=self.name, Item=item)
+
+    def shown(self, *arguments: str) -> list[dict[str, Any]]:
+        ended = self.operator.run("retry", "breaker", "show", *arguments, "--json")
+        assert ended.exit_code == 0, ended.stderr
+        downstreams: list[dict[str, Any]] = ended.json["downstreams"]
+        return downstreams
+
+
+@pytest.fixture
+def watched(operator: Operator) -> Iterator[Watched]:
+    made = Watched(operator)
+    operator.parameters["WorkerConcurrency"] = str(MOST)
+    with StubbedCalls("ssm", {"GetParameter": made.parameter}):  # moto's SSM needs the real boto3.Session
+        yield made
+
+
+# show --------------------------------------------------------------------------------------------------------------
+
+
+def test_show_lists_the_downstreams_of_the_table_and_of_the_policy(operator: Operator, watched: Watched) -> None:
+    watched.put("mail", Health(healthy=True))
+    watched.policy = json.dumps({"downstreams": {"maps": {}}})
+    assert [one["downstream"] for one in watched.shown()] == ["default", "mail", "maps"]
+    assert [one["downstream"] for one in watched.shown("mail")] == ["mail"]
+
+
+def test_show_states_why_and_since_when_a_breaker_is_open(operator: Operator, watched: Watched) -> None:
+    health = watched.failing()
+    opened_at = time.time() - 3700
+    opened = Change(opened_at, State.OPEN, "5 consecutive failures")
+    watched.put("default", rules.replace(health, changes=(opened,), since=time.time(), probe_at=time.time() + 25))
+    (one,) = watched.shown()
+    assert (one["state"], one["why"], one["by"], one["forced_open"]) == ("OPEN", "5 consecutive failures", None, False)
+    assert (one["permitted_callers"], one["consecutive_failures"], one["failure_threshold"]) == (0, 5, 5)
+    text = operator.run("retry", "breaker", "show").stdout
+    assert "(1 h 1 min) (5 consecutive failures)" in text
+    assert "the next probe is due in 24 s" in text
+
+
+def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) -> None:
+    now = time.time()
+    opened = rules.replace(watched.failing(), probe_at=now - 1)
+    probing, permit = rules.ask(opened, SETTINGS, Permit("probe", now + 300), MOST, now)
+    assert isinstance(permit, Permit)
+    watched.put("default", probing)
+    (one,) = watched.shown()
+    assert (one["state"], one["permitted_callers"], one["under_way"]) == ("HALF_OPEN", 1, 1)
+    assert one["probe_until"] is not None
+    assert "a probe is under way, until" in operator.run("retry", "breaker", "show").stdout
+    watched.put("default", rules.replace(probing, probe_at=now - 1, permits={}))
+    assert "the last probe did not report" in operator.run("retry", "breaker", "show").stdout
+
+
+def test_show_counts_permits_and_retries_of_the_present_windows_only(operator: Operator, watched: Watched) -> None:
+    now = time.time()
+    busy = Health(
+        limit=4,
+        window=now,
+        permits={"a": now + 60, "b": now + 60, "of-a-dead-container": now - 1},
+        budget_window=now,
+        first_attempts=100,
+        retries=7,
+    )
+    watched.put("default", busy)
+    (one,) = watched.shown()
+    assert (one["permitted_callers"], one["limit_set"], one["worker_concurrency"], one["under_way"]) == (4, None, 10, 2)
+    assert (one["retries"], one["allowed_retries"]) == (7, 20)
+    text = operator.run("retry", "breaker", "show").stdout
+    assert "4 of 10 callers permitted, adaptive, 2 attempts under way" in text
+    assert "7 of 20 allowed retries used in this window" in text
+    watched.put("default", rules.replace(busy, budget_window=now - 61))
+    (one,) = watched.shown()
+    assert (one["retries"], one["allowed_retries"]) == (0, 10)
+
+
+def test_show_states_what_the_policy_disables(operator: Operator, watched: Watched) -> None:
+    parts = ("breaker", "concurrency", "budget")
+    watched.policy = json.dumps({"downstream": {part: {"enabled": False} for part in parts}})
+    (one,) = watched.shown()
+    assert (one["breaker_enabled"], one["permitted_callers"], one["under_way"]) == (False, None, None)
+    assert (one["retries"], one["allowed_retries"]) == (None, None)
+    text = operator.run("retry", "breaker", "show").stdout
+    assert "the policy disables the breaker\n" in text
+    assert "no concurrency limit\n" in text
+    watched.failing()
+    text = operator.run("retry", "breaker", "show").stdout
+    assert "the policy disables the breaker: the next message closes it" in text
+
+
+def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, watched: Watched) -> None:
+    watched.malformed("mail")
+    ended = operator.run("retry", "breaker", "show", "--json")
+    assert [one["downstream"] for one in ended.json["downstreams"]] == ["default"]
+    assert "item 'mail' of the downstream table: health" in ended.json["malformed"][0]
+    assert "malformed: item 'mail'" in operator.run("retry", "breaker", "show").stdout
+
+
+@pytest.mark.parametrize("command", ["show", "close"])
+def test_show_and_close_do_not_find_an_unknown_downstream(operator: Operator, watched: Watched, command: str) -> None:
+    ended = operator.run("retry", "breaker", command, "mial", *(["--why", "x"] if command == "close" else []))
+    assert ended.exit_code == 4
+    assert "there is no downstream 'mial'. The known downstreams are: default" in ended.stderr
+
+
+@pytest.mark.parametrize("value", [None, '{"downstream": 1}'])
+def test_an_unusable_policy_is_named_and_the_built_in_one_used(
+    operator: Operator, watched: Watched, value: str | None
+) -> None:
+    watched.policy = value
+    ended = operator.run("retry", "breaker", "show", "--json")
+    assert ended.json["downstreams"][0]["failure_threshold"] == 5
+    expected = "the retry policy is invalid" if value else "the parameter of the retry policy does not exist"
+    assert f"Warning: {expected}" in ended.stderr
+
+
+# open and close ----------------------------------------------------------------------------------------------------
+
+
+def test_open_holds_messages_back_until_close(operator: Operator, watched: Watched) -> None:
+    ended = operator.run("retry", "breaker", "open", "--why", "maintenance", "--yes")
+    assert ended.exit_code == 0
+    assert "Messages are held back and spend no attempt" in ended.stdout
+    assert "1 d, is dead-lettered with code TooOld" in ended.stdout
+    health = watched.table.read("default")
+    _, refused = rules.ask(health, SETTINGS, Permit("p", 0), MOST, time.time() + 86400)
+    assert (health.forced, getattr(refused, "reason", None)) == (True, "breaker")
+    assert health.changes[-1].why == "maintenance"
+    (audited,) = operator.audited()
+    assert (audited["action"], audited["downstream"], audited["state"]) == ("retry breaker open", "default", "CLOSED")
+    assert audited["why"] == "maintenance"
+    (one,) = watched.shown()
+    assert audited["by"].endswith(f":{one['by']}")
+    assert one["next_probe_at"] is None
+    text = operator.run("retry", "breaker", "show").stdout
+    assert "it stays open until: slotkeeper retry breaker close default" in text
+
+    ended = operator.run("retry", "breaker", "close", "--why", "done", "--yes")
+    assert ended.exit_code == 0
+    assert "It starts with 1 caller, and permits more after each 10 s" in ended.stdout
+    assert "It opens again after 5 consecutive failures." in ended.stdout
+    assert "return within about 1 min 30 s" in ended.stdout
+    health = watched.table.read("default")
+    assert (health.state, health.forced, health.callers(SETTINGS, MOST)) == (State.CLOSED, False, 1)
+    assert [change["why"] for change in watched.shown()[0]["changes"]] == ["maintenance", "done"]
+    assert [line["action"] for line in operator.audited()] == ["retry breaker open", "retry breaker close"]
+
+
+def test_close_of_a_closed_breaker_changes_nothing(operator: Operator, watched: Watched) -> None:
+    """It would set the concurrency limit to one caller."""
+    before = watched.put("default", Health(healthy=True, limit=8, window=time.time()))
+    ended = operator.run("retry", "breaker", "close", "--why", "x", "--json")
+    assert (ended.exit_code, ended.json["changed"]) == (0, False)
+    assert (watched.table.read("default"), operator.audited()) == (before, [])
+
+
+def test_close_does_not_change_a_breaker_that_closes_meanwhile(
+    operator: Operator, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.failing()
+    closed = Health(healthy=True, limit=8)
+    real = DownstreamTable.change
+
+    def late(self: DownstreamTable, name: str, decide: Any) -> Any:
+        monkeypatch.setattr(DownstreamTable, "change", real)
+        watched.put("default", closed)
+        return real(self, name, decide)
+
+    monkeypatch.setattr(DownstreamTable, "change", late)
+    ended = operator.run("retry", "breaker", "close", "--why", "x", "--yes")
+    assert "closed already" in ended.stdout
+    assert watched.table.read("default") == closed
+
+
+def test_the_limit_grows_after_a_close_by_a_clock_that_is_ahead() -> None:
+    now = 1_790_000_000.0
+    health = rules.force_closed(rules.force_open(Health(), now, "x"), now + 3600, "x")
+    for second in range(30):
+        health, permit = rules.ask(health, SETTINGS, Permit(f"p{second}", now + 60), MOST, now + second)
+        assert isinstance(permit, Permit)
+        health, _ = rules.report(health, SETTINGS, permit, Answer.SUCCEEDED, 1.0, MOST, now + second)
+    assert health.limit == 2  # one caller at a time uses no more
+
+
+@pytest.mark.parametrize("command", ["open", "close"])
+def test_open_and_close_are_refused_without_confirmation(operator: Operator, watched: Watched, command: str) -> None:
+    before = watched.failing()
+    ended = operator.run("retry", "breaker", command, "--why", "x")
+    assert (ended.exit_code, watched.table.read("default"), operator.audited()) == (3, before, [])
+
+
+def test_open_asks_about_a_downstream_that_was_never_called(operator: Operator, watched: Watched) -> None:
+    refused = operator.run("retry", "breaker", "open", "mial", "--why", "x")
+    assert "No downstream 'mial' has been called" in refused.stderr
+    assert "The known downstreams are: default." in refused.stderr
+    assert operator.run("retry", "breaker", "open", "mial", "--why", "x", "--yes").exit_code == 0
+    assert watched.table.read("mial").forced
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["breaker", "show", "a b"],
+        ["breaker", "open", "a/b", "--why", "x"],
+        ["breaker", "open", "--why", " "],
+        ["breaker", "open", "--why", "x" * 201],
+        ["breaker", "open"],
+        ["limit", "0"],
+        ["limit", "-1"],
+        ["limit", "many"],
+        ["limit", "2", "--downstream", "x" * 65],
+    ],
+)
+def test_invalid_names_reasons_and_limits_are_usage_errors(operator: Operator, arguments: list[str]) -> None:
+    assert operator.run("retry", *arguments, "--yes").exit_code == 2
+    assert operator.audited() == []
+
+
+@pytest.mark.parametrize("arguments", [["breaker", "open", "--why", "x"], ["limit", "2"]])
+def test_a_malformed_item_is_not_changed(operator: Operator, watched: Watched, arguments: list[str]) -> None:
+    watched.malformed("default")
+    ended = operator.run("retry", *arguments, "--yes")
+    assert (ended.exit_code, operator.audited()) == (1, [])
+    assert "item 'default' of the downstream table: health" in ended.stderr
+
+
+# limit -------------------------------------------------------------------------------------------------------------
+
+
+def test_limit_sets_the_callers_until_auto(operator: Operator, watched: Watched) -> None:
+    watched.put("default", Health(healthy=True, limit=7))
+    ended = operator.run("retry", "limit", "3")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert "at most 3 concurrent attempts" in ended.stdout
+    assert watched.shown()[0]["permitted_callers"] == 3
+    assert "3 callers permitted, set by an operator" in operator.run("retry", "breaker", "show").stdout
+    ended = operator.run("retry", "limit", "auto", "--json")
+    assert ended.json == {"downstream": "default", "limit_set": None, "limit": 7}
+    assert watched.table.read("default") == Health(healthy=True, limit=7)
+    assert [(one["before"], one["after"]) for one in operator.audited()] == [(None, 3), (3, None)]
+
+
+def test_a_limit_above_the_worker_concurrency_is_set_with_a_note(operator: Operator, watched: Watched) -> None:
+    ended = operator.run("retry", "limit", "11")
+    assert "Warning: the event source starts at most 10 attempts at the same time: WorkerConcurrency" in ended.stderr
+    assert watched.table.read("default").limit_set == 11
+
+
+def test_limit_asks_about_a_downstream_that_was_never_called(operator: Operator, watched: Watched) -> None:
+    assert operator.run("retry", "limit", "2", "--downstream", "mial").exit_code == 3
+    assert operator.run("retry", "limit", "2", "--downstream", "mial", "--yes").exit_code == 0
+    assert watched.table.read("mial").limit_set == 2
+
+
+def test_a_limit_that_is_set_already_is_not_audited_again(operator: Operator, watched: Watched) -> None:
+    ended = operator.run("retry", "limit", "auto")
+    assert (ended.exit_code, operator.audited()) == (0, [])
+    assert "the adaptive limit applies, now 10 callers" in ended.stdout
+
+
+def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched: Watched) -> None:
+    watched.put("default", rules.set_limit(rules.force_open(Health(), time.time(), "x"), 4))
+    ended = operator.run("retry", "breaker", "close", "--why", "x", "--yes")
+    assert "It starts with 4 callers, the limit that an operator has set" in ended.stdout
+
+
+# other commands ----------------------------------------------------------------------------------------------------
+
+
+def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, watched: Watched) -> None:
+    watched.put("mail", Health(healthy=True))
+    assert "downstream" not in operator.run("status").stdout
+    watched.failing()
+    watched.put("mail", Health(healthy=True, limit_set=2))
+    watched.malformed("odd")
+    text = operator.run("status").stdout
+    assert "downstream default: the breaker is OPEN since" in text
+    assert "(5 consecutive failures)" in text
+    assert "downstream mail: an operator has set the limit to 2 callers" in text
+    assert "malformed: item 'odd' of the downstream table" in text
+    data = operator.run("status", "--json").json
+    states = {one["downstream"]: one["state"] for one in data["downstreams"]}
+    assert states == {"default": "OPEN", "mail": "CLOSED"}
+    assert operator.run("status", "sample", "--json").json["downstreams"] == []
+
+
+def test_a_stack_without_the_table_is_named_and_other_commands_work(operator: Operator, watched: Watched) -> None:
+    name = operator.outputs.pop("DownstreamTableName")
+    assert "deployed from an older template" in operator.run("retry", "breaker", "show").stderr
+    assert operator.run("status").exit_code == 0
+    assert operator.run("retry", "list").exit_code == 0
+    operator.outputs["DownstreamTableName"] = name
+
+
+def test_retry_list_and_request_show_state_that_messages_may_be_held_back(operator: Operator, watched: Watched) -> None:
+    expected = "the breaker is OPEN since"
+    assert expected not in operator.run("retry", "list").stdout
+    watched.failing()
+    assert f"Messages may be held back: downstream default: {expected}" in operator.run("retry", "list").stdout
+    assert operator.run("retry", "list", "--json").json["open_breakers"][0]["downstream"] == "default"
+    unknown = operator.run("request", "show", "r")
+    assert f"it is the worker's and held back: downstream default: {expected}" in unknown.stdout
+
+    ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("r", {})
+    claim = ledger.claim(message, "claim", time.time(), 125)
+    assert isinstance(claim, Claimed)
+    assert "held back" not in operator.run("request", "show", "r").stdout
+    ledger.record(message, claim, {"when": time.time(), "counted": True}, "HTTP 503")
+    ledger.settle_waiting(message, claim, time.time())
+    waits = operator.run("request", "show", "r")
+    assert f"its message may be held back: downstream default: {expected}" in waits.stdout
