@@ -26,7 +26,7 @@ from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots import run_report as findings
 from tests.support.boundary import note_parameters
 from tests.support.in_process_aws import InProcessAws
-from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 from tests.unit.conftest import CODE, CONTEXT, CurrentStdout
 
 ENVIRONMENT = {
@@ -60,6 +60,8 @@ ENVIRONMENT = {
     "RETRY_POLICY_PARAMETER": "/policy",
     "SCHEDULER_BEYOND_SECONDS": "900",
     "WORK_SECONDS": "50",
+    "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
+    "WORKER_CONCURRENCY": "25",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
     "POWERTOOLS_SERVICE_NAME": "slotkeeper",
     "POWERTOOLS_TRACE_DISABLED": "true",

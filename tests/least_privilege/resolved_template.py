@@ -18,7 +18,7 @@ from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
-from tests.support.in_process_tables import LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SEEN, SETTLED, SLOTS, TOKENS
 
 ROOT = Path(__file__).parents[2]
 REGION, ACCOUNT, PARTITION = "us-east-1", "123456789012", "aws"
@@ -29,6 +29,7 @@ NAMES = {
     "TokenTable": TOKENS,
     "SeenSignatureTable": SEEN,
     "RequestLedgerTable": LEDGER,
+    "DownstreamTable": DOWNSTREAMS,
     "RequestQueue": "requests.fifo",
     "RequestDeadLetterQueue": "dead.fifo",
     "FailedRequestQueue": "failed",

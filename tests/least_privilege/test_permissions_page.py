@@ -70,7 +70,7 @@ NOT_CALLED = {
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
-    "request show": {"states:ListExecutions", "ssm:GetParameter"},
+    "request show": {"states:ListExecutions", "ssm:GetParameter", "dynamodb:PutItem"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
+from slotkeeper.retry.downstream import Health, force_open
 from slotkeeper.retry.message import parse_message
 from tests.least_privilege.cases import Case, message, put
 from tests.least_privilege.recording import Recorded
-from tests.support.in_process_tables import LEDGER
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER
 
 
 def worker() -> Iterator[Case]:
@@ -41,6 +43,11 @@ def worker() -> Iterator[Case]:
         died(account)
         account.refuse["CreateSchedule"] = "ConflictException"
 
+    def opened(account: Recorded) -> None:
+        health = asdict(force_open(Health(permits={}), time.time(), "maintenance"))
+        item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}}
+        account.tables.put(DOWNSTREAMS, item | {"health": {"S": json.dumps(health)}})
+
     not_before = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
     for name, event, arrange in (
         ("success", sent, put(LEDGER)),
@@ -51,5 +58,6 @@ def worker() -> Iterator[Case]:
         ("a died attempt whose retry is scheduled", fails, scheduled_and_died),
         ("not a message", message("{", "work"), put(LEDGER)),
         ("not due yet", message(request, "work", **not_before), put(LEDGER)),
+        ("held back", sent, opened),
     ):
         yield Case("WorkerFunction", name, event, arrange)

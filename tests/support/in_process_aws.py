@@ -83,6 +83,9 @@ class InProcessAws:
 
     _SetQueueAttributes = _return_nothing
 
+    def _GetQueueAttributes(self, parameters: Parameters) -> Parameters:
+        return {"Attributes": dict.fromkeys(parameters["AttributeNames"], "0")}
+
     def _SendMessage(self, parameters: Parameters) -> Parameters:
         queue, attributes = parameters["QueueUrl"].rpartition("/")[2], parameters.get("MessageAttributes", {})
         texts = [parameters["MessageBody"], *(value["StringValue"] for value in attributes.values())]

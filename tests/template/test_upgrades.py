@@ -35,6 +35,7 @@ EXPENDABLE = {
     "StatusEventQueue": "the janitor handles the events that it drops",
     "TokenTable": "the API issues another token",
     "SeenSignatureTable": "after ten minutes its items have no effect",
+    "DownstreamTable": "without its items each breaker is closed, and the first failures open it again",
 }
 EXPENDABLE_TYPES = {
     "AWS::ApiGateway::RestApi": "stores nothing; its URL has no use without its functions",
@@ -61,6 +62,7 @@ MAY_MOVE = {
     ),
     **dict.fromkeys(
         (
+            "DownstreamTable",
             "RequestLedgerTable",
             "RetryPolicyParameter",
             "RetryScheduleDeadLetterQueue",

@@ -59,6 +59,7 @@ def test_the_outputs_of_the_contract_exist() -> None:
         "WorkQueueUrl",
         "WorkDeadLetterQueueUrl",
         "RequestLedgerTableName",
+        "DownstreamTableName",
         "WorkerFunctionName",
         "RetryPolicyParameterName",
         "RetryScheduleGroupName",

@@ -16,7 +16,9 @@ from slotkeeper.chatbot import token as chat_token
 from slotkeeper.chatbot.service import Answered, Refused
 from slotkeeper.retry import attempt, ledger
 from slotkeeper.retry import worker as retrying_worker
+from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import PlannedDelivery
+from slotkeeper.retry.downstream import Health, force_open
 from slotkeeper.retry.message import Message
 from slotkeeper.slots import admission, run_report
 from slotkeeper.slots.process import Process
@@ -138,6 +140,7 @@ def _worker(module: ModuleType) -> Iterator[None]:
         attempt.WorkDeadLettered("AttemptsExhausted", "why"),
         ledger.AlreadySettled("SUCCEEDED", 1),
         attempt.WorkDeferred(0.0),
+        WaitsForDownstream("why"),
         None,
     ]
     for outcome in outcomes:
@@ -147,6 +150,10 @@ def _worker(module: ModuleType) -> Iterator[None]:
             retrying_worker._schedule_refused("why")
             retrying_worker._policy_invalid("why")
             events._not_sent("why")
+            retrying_worker._health_unreported("why")
+            retrying_worker._health_seen("default", Health(), force_open(Health(), 0.0, "why"), 25)
+            if isinstance(outcome, WaitsForDownstream):
+                raise outcome
             if outcome is None:
                 raise Surprise
             return outcome

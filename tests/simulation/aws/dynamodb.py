@@ -26,6 +26,7 @@ KEY_ATTRIBUTES = {
     "tokens": "token_name",
     "ledger": "request_id",
     "signatures": "signature",
+    "downstreams": "downstream",
     "effects": "request_id",  # of the harness of the worker (tests/unit)
 }
 

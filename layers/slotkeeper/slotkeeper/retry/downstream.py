@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Literal
 
 from slotkeeper.retry import concurrency_limit
@@ -110,7 +109,7 @@ class Health:
     budget_window: float = 0.0
     first_attempts: int = 0
     retries: int = 0
-    permits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    permits: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
 
     def callers(self, settings: DownstreamSettings, most: int) -> int | None:
