@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
@@ -36,15 +34,10 @@ class WaitsForDownstream(Exception):
 
 
 class Deferrals:
-    """Defers messages of one queue.
+    """Defers messages of one queue."""
 
-    Args:
-        clock: seconds since the epoch.
-    """
-
-    def __init__(self, queue: RetryQueue, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, queue: RetryQueue) -> None:
         self._queue = queue
-        self._clock = clock
         self._backlog = 0
         self._counted_at = -math.inf
 
@@ -108,12 +101,18 @@ def waiting_since(record: SQSRecord, message: Message, max_age: float) -> float:
 
 
 def first_received(record: SQSRecord) -> float:
-    """When the request was first received: the time in the message, or if it is not a copy, SQS's; epoch seconds."""
+    """When the request was first received: the time in the message, or if it is not a copy, SQS's; epoch seconds.
+
+    A time that is not before this message's own first receive was not set by a worker, and is ignored: with a time in
+    the future, or NaN, the message would never be too old.
+    """
+    received = int(record.attributes.get("ApproximateFirstReceiveTimestamp", "") or _sent(record)) / 1000
     attribute = record.message_attributes[FIRST_RECEIVED_ATTRIBUTE]
     try:
-        return float((attribute and attribute.get("stringValue")) or "")
+        kept = float((attribute and attribute.get("stringValue")) or "")
     except ValueError:
-        return int(record.attributes.get("ApproximateFirstReceiveTimestamp", "") or _sent(record)) / 1000
+        return received
+    return kept if kept <= received else received
 
 
 def _receives(record: SQSRecord) -> int:

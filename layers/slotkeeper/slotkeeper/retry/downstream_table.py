@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
@@ -82,7 +82,7 @@ class DownstreamTable:
             )
             # Some local engines never return the item of a refused write.
             item = write.item or ({} if write.held else self._table.read(downstream))
-            if write.held or (item and item["writer"]["S"] == writer):
+            if write.held or item.get("writer") == {"S": writer}:
                 return before, after, result
         raise TooManyWriters(f"the state of downstream {downstream!r} was changed in each of {MAX_ROUNDS} rounds")
 
@@ -114,7 +114,17 @@ def _to_json(health: Health) -> str:
 
 
 def _health(text: str) -> Health:
-    fields: dict[str, Any] = json.loads(text)
-    fields["state"] = State(fields["state"])
-    fields["changes"] = tuple(Change(**change) for change in fields["changes"])
+    """Decode the health. During a deployment, another version may have written fields that this one does not have."""
+    given: dict[str, Any] = json.loads(text)
+    fields = _known(Health, given)
+    for name, default in vars(Health()).items():
+        if type(default) in (int, float) and not isinstance(fields.get(name, default), int | float):
+            raise TypeError(f"{name} must be a number")
+    fields["state"] = State(given["state"])
+    fields["changes"] = tuple(Change(**_known(Change, change)) for change in given["changes"])
+    fields["permits"] = {code: float(until) for code, until in dict(given["permits"]).items()}
     return Health(**fields)
+
+
+def _known(kind: type[Health | Change], given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in kind.__dataclass_fields__ if name in given}

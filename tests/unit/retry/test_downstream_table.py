@@ -1,0 +1,236 @@
+"""The item of a downstream: compare-and-set, lost answers, and items of another version or format."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry import downstream_table
+from slotkeeper.retry.downstream import (
+    MAX_CHANGES,
+    Change,
+    Health,
+    State,
+    force_closed,
+    force_open,
+    set_limit,
+)
+from slotkeeper.retry.downstream_table import MAX_ROUNDS, DownstreamTable, MalformedHealth, TooManyWriters
+from tests.support.boundary import Calls
+from tests.support.prepared_account import prepared_account
+from tests.support.quick_clients import shared_client
+from tests.support.tables import create_table
+
+NAME = "billing"
+TABLE = "downstreams"
+STORED = {"state": "CLOSED", "changes": [], "permits": {}}
+
+
+def resources() -> None:
+    create_table(shared_client("dynamodb"), TABLE, "downstream")
+
+
+@pytest.fixture
+def dynamodb() -> Iterator[Any]:
+    with prepared_account(resources):
+        yield shared_client("dynamodb")
+
+
+@pytest.fixture
+def table(dynamodb: Any) -> DownstreamTable:
+    return DownstreamTable(dynamodb, TABLE)
+
+
+def item(dynamodb: Any) -> dict[str, Any]:
+    return dict(dynamodb.get_item(TableName=TABLE, Key={"downstream": {"S": NAME}}).get("Item", {}))
+
+
+def put(dynamodb: Any, fields: Any = MappingProxyType({}), **attributes: Any) -> None:
+    """Store an item with these fields of the health, and these attributes; None leaves an attribute out."""
+    text = json.dumps(STORED | dict(fields))
+    stored = {"downstream": {"S": NAME}, "version": {"N": "1"}, "writer": {"S": "other"}, "health": {"S": text}}
+    dynamodb.put_item(TableName=TABLE, Item={k: v for k, v in (stored | attributes).items() if v})
+
+
+def count_failure(health: Health) -> tuple[Health, int]:
+    after = replace(health, failures=health.failures + 1)
+    return after, after.failures
+
+
+def test_a_downstream_without_an_item_is_new(table: DownstreamTable) -> None:
+    assert (table.read(NAME), table.read_all()) == (Health(), {})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda health: force_open(health, 7.0, "planned", "me"), id="open"),
+        pytest.param(lambda health: force_closed(health, 7.0, "repaired", "me"), id="close"),
+        pytest.param(lambda health: set_limit(health, 3), id="limit"),
+    ],
+)
+def test_an_operator_can_change_a_downstream_that_was_never_called(
+    table: DownstreamTable, change: Callable[[Health], Health]
+) -> None:
+    expected = change(Health())
+    before, after, _ = table.change(NAME, lambda health: (change(health), None))
+    assert (before, after) == (Health(), expected)
+    assert (table.read(NAME), table.read_all()) == (expected, {NAME: expected})
+
+
+def test_each_write_has_the_next_version(table: DownstreamTable, dynamodb: Any) -> None:
+    for version in ("1", "2", "3"):
+        assert table.change(NAME, count_failure)[2] == int(version)
+        assert item(dynamodb)["version"] == {"N": version}
+
+
+def test_an_equal_health_is_not_written(table: DownstreamTable, dynamodb: Any) -> None:
+    calls = Calls(dynamodb)
+    assert table.change(NAME, lambda health: (health, "asked")) == (Health(), Health(), "asked")
+    assert calls.made == ["GetItem"]
+    assert item(dynamodb) == {}
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_change_that_meets_another_write_is_decided_again_on_its_item(
+    table: DownstreamTable, dynamodb: Any, existed: bool
+) -> None:
+    if existed:
+        put(dynamodb)
+    decided: list[Health] = []
+
+    def decide(health: Health) -> tuple[Health, int]:
+        decided.append(health)
+        if len(decided) == 1:
+            DownstreamTable(dynamodb, TABLE).change(NAME, count_failure)
+        return count_failure(health)
+
+    before, after, failures = table.change(NAME, decide)
+    assert [health.failures for health in decided] == [0, 1]
+    assert (before.failures, after.failures, failures, table.read(NAME).failures) == (1, 2, 2, 2)
+
+
+class LosesItsAnswer:
+    """A client whose put takes effect and is then made again, as botocore does after a lost answer.
+
+    Args:
+        between: called between the two.
+    """
+
+    def __init__(self, dynamodb: Any, between: Callable[[], None] = lambda: None) -> None:
+        self._dynamodb = dynamodb
+        self._between = between
+        self.puts = 0
+
+    def put_item(self, **request: Any) -> Any:
+        self.puts += 1
+        if self.puts == 1:
+            self._dynamodb.put_item(**request)
+            self._between()
+        return self._dynamodb.put_item(**request)
+
+    def get_item(self, **request: Any) -> Any:
+        return self._dynamodb.get_item(**request)
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_write_whose_answer_was_lost_is_not_made_twice(dynamodb: Any, existed: bool) -> None:
+    if existed:
+        put(dynamodb)
+    client = LosesItsAnswer(dynamodb)
+    _, after, failures = DownstreamTable(client, TABLE).change(NAME, count_failure)  # type: ignore[arg-type]
+    assert (after.failures, failures, client.puts) == (1, 1, 1)
+    assert DownstreamTable(dynamodb, TABLE).read(NAME) == after
+
+
+def test_a_container_that_always_meets_another_write_ends_after_its_rounds(
+    table: DownstreamTable, dynamodb: Any
+) -> None:
+    rounds = itertools.count(1)
+
+    def decide(health: Health) -> tuple[Health, int]:
+        next(rounds)
+        put(dynamodb, {"failures": health.failures + 1}, version={"N": str(health.failures + 2)})
+        return count_failure(health)
+
+    with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
+        table.change(NAME, decide)
+    assert next(rounds) == MAX_ROUNDS + 1
+    assert item(dynamodb)["writer"] == {"S": "other"}
+
+
+def test_fields_of_another_version_are_ignored_or_have_their_defaults(table: DownstreamTable, dynamodb: Any) -> None:
+    """During a deployment, containers of two versions share the item."""
+    change = {"at": 5, "to": "CLOSED", "why": "repaired", "later": 1}
+    put(dynamodb, {"changes": [change], "epoch": 3, "later": {"a": 1}})
+    assert table.read(NAME) == Health(epoch=3, changes=(Change(5, "CLOSED", "repaired"),))
+
+
+MALFORMED = {
+    "no version": {"version": None},
+    "a version that is no number": {"version": {"S": "1"}},
+    "no writer": {"writer": None},
+    "no health": {"health": None},
+    "not JSON": {"health": {"S": "{"}},
+    "not an object": {"health": {"S": "[]"}},
+    "an unknown state": {"health": {"S": json.dumps(STORED | {"state": "AJAR"})}},
+    "no state": {"health": {"S": "{}"}},
+    "a change without a time": {"health": {"S": json.dumps(STORED | {"changes": [{"to": "OPEN"}]})}},
+    "permits that are no map": {"health": {"S": json.dumps(STORED | {"permits": 5})}},
+    "a permit without a time": {"health": {"S": json.dumps(STORED | {"permits": {"a": "b"}})}},
+    "a number that is text": {"health": {"S": json.dumps(STORED | {"failures": "3"})}},
+}
+
+
+@pytest.mark.parametrize("attributes", MALFORMED.values(), ids=list(MALFORMED))
+def test_a_malformed_item_names_the_attribute_and_what_to_do(
+    table: DownstreamTable, dynamodb: Any, attributes: dict[str, Any]
+) -> None:
+    put(dynamodb, **attributes)
+    (attribute,) = attributes
+    expected = rf"item '{NAME}' of the downstream table: {attribute} is missing or .* Delete the item"
+    for act in (lambda: table.read(NAME), lambda: table.change(NAME, count_failure)):
+        with pytest.raises(MalformedHealth, match=expected):
+            act()
+
+
+def test_a_malformed_item_does_not_hide_the_others(table: DownstreamTable, dynamodb: Any) -> None:
+    put(dynamodb, {"state": "AJAR"})
+    table.change("mail", count_failure)
+    healths = table.read_all()
+    assert isinstance(healths[NAME], MalformedHealth)
+    assert healths["mail"] == Health(failures=1)
+
+
+TIMES = st.floats(0, 4e9)
+HEALTHS = st.builds(
+    Health,
+    state=st.sampled_from(State),
+    epoch=st.integers(0, 10**9),
+    since=TIMES,
+    forced=st.booleans(),
+    healthy=st.booleans(),
+    failures=st.integers(0, 1000),
+    probe_at=TIMES,
+    limit=st.integers(0, 1000),
+    limit_set=st.none() | st.integers(1, 1000),
+    cut=TIMES | st.just(-1.0),
+    seconds=TIMES,
+    permits=st.dictionaries(st.text(max_size=4), TIMES, max_size=4),
+    changes=st.lists(st.builds(Change, TIMES, st.sampled_from(State), st.text(max_size=9)), max_size=MAX_CHANGES).map(
+        tuple
+    ),
+)
+
+
+@given(HEALTHS)
+def test_a_health_is_read_as_it_was_written(health: Health) -> None:
+    assert downstream_table._health(downstream_table._to_json(health)) == health
