@@ -102,7 +102,9 @@ _hashes = st.sampled_from([{"S": message.payload_hash} for message in MESSAGES])
 _status = st.sampled_from(
     [{"S": status} for status in (RUNNING, RUNNING, WAITING, WAITING, FAILED, SUCCEEDED, DEAD_LETTERED)]
 )
-_past = st.fixed_dictionaries({"attempt": _small, "at": st.just({"S": instant(NOW)}), "error": _texts})
+_past = st.fixed_dictionaries(
+    {"attempt": _small, "at": st.just({"S": instant(NOW)}), "error": _texts}, optional={"type": _texts}
+)
 _row = shaped(
     {
         "status": _status,
@@ -117,6 +119,7 @@ _row = shaped(
         "next_attempt_at": st.just({"S": instant(NOW)}),
         "plan": st.just({"S": '{"why": "timeout"}'}),
         "result": st.just({"S": "1"}),
+        "downstream": _texts,
         "history": st.lists(_past.map(lambda entry: {"M": entry}), max_size=2).map(lambda past: {"L": past}),
     },
 )

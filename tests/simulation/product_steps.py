@@ -127,6 +127,7 @@ def _with_row(_: Both, attempts: int, *more: Any) -> tuple[Any, ...]:
     return KEY, Row(WAITING, attempts, "", 0.0, NOW, ""), *more
 
 
+_named = st.sampled_from(["", "name"])  # of a downstream or an error type, which are optional
 _PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
 _TABLES = {
     Slots: "slots",
@@ -177,13 +178,15 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "release": (_with_code, _fits, _codes),
     },
     Ledger: {
-        "claim": (_unkeyed, st.sampled_from(MESSAGES), _codes, _seconds, st.just(60)),
+        "claim": (_unkeyed, st.sampled_from(MESSAGES), _codes, _seconds, st.just(60), _named),
+        "would_begin": (_unkeyed, st.sampled_from(MESSAGES), _seconds),
         "read": (_keyed,),
         "rows": (_unkeyed, _statuses),
+        "failed_rows": (_unkeyed, st.just(lambda _rows: None), st.just(lambda: True)),
         "cancel": (_with_row, _few, _codes, _PLAN, _ERROR, _NOW),
         "make_due": (_with_row, _few, _NOW),
-        "record": (_with_attempt, _attempts, _PLAN, _ERROR),
-        "defer": (_with_attempt, _attempts, _PLAN, _ERROR),
+        "record": (_with_attempt, _attempts, _PLAN, _ERROR, _named),
+        "defer": (_with_attempt, _attempts, _PLAN, _ERROR, _named),
         "settle_waiting": (_with_attempt, _attempts, _NOW),
         "settle_dead_lettered": (_with_attempt, _attempts),
         "settle_succeeded": (_with_attempt, _attempts, st.just("1")),

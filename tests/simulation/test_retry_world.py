@@ -100,10 +100,10 @@ class _Unrecorded(tuple[Any, ...]):
 def f25_recorded_after_it_is_carried_out(patch: Patch) -> None:
     record, carry_out = Ledger.record, Consumer._carry_out
 
-    def only_returns(self: Any, message: Any, claim: Any, plan: Any, error: str) -> Any:
+    def only_returns(self: Any, message: Any, claim: Any, plan: Any, error: str, error_type: str) -> Any:
         entry = {"attempt": message.attempt, "at": ledger.instant(claim.started_at), "error": error}
         history = _Unrecorded((*claim.history, entry))
-        history.record_now = lambda: record(self, message, claim, plan, error)
+        history.record_now = lambda: record(self, message, claim, plan, error, error_type)
         return history
 
     def then_records(self: Any, message: Any, claim: Any, plan: Any, history: Any, *cause: Any) -> Any:

@@ -250,7 +250,7 @@ def test_no_attribute_of_an_expression_is_a_reserved_word() -> None:
     words = set(re.findall(r"(?<![#:\w])\w+", " ".join(expressions)))
     syntax = {"SET", "REMOVE", "AND", "OR", "IN", "attribute_not_exists", "if_not_exists"}
     assert not {word for word in words - syntax if word.upper() in ReservedKeywords.get_reserved_keywords()}
-    assert len(expressions) == 13
+    assert len(expressions) == 14
 
 
 def test_the_request_id_alone_identifies_a_row(workplace: WorkerHarness, ledger: Ledger) -> None:

@@ -153,6 +153,26 @@ def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Le
     assert claimed(ledger, message).history == history
 
 
+def test_a_failed_attempt_has_the_name_of_its_error_type(workplace: WorkerHarness, ledger: Ledger) -> None:
+    ledger.record(FIRST, claimed(ledger), PLAN, "HTTP 503", "Unavailable" * 10)
+    assert [entry["type"] for entry in claimed(ledger, SECOND, OTHER).history] == [("Unavailable" * 10)[:64]]
+
+
+def test_a_row_has_the_downstream_of_its_latest_attempt(ledger: Ledger) -> None:
+    for message, downstream in ((FIRST, "crm"), (SECOND, "billing")):
+        assert isinstance(ledger.claim(message, ME, NOW + message.attempt * 10 * LEASE, LEASE, downstream), Claimed)
+        row = ledger.read("r")
+        assert row is not None
+        assert row.downstream == downstream
+
+
+def test_a_row_without_a_downstream_is_not_malformed(ledger: Ledger) -> None:
+    claimed(ledger)
+    row = ledger.read("r")
+    assert row is not None
+    assert row.downstream == ""
+
+
 def test_a_long_error_is_cut(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
     assert history[0]["error"] == workplace.row()["last_error"] == "x" * MAX_ERROR_CHARACTERS

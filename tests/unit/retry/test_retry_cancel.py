@@ -51,8 +51,8 @@ def test_r4_the_dead_letter_message_of_a_cancelled_attempt_has_the_whole_history
     workplace.live()
     queued = only_dead_letter(workplace)
     history = [
-        {"attempt": 1, "at": instant(NOW), "error": "not now"},
-        {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted"},
+        {"attempt": 1, "at": instant(NOW), "error": "not now", "type": "Retryable"},
+        {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted", "type": "Cancelled"},
     ]
     assert json.loads(attribute_text(queued, "history")) == history
     assert json.loads(queued.body)["retries"] == [entry["at"] for entry in history]

@@ -180,20 +180,27 @@ class Consumer:
                 "outcome"
             )
         lease = left + CLOCK_SKEW_SECONDS
-        admission = self._ask(record, message, now, lease)
+        name = self._downstream_of(message)
+        admission = self._ask(record, message, name, now, lease)
         match admission:
             case WorkDeferred():
                 return admission
             case DeadLetter():
-                outcome = self._handle(record, message, REFUSED, perform, context, now, lease, admission)
+                outcome = self._handle(record, message, REFUSED, perform, context, name, now, lease, admission)
             case Admission():
                 with admission:
-                    outcome = self._handle(record, message, admission, perform, context, now, lease)
+                    outcome = self._handle(record, message, admission, perform, context, name, now, lease)
         self._on_end(message, record, outcome)
         return outcome
 
+    def _downstream_of(self, message: Message) -> str:
+        """The name of the request's downstream; empty if the worker watches none."""
+        if self._downstreams is None:
+            return ""
+        return name_of(self._downstream, WorkRequest(message.request_id, message.payload, message.attempt))
+
     def _ask(
-        self, record: SQSRecord, message: Message, now: float, lease: float
+        self, record: SQSRecord, message: Message, name: str, now: float, lease: float
     ) -> Admission | WorkDeferred | DeadLetter:
         """Ask whether the downstream may be called. A DeadLetter: the message has waited longer than any rule allows.
 
@@ -203,7 +210,6 @@ class Consumer:
         if self._downstreams is None:
             return UNWATCHED
         policy = self._policy.get_for_downstream()
-        name = name_of(self._downstream, WorkRequest(message.request_id, message.payload, message.attempt))
         try:
             answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=lease)
             # A message that only has to be deleted or dead-lettered does not wait for the downstream.
@@ -228,11 +234,12 @@ class Consumer:
         admission: Admission,
         perform: Perform,
         context: LambdaContext,
+        name: str,
         now: float,
         lease: float,
         expired: DeadLetter | None = None,
     ) -> Outcome:
-        claim = self._claim(record, message, now, lease)
+        claim = self._claim(record, message, name, now, lease)
         match claim:
             case InProgress(lease_until):
                 raise StillInProgress(
@@ -251,9 +258,9 @@ class Consumer:
                 self._settle(message, claim, outcome)
                 return outcome
 
-    def _claim(self, record: SQSRecord, message: Message, now: float, lease: float) -> Claim:
+    def _claim(self, record: SQSRecord, message: Message, name: str, now: float, lease: float) -> Claim:
         try:
-            return self._ledger.claim(message, uuid.uuid4().hex, now, lease)
+            return self._ledger.claim(message, uuid.uuid4().hex, now, lease, name)
         except Exception:
             self._retry_soon(record)
             raise
@@ -284,7 +291,8 @@ class Consumer:
         elif claim.died:
             failure = DIED
         elif expired:
-            history = self._ledger.record(message, claim, vars(expired), f"{expired.code}: {expired.reason}")
+            error = f"{expired.code}: {expired.reason}"
+            history = self._ledger.record(message, claim, vars(expired), error, expired.code)
             return self._carry_out(message, claim, expired, history)
         elif admission is REFUSED:
             failure = NOT_PERMITTED
@@ -309,11 +317,11 @@ class Consumer:
         try:
             policy = BUILT_IN if failure.final else self._policy.get()  # every policy dead-letters Poison
         except PolicyUnavailable:
-            self._ledger.defer(message, claim, failure.to_record(), failure.reason)
+            self._ledger.defer(message, claim, failure.to_record(), failure.reason, failure.type)
             self._retry_soon(record)
             raise
         plan = plan_retry(failure, attempts, policy, self._clock())
-        history = self._ledger.record(message, claim, vars(plan), failure.reason)
+        history = self._ledger.record(message, claim, vars(plan), failure.reason, failure.type)
         return self._carry_out(message, claim, plan, history, cause)
 
     def _carry_out(

@@ -67,6 +67,11 @@ class Failure:
             final=isinstance(exception, Poison),
         )
 
+    @property
+    def type(self) -> str:
+        """The name of the most specific error type; empty if there is none."""
+        return next(iter(self.types), "")
+
     def to_record(self) -> dict[str, Any]:
         """Return the fields as values that JSON can encode. `from_record` reads them."""
         return {**vars(self), "retry_after": None if self.retry_after is None else str(self.retry_after)}

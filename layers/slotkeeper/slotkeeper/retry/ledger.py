@@ -7,7 +7,9 @@
     lease_until       N: when that delivery's lease ends
     first_attempt_at, last_attempt_at, next_attempt_at   S: times for people
     last_error        S
-    history           L of M {attempt N, at S, error S}: the first failed attempt and the last nineteen
+    history           L of M {attempt N, at S, error S, type S}: the first failed attempt and the last nineteen.
+                      `type` is the error type's name; entries without it have an unknown type
+    downstream        S, optional: the name of the downstream that the latest attempt was claimed for
     plan              S, only while FAILED: the decision about the failed attempt, or its failure if no decision was
                       made yet
     result            S, only when SUCCEEDED: the result of the work, JSON
@@ -57,10 +59,11 @@ HELD_CONDITION = "attempts = :attempt AND claim = :mine AND #status IN (:running
 WAITING_CONDITION = "attempts = :before AND #status = :waiting"
 
 CLAIM_UPDATE = (
+    "REMOVE next_attempt_at, #plan, #result "
     "SET #status = :running, attempts = :attempt, claim = :mine, lease_until = :lease, payload_hash = :hash, "
-    "first_attempt_at = if_not_exists(first_attempt_at, :first), last_attempt_at = :now, expires_at = :expires "
-    "REMOVE next_attempt_at, #plan, #result"
+    "first_attempt_at = if_not_exists(first_attempt_at, :first), last_attempt_at = :now, expires_at = :expires"
 )
+DOWNSTREAM_UPDATE = ", downstream = :downstream"  # added to CLAIM_UPDATE by a worker that watches its downstreams
 TAKE_OVER_UPDATE = "SET claim = :mine, lease_until = :lease"
 RECORD_UPDATE = "SET #status = :failed, #plan = :plan, last_error = :error, history = :history"
 DEFER_UPDATE = f"{RECORD_UPDATE}, lease_until = :ended"
@@ -73,7 +76,7 @@ CANCEL_UPDATE = (
 )
 MAKE_DUE_UPDATE = "SET next_attempt_at = :now"
 
-FailedAttempts = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}
+FailedAttempts = tuple[Mapping[str, Any], ...]  # failed attempts: {attempt, at, error}, and type if it is known
 
 STATUSES = RUNNING, FAILED, WAITING, SUCCEEDED, DEAD_LETTERED = (
     "RUNNING",
@@ -89,6 +92,8 @@ RETENTION_SECONDS = MAX_AGE_SECONDS + 29 * 86400
 
 MAX_HISTORY_ENTRIES = 20  # DynamoDB charges each read and write by the size of the whole row
 MAX_ERROR_CHARACTERS = 300
+# Twenty types of this length add less than 2 KB to a row, whose errors alone may have 6 KB.
+MAX_TYPE_CHARACTERS = 64
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,7 @@ class Row:
     next_attempt_at: float | None = None
     last_error: str = ""
     result: str = field(default="", repr=False)
+    downstream: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,9 +181,15 @@ class Ledger:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "request_id")
 
-    def claim(self, message: Message, token: str, now: float, lease: float) -> Claim:
-        """Claim the message's attempt for the delivery with the token `token`, for `lease` seconds."""
+    def claim(self, message: Message, token: str, now: float, lease: float, downstream: str = "") -> Claim:
+        """Claim the message's attempt for the delivery with the token `token`, for `lease` seconds.
+
+        Args:
+            downstream: the name of the downstream that the attempt will call; empty if it is not watched.
+        """
+        named = {":downstream": {"S": downstream}} if downstream else {}
         values = {
+            **named,
             ":mine": {"S": token},
             ":lease": _number(now + lease),
             ":attempt": _number(message.attempt),
@@ -187,7 +199,7 @@ class Ledger:
             ":clock": _number(now),
             ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
-        row = self._update(message.request_id, CLAIM_UPDATE, CLAIM_CONDITION, values)
+        row = self._update(message.request_id, CLAIM_UPDATE + DOWNSTREAM_UPDATE * len(named), CLAIM_CONDITION, values)
         if row.claim == token and row.attempts == message.attempt:  # also if botocore retried after a lost answer
             return Claimed(token, row.last_attempt_at, history=row.history)
         if row.payload_hash != message.payload_hash:
@@ -225,34 +237,41 @@ class Ledger:
             return InProgress(row.lease_until)  # or settled since; the next delivery of this message reads that
         return Claimed(token, row.last_attempt_at, row.status == RUNNING, row.plan, row.history)
 
-    def record(self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str) -> FailedAttempts:
+    def record(
+        self, message: Message, claimed: Claimed, plan: Mapping[str, Any], error: str, error_type: str = ""
+    ) -> FailedAttempts:
         """Record the decision about a failed attempt, before it is carried out; return the history.
+
+        Args:
+            error_type: the name of the error type, for the history; empty if unknown.
 
         Raises:
             ClaimLost: the lease had ended, and another delivery has taken the attempt over.
         """
-        return self._note(message, claimed, plan, error, RECORD_UPDATE)
+        return self._note(message, claimed, plan, (error, error_type), RECORD_UPDATE)
 
-    def defer(self, message: Message, claimed: Claimed, failure: Mapping[str, Any], error: str) -> None:
+    def defer(
+        self, message: Message, claimed: Claimed, failure: Mapping[str, Any], error: str, error_type: str = ""
+    ) -> None:
         """Record a failure about which no decision could be made, and end the lease.
 
         The next delivery of the message takes the attempt over and decides. Raises ClaimLost.
         """
-        self._note(message, claimed, failure, error, DEFER_UPDATE, {":ended": _number(0)})
+        self._note(message, claimed, failure, (error, error_type), DEFER_UPDATE, {":ended": _number(0)})
 
     def _note(
         self,
         message: Message,
         claimed: Claimed,
         plan: Mapping[str, Any],
-        error: str,
+        error: tuple[str, str],
         update: str,
         more: Mapping[str, Any] = MappingProxyType({}),
     ) -> FailedAttempts:
-        history = _longer(claimed.history, message.attempt, claimed.started_at, error)
+        history = _longer(claimed.history, message.attempt, claimed.started_at, *error)
         values = {
             ":plan": {"S": json.dumps(dict(plan))},
-            ":error": {"S": error[:MAX_ERROR_CHARACTERS]},
+            ":error": {"S": error[0][:MAX_ERROR_CHARACTERS]},
             ":history": {"L": [_entry(entry) for entry in history]},
             **more,
         }
@@ -288,6 +307,7 @@ class Ledger:
             token: unique for this call, so that a retry after a lost answer recognizes its own write.
         """
         attempt = seen.attempts + 1
+        history = _longer(seen.history, attempt, now, error, str(plan.get("code", "")))
         values = {
             ":before": _number(seen.attempts),
             ":attempt": _number(attempt),
@@ -296,7 +316,7 @@ class Ledger:
             ":now": {"S": instant(now)},
             ":plan": {"S": json.dumps(dict(plan))},
             ":error": {"S": error[:MAX_ERROR_CHARACTERS]},
-            ":history": {"L": [_entry(entry) for entry in _longer(seen.history, attempt, now, error)]},
+            ":history": {"L": [_entry(entry) for entry in history]},
             ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
         row = self._update(request_id, CANCEL_UPDATE, WAITING_CONDITION, values)
@@ -317,13 +337,26 @@ class Ledger:
             on_page: receives for each page the number of rows that were read.
         """
         wanted = {f":{status.lower()}": {"S": status} for status in statuses}
-        pages = self._table.dynamodb.get_paginator("scan").paginate(
-            TableName=self._table.name,
+        return self._scan(
+            on_page,
+            lambda: True,
             FilterExpression=f"#status IN ({', '.join(wanted)})",
             ExpressionAttributeNames={"#status": "status"},
             ExpressionAttributeValues=wanted,
         )
-        for page in pages:
+
+    def failed_rows(self, on_page: Callable[[int], None], may_continue: Callable[[], bool]) -> Iterator[Found]:
+        """Scan for the rows with a failed attempt, of any status, as `rows` does.
+
+        Args:
+            may_continue: called before each page after the first; False ends the scan.
+        """
+        return self._scan(on_page, may_continue, FilterExpression="attribute_exists(history)")
+
+    def _scan(
+        self, on_page: Callable[[int], None], may_continue: Callable[[], bool], **options: Any
+    ) -> Iterator[Found]:
+        for page in self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, **options):
             for item in page["Items"]:
                 request_id = item["request_id"]["S"]
                 try:
@@ -331,6 +364,8 @@ class Ledger:
                 except MalformedRow as error:
                     yield request_id, error
             on_page(page["ScannedCount"])
+            if "LastEvaluatedKey" in page and not may_continue():
+                return
 
     def _held(self, message: Message, claimed: Claimed, update: str, values: Mapping[str, Any], becomes: str) -> None:
         mine = {":mine": {"S": claimed.token}, ":attempt": _number(message.attempt)}
@@ -359,15 +394,19 @@ def _number(value: float) -> dict[str, str]:
     return {"N": f"{value:.3f}".removesuffix(".000")}
 
 
-def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str) -> FailedAttempts:
+def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str, error_type: str) -> FailedAttempts:
     """Add a failed attempt to the history, once. A history that is too long loses entries in its middle."""
     before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred attempt is in it already
-    longer = (*before, {"attempt": attempt, "at": instant(started_at), "error": error[:MAX_ERROR_CHARACTERS]})
+    entry: dict[str, Any] = {"attempt": attempt, "at": instant(started_at), "error": error[:MAX_ERROR_CHARACTERS]}
+    if error_type:
+        entry["type"] = error_type[:MAX_TYPE_CHARACTERS]
+    longer = (*before, entry)
     return longer if len(longer) <= MAX_HISTORY_ENTRIES else (longer[0], *longer[1 - MAX_HISTORY_ENTRIES :])
 
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {"M": {"attempt": _number(entry["attempt"]), "at": {"S": entry["at"]}, "error": {"S": entry["error"]}}}
+    texts = {name: {"S": entry[name]} for name in ("at", "error", "type") if name in entry}
+    return {"M": {"attempt": _number(entry["attempt"]), **texts}}
 
 
 def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
@@ -382,18 +421,22 @@ def _parse(request_id: str, item: Mapping[str, Any]) -> Row:
             last_attempt_at=row.parsed("last_attempt_at", epoch),
             payload_hash=row.text("payload_hash"),
             plan=row.parsed("plan", _plan) if status == FAILED else row.parsed("plan", _plan, None),
-            history=tuple(
-                {"attempt": entry.whole("attempt"), "at": entry.text("at"), "error": entry.text("error")}
-                for entry in row.list_of_maps("history", ())
-            ),
+            history=tuple(_failed_attempt(entry) for entry in row.list_of_maps("history", ())),
             next_attempt_at=row.parsed("next_attempt_at", epoch, None),
             last_error=row.text("last_error", ""),
             result=row.text("result", ""),
+            downstream=row.text("downstream", ""),
         )
     except MalformedAttribute as error:
         raise MalformedRow(
             f"item {request_id!r} of the request ledger: {error.attribute} is missing or not of its documented type"
         ) from None
+
+
+def _failed_attempt(entry: Attributes) -> Mapping[str, Any]:
+    known = {"attempt": entry.whole("attempt"), "at": entry.text("at"), "error": entry.text("error")}
+    error_type = entry.text("type", "")
+    return {**known, "type": error_type} if error_type else known
 
 
 def _plan(text: str) -> Mapping[str, Any]:
