@@ -19,9 +19,12 @@ RESEND_AGE_SECONDS = 10 * 86400
 # back is sent again before that. If deleting the original fails, every further receive would add a copy, so it is sent
 # at some receives only.
 RESEND_RECEIVES, RESEND_EVERY = 900, 30
-# Messages that are held back return within this time after an attempt may begin, however many there are. Longer, and
-# the queue would run empty while the limit grows.
+# Messages that are held back return within this time after an attempt may begin. Longer, and no message would be
+# visible while the limit grows.
 MAX_SPREAD_SECONDS = 60.0
+# With more messages than return in that time at this rate, they return at this rate, unless the downstream takes more.
+# Each return is an invocation: without this, 100,000 messages would keep every container busy during an outage.
+MAX_SPREAD_PER_SECOND = 50.0
 BACKLOG_SECONDS = 10.0  # for how long a container uses the same number of waiting messages
 
 
@@ -72,7 +75,7 @@ class Deferrals:
             WaitsForDownstream: the message is hidden and must stay on the queue.
         """
         receives = _receives(record)
-        spread = min(MAX_SPREAD_SECONDS, self._waiting(now) / held.per_second)
+        spread = spread_seconds(self._waiting(now), held.per_second)
         wait = max(0.0, held.not_before - now) + spread * share(message.request_id, receives)
         if (receives >= RESEND_RECEIVES and receives % RESEND_EVERY == 0) or _age(record, now) >= RESEND_AGE_SECONDS:
             self._queue.send_copy(message, wait, first_received(record))
@@ -86,6 +89,11 @@ class Deferrals:
         if now - self._counted_at >= BACKLOG_SECONDS:
             self._backlog, self._counted_at = self._queue.backlog(), now
         return self._backlog
+
+
+def spread_seconds(waiting: int, per_second: float) -> float:
+    """Over how many seconds the waiting messages return. `per_second`: how many the downstream could take."""
+    return waiting / max(per_second, min(waiting / MAX_SPREAD_SECONDS, MAX_SPREAD_PER_SECOND))
 
 
 def waiting_since(record: SQSRecord, message: Message, max_age: float) -> float:

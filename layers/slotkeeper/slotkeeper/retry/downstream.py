@@ -85,7 +85,8 @@ class Health:
         clean: an attempt has succeeded in the window while the limit was in full use.
         seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
         budget_window: when the present window of the budget began.
-        first_attempts, retries: those that began in that window; retries without the succeeded ones.
+        first_attempts: those that began in that window.
+        retries: those that failed in that window.
         permits: the attempts under way: code -> until when the permit is valid.
         changes: the last changes between CLOSED and OPEN.
     """
@@ -183,30 +184,25 @@ def ask(
     if permit.code in health.permits:  # by this call's own earlier write, whose answer was lost
         return _permitted(health, permit)
     if health.forced:
-        return health, Refusal("breaker", now + breaker.recovery, MIN_PER_SECOND)
+        return health, Refusal("breaker", now + breaker.recovery, _returns(health, settings, most))
     if health.state != State.CLOSED and not breaker.enabled:
         health = _closed(health, now, "the policy disables the breaker", healthy=False)
     if health.state != State.CLOSED:
         if now < health.probe_at:
             # A probe is under way for an unknown time, so messages come back soon.
             due = health.probe_at if health.state == State.OPEN else now
-            return health, Refusal("breaker", due, MIN_PER_SECOND)
+            return health, Refusal("breaker", due, _returns(health, settings, most))
         health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
         return _permitted(health, replace(permit, is_retry=False))
     callers = health.callers(settings, most)
     if callers is not None and len(health.permits) >= callers:
-        per_second = RETURNS_PER_PERMIT * callers / (health.seconds or 1.0)
-        return health, Refusal("concurrency", now, max(MIN_PER_SECOND, per_second))
+        return health, Refusal("concurrency", now, _returns(health, settings, most))
     allowed = health.allowed_retries(settings)
     if permit.is_retry and allowed is not None and health.retries >= allowed:
         due = health.budget_window + budget.window
         return health, Refusal("budget", due, max(MIN_PER_SECOND, RETURNS_PER_PERMIT * allowed / budget.window))
-    if budget.enabled:
-        health = replace(
-            health,
-            first_attempts=health.first_attempts + (not permit.is_retry),
-            retries=health.retries + permit.is_retry,
-        )
+    if budget.enabled and not permit.is_retry:
+        health = replace(health, first_attempts=health.first_attempts + 1)
     health, granted = _permitted(health, permit)
     # Without a limit nothing asks for the permits, and with breaker alone a permit costs no write.
     return (health, granted) if callers is not None else (replace(health, permits={}), granted)
@@ -236,8 +232,6 @@ def report(
     if permit.epoch != health.epoch:
         return health, not settings.breaker.enabled
     counts = not settings.breaker.enabled or (health.healthy and health.state == State.CLOSED)
-    if answer == Answer.SUCCEEDED and permit.is_retry and permit.budget_window == health.budget_window:
-        health = replace(health, retries=max(0, health.retries - 1))
     if health.state == State.HALF_OPEN:
         return _probed(health, settings, answer, now), counts
     slow = settings.concurrency.slow
@@ -255,6 +249,8 @@ def report(
     if answer != Answer.FAILED:
         return health, counts
     health = replace(health, failures=health.failures + 1, healthy=False)
+    if settings.budget.enabled and permit.is_retry:
+        health = replace(health, retries=health.retries + 1)
     if settings.breaker.enabled and health.failures >= settings.breaker.failure_threshold:
         health = _opened(health, now + settings.breaker.recovery, now, f"{health.failures} consecutive failures")
     return health, counts
@@ -268,8 +264,7 @@ def give_back(health: Health, permit: Permit, now: float) -> Health:
     if health.state == State.HALF_OPEN:
         return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=now)
     if permit.budget_window == health.budget_window:
-        first = health.first_attempts - (not permit.is_retry)
-        return replace(health, first_attempts=max(0, first), retries=max(0, health.retries - permit.is_retry))
+        return replace(health, first_attempts=max(0, health.first_attempts - (not permit.is_retry)))
     return health
 
 
@@ -303,6 +298,12 @@ def current(health: Health, settings: DownstreamSettings, most: int, now: float)
     if budget.enabled and now >= health.budget_window + budget.window:
         health = replace(health, budget_window=now, first_attempts=0, retries=0)
     return health
+
+
+def _returns(health: Health, settings: DownstreamSettings, most: int) -> float:
+    """How many held-back messages return per second. While the breaker is open, the limit is the one before."""
+    callers = health.callers(settings, most)
+    return max(MIN_PER_SECOND, RETURNS_PER_PERMIT * (most if callers is None else callers) / (health.seconds or 1.0))
 
 
 def _limit(health: Health, most: int) -> Limit:

@@ -47,14 +47,15 @@ class Concurrency:
 
 @dataclass(frozen=True)
 class Budget:
-    """The retry budget: how many retries may be under way or have failed in a window.
+    """The retry budget: how many retries may fail in a window, besides those that are under way.
 
-    A retry that succeeds is taken off again, as in the standard retry mode of the AWS SDKs (SDKs and Tools Reference
-    Guide, "Retry behavior"), so a redrive after a repair is not slowed down.
+    Retries that succeed cost nothing, as in the standard retry mode of the AWS SDKs (SDKs and Tools Reference Guide,
+    "Retry behavior"), and throttled ones reduce the concurrency limit instead. So a redrive after a repair has the
+    whole concurrency.
 
     Args:
         percent: of the first attempts of the window.
-        floor: the number that is always allowed.
+        floor: the number that may always fail.
         window: seconds.
     """
 
