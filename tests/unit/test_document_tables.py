@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.retry.downstream_settings import DownstreamSettings
 from tests.support.template import parsed_template
 from tests.workflow.interpreter import all_walks
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
 PARAMETERS: dict[str, Any] = parsed_template()["Parameters"]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+RETRIES_REFERENCE = (ROOT / "docs" / "retries-reference.md").read_text()
 
 
 def _rows(page: str) -> list[list[str]]:
@@ -65,6 +67,29 @@ def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> 
     assert {row[0]: row[1] == "yes" for row in _rows(section)} == {
         name: name in declared["required"] for name in declared["properties"]
     }
+
+
+POLICY_SCHEMA = json.loads((LAYER / "retry" / "policy.schema.json").read_text())
+DOWNSTREAM_FIELDS = [
+    (part, name, field)
+    for part, settings in POLICY_SCHEMA["definitions"]["downstream"]["properties"].items()
+    for name, field in settings["properties"].items()
+]
+
+
+@pytest.mark.parametrize(("part", "name", "field"), DOWNSTREAM_FIELDS, ids=lambda value: str(value)[:20])
+def test_a_downstreams_setting_has_its_default_and_its_bounds(part: str, name: str, field: dict[str, Any]) -> None:
+    rows = {one: cells for row in _rows(RETRIES_REFERENCE) for one in row[0].split("`, `") for cells in [row[1:]]}
+    _, meaning = rows[f"{part}.{name}"]
+    default = getattr(getattr(DownstreamSettings(), part), name.removesuffix("_seconds"))
+    shown = RETRIES_REFERENCE.split(f"`{part}.{name}`")[1].split("|")[1]
+
+    if isinstance(default, tuple):
+        assert default[0] in shown
+    else:
+        assert re.search(rf"\b{json.dumps(default).removesuffix('.0')}\b", shown)
+    if "maximum" in field and name.endswith("_seconds"):
+        assert f"{field['maximum']:,}" in meaning
 
 
 def test_the_codes_of_dead_letter_messages_are_the_starters() -> None:
