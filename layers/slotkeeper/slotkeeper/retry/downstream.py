@@ -181,19 +181,22 @@ def ask(
     """
     health = current(health, settings, most, now)
     breaker, budget = settings.breaker, settings.budget
-    if permit.code in health.permits:  # by this call's own earlier write, whose answer was lost
-        return _permitted(health, permit)
     if health.forced:
         return health, Refusal("breaker", now + breaker.recovery, _returns(health, settings, most))
     if health.state != State.CLOSED and not breaker.enabled:
         health = _closed(health, now, "the policy disables the breaker", healthy=False)
+    is_written = permit.code in health.permits  # by this call's own earlier write, whose answer was lost
     if health.state != State.CLOSED:
+        if is_written and health.state == State.HALF_OPEN and health.probe_at == permit.until:
+            return _permitted(health, replace(permit, is_retry=False))
         if now < health.probe_at:
             # A probe is under way for an unknown time, so messages come back soon.
             due = health.probe_at if health.state == State.OPEN else now
             return health, Refusal("breaker", due, _returns(health, settings, most))
         health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
         return _permitted(health, replace(permit, is_retry=False))
+    if is_written:
+        return _permitted(health, permit)
     callers = health.callers(settings, most)
     if callers is not None and len(health.permits) >= callers:
         return health, Refusal("concurrency", now, _returns(health, settings, most))
@@ -239,6 +242,7 @@ def report(
     if answer == Answer.THROTTLED or (answer == Answer.SUCCEEDED and slow is not None and seconds > slow):
         if callers == 1 and answer == Answer.THROTTLED:
             answer = Answer.FAILED  # it cannot be called less without not being called
+            health = replace(health, cut=health.window)
         elif callers is not None and health.limit_set is None and permit.window > health.cut:
             health = replace(_limited(health, concurrency_limit.reduced(_limit(health, most))), cut=health.window)
     elif answer == Answer.SUCCEEDED and health.limit_set is None and callers is not None and under_way >= callers:

@@ -1,0 +1,600 @@
+"""The rules by which attempts begin, and by which their outcomes change the state of the downstream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.retry.downstream import (
+    MAX_CHANGES,
+    Answer,
+    Health,
+    Permit,
+    Refusal,
+    State,
+    ask,
+    force_closed,
+    force_open,
+    give_back,
+    report,
+    set_limit,
+)
+from slotkeeper.retry.downstream_settings import Breaker, Budget, Concurrency, DownstreamSettings
+
+NOW = 1_800_000_000.0
+LEASE = 125.0
+MOST = 8
+THRESHOLD, RECOVERY = 5, 30.0
+BREAKER_ONLY = DownstreamSettings(concurrency=Concurrency(enabled=False), budget=Budget(enabled=False))
+ALL = DownstreamSettings()
+
+SUCCEEDED, THROTTLED, FAILED, UNKNOWN = Answer.SUCCEEDED, Answer.THROTTLED, Answer.FAILED, Answer.UNKNOWN
+
+
+class Downstream:
+    """The state of one downstream with a test's clock. Each attempt has a code: 0, 1, 2, ..."""
+
+    def __init__(self, health: Health | None = None, settings: DownstreamSettings = ALL, now: float = NOW) -> None:
+        self.health = health or Health()
+        self.settings = settings
+        self.now = now
+        self.asked = 0
+
+    def ask(self, *, is_retry: bool = False, again: Permit | None = None) -> Permit | Refusal:
+        """A refusal changes nothing, as in Downstreams.ask. `again`: the permit of a call whose answer was lost."""
+        self.asked += again is None
+        wanted = again or Permit(str(self.asked), self.now + LEASE, is_retry=is_retry)
+        after, answer = ask(self.health, self.settings, wanted, MOST, self.now)
+        if isinstance(answer, Permit):
+            self.health = after
+        return answer
+
+    def begin(self, **how: Any) -> Permit:
+        permit = self.ask(**how)
+        assert isinstance(permit, Permit)
+        return permit
+
+    def refused(self, **how: Any) -> Refusal:
+        refusal = self.ask(**how)
+        assert isinstance(refusal, Refusal)
+        return refusal
+
+    def report(self, permit: Permit, answer: Answer, seconds: float = 1.0) -> bool:
+        """Whether a failure may count."""
+        self.health, counts = report(self.health, self.settings, permit, answer, seconds, MOST, self.now)
+        return counts
+
+    def attempt(self, answer: Answer, **how: Any) -> bool:
+        return self.report(self.begin(**how), answer)
+
+    def give_back(self, permit: Permit) -> None:
+        self.health = give_back(self.health, permit, self.now)
+
+    def opened(self) -> Downstream:
+        """Let attempts fail until the breaker is open."""
+        while self.health.state == State.CLOSED:
+            self.attempt(FAILED)
+        return self
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def healthy(settings: DownstreamSettings = ALL, limit: int = 0) -> Downstream:
+    downstream = Downstream(Health(limit=limit), settings)
+    downstream.attempt(SUCCEEDED)
+    return downstream
+
+
+# The breaker.
+
+
+def test_the_breaker_opens_after_consecutive_failures_and_refuses_until_the_probe_is_due() -> None:
+    downstream = healthy()
+    for _ in range(THRESHOLD - 1):
+        downstream.attempt(FAILED)
+    assert downstream.health.state == State.CLOSED
+    downstream.attempt(FAILED)
+    assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 1)
+    downstream.wait(RECOVERY - 0.1)
+    assert downstream.refused() == Refusal("breaker", NOW + RECOVERY, 2.0)
+    downstream.wait(0.1)
+    downstream.begin()
+    assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, 2)
+
+
+def test_a_success_between_failures_keeps_the_breaker_closed() -> None:
+    downstream = healthy()
+    for _ in range(3 * THRESHOLD):
+        for answer in [FAILED] * (THRESHOLD - 1) + [SUCCEEDED]:
+            downstream.attempt(answer)
+    assert downstream.health.state == State.CLOSED
+
+
+@pytest.mark.parametrize("answer", [UNKNOWN, THROTTLED])
+def test_an_answer_that_is_no_failure_does_not_open_the_breaker(answer: Answer) -> None:
+    downstream = healthy(replace(ALL, concurrency=Concurrency(enabled=False)))
+    for _ in range(3 * THRESHOLD):
+        downstream.attempt(answer)
+    assert (downstream.health.state, downstream.health.failures) == (State.CLOSED, 0)
+
+
+def test_throttling_at_one_caller_opens_the_breaker() -> None:
+    downstream = healthy(limit=1)
+    for _ in range(THRESHOLD):
+        downstream.attempt(THROTTLED)
+    assert downstream.health.state == State.OPEN
+
+
+@pytest.mark.parametrize("first", [SUCCEEDED, THROTTLED])
+def test_the_limit_does_not_grow_after_a_window_in_which_one_caller_was_throttled(first: Answer) -> None:
+    downstream = Downstream(Health(limit=1))
+    for answer in (first, THROTTLED, SUCCEEDED):
+        downstream.attempt(answer)
+    downstream.wait(10)
+    downstream.begin()
+    assert downstream.health.limit == 1
+
+
+def test_one_probe_is_under_way_at_a_time() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    downstream.begin()
+    for _ in range(3):
+        assert downstream.refused() == Refusal("breaker", downstream.now, 2.0)
+
+
+def test_the_probes_success_closes_the_breaker_at_one_caller() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    downstream.attempt(SUCCEEDED)
+    health = downstream.health
+    assert (health.state, health.epoch, health.failures, health.limit) == (State.CLOSED, 3, 0, 1)
+    downstream.begin()
+    assert downstream.refused().reason == "concurrency"
+
+
+@pytest.mark.parametrize("answer", [FAILED, THROTTLED])
+def test_the_probes_failure_opens_the_breaker_for_another_recovery_time(answer: Answer) -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    downstream.attempt(answer)
+    assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 3)
+    assert downstream.refused().not_before == downstream.now + RECOVERY
+
+
+def test_after_a_probe_that_proves_nothing_the_next_one_is_due_immediately() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    downstream.attempt(UNKNOWN)
+    assert downstream.health.state == State.OPEN
+    downstream.begin()
+    assert downstream.health.state == State.HALF_OPEN
+
+
+def test_after_a_probe_that_is_given_back_the_next_one_is_due_immediately() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    downstream.give_back(downstream.begin())
+    assert (downstream.health.state, downstream.health.permits) == (State.OPEN, {})
+    downstream.begin()
+    assert downstream.health.state == State.HALF_OPEN
+
+
+def test_after_a_probe_whose_container_died_the_next_one_begins_when_its_lease_ends() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    dead = downstream.begin()
+    downstream.wait(LEASE - 0.1)
+    downstream.refused()
+    downstream.wait(0.1)
+    probe = downstream.begin()
+    assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, dead.epoch + 1)
+    downstream.report(dead, FAILED)  # it was slow, not dead
+    assert downstream.health.state == State.HALF_OPEN
+    downstream.report(probe, SUCCEEDED)
+    assert downstream.health.state == State.CLOSED
+
+
+@pytest.mark.parametrize("answer", Answer)
+@pytest.mark.parametrize("state", State)
+def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: Answer, state: State) -> None:
+    downstream = healthy()
+    late = downstream.begin(is_retry=True)
+    downstream.opened()
+    if state != State.OPEN:
+        downstream.wait(RECOVERY)
+        probe = downstream.begin()
+        if state == State.CLOSED:
+            downstream.report(probe, SUCCEEDED)
+    before = downstream.health
+    counts = downstream.report(late, answer)
+    assert (before.state, counts) == (state, False)
+    assert downstream.health == replace(before, permits={k: v for k, v in before.permits.items() if k != late.code})
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_permit_of_an_earlier_epoch_that_is_given_back_changes_nothing_but_itself(state: State) -> None:
+    downstream = healthy()
+    late = downstream.begin()
+    downstream.opened()
+    if state != State.OPEN:
+        downstream.wait(RECOVERY)
+        probe = downstream.begin()
+        if state == State.CLOSED:
+            downstream.report(probe, SUCCEEDED)
+    before = downstream.health
+    downstream.give_back(late)
+    assert downstream.health == replace(before, permits={k: v for k, v in before.permits.items() if k != late.code})
+
+
+def test_an_operators_open_refuses_until_an_operators_close() -> None:
+    downstream = healthy()
+    under_way = downstream.begin()
+    downstream.health = force_open(downstream.health, NOW, "planned", "me")
+    downstream.report(under_way, SUCCEEDED)
+    for seconds in (0, RECOVERY, LEASE, 10**6):
+        downstream.wait(seconds)
+        assert downstream.refused() == Refusal("breaker", downstream.now + RECOVERY, 2.0)
+    assert (downstream.health.state, downstream.health.forced) == (State.OPEN, True)
+    downstream.health = force_closed(downstream.health, downstream.now, "repaired", "me")
+    downstream.begin()
+    assert (downstream.health.state, downstream.health.forced) == (State.CLOSED, False)
+    assert [(change.to, change.why, change.by) for change in downstream.health.changes] == [
+        ("OPEN", "planned", "me"),
+        ("CLOSED", "repaired", "me"),
+    ]
+
+
+def test_a_probe_does_not_close_what_an_operator_has_opened_meanwhile() -> None:
+    downstream = healthy().opened()
+    downstream.wait(RECOVERY)
+    probe = downstream.begin()
+    downstream.health = force_open(downstream.health, downstream.now, "planned")
+    downstream.report(probe, SUCCEEDED)
+    downstream.give_back(probe)
+    assert (downstream.health.state, downstream.health.forced) == (State.OPEN, True)
+
+
+def test_a_breaker_that_an_operator_closed_opens_again_by_its_rules() -> None:
+    downstream = healthy().opened()
+    downstream.health = force_closed(downstream.health, NOW, "repaired")
+    downstream.opened()
+    assert (downstream.health.state, downstream.health.failures) == (State.OPEN, THRESHOLD)
+
+
+def test_a_disabled_breaker_never_opens_and_closes_an_open_one_but_not_the_operators() -> None:
+    disabled = replace(ALL, breaker=Breaker(enabled=False))
+    downstream = healthy(disabled)
+    for _ in range(3 * THRESHOLD):
+        downstream.attempt(FAILED)
+    assert downstream.health.state == State.CLOSED
+    downstream = healthy().opened()
+    downstream.settings = disabled
+    downstream.begin()
+    assert downstream.health.state == State.CLOSED
+    downstream.health = force_open(downstream.health, NOW, "planned")
+    downstream.refused()
+
+
+def test_the_last_changes_are_kept() -> None:
+    health = Health()
+    for at in range(2 * MAX_CHANGES):
+        health = force_open(health, at, "x") if at % 2 else force_closed(health, at, "x")
+    assert [change.at for change in health.changes] == list(range(MAX_CHANGES, 2 * MAX_CHANGES))
+
+
+# Which failures count.
+
+
+def test_one_failure_of_an_outage_counts() -> None:
+    downstream = healthy()
+    counted = [downstream.attempt(FAILED) for _ in range(THRESHOLD)]
+    for _ in range(3):
+        downstream.wait(RECOVERY)
+        counted.append(downstream.attempt(FAILED))
+    assert counted == [True] + [False] * (THRESHOLD + 2)
+
+
+def test_no_failure_counts_before_the_first_answer_or_after_an_operators_close() -> None:
+    assert Downstream().attempt(FAILED) is False
+    downstream = healthy()
+    downstream.health = force_closed(downstream.health, NOW, "repaired")
+    assert downstream.attempt(FAILED) is False
+
+
+def test_failures_between_successes_count() -> None:
+    downstream = healthy()
+    assert [downstream.attempt(answer) for answer in (FAILED, SUCCEEDED, FAILED)] == [True, False, True]
+
+
+def test_without_the_breaker_every_failure_counts() -> None:
+    downstream = Downstream(settings=replace(ALL, breaker=Breaker(enabled=False)))
+    assert [downstream.attempt(FAILED) for _ in range(9)] == [True] * 9
+
+
+# The concurrency limit; its steps are in test_concurrency_limit.py.
+
+
+@pytest.mark.parametrize(
+    ("health", "settings", "callers"),
+    [
+        (Health(), ALL, MOST),
+        (Health(limit=3), ALL, 3),
+        (Health(limit=MOST + 5), ALL, MOST),
+        (Health(limit=3, limit_set=2), ALL, 2),
+        (Health(limit=3, limit_set=5), ALL, 5),
+        (Health(limit_set=2), BREAKER_ONLY, 2),
+    ],
+)
+def test_no_more_attempts_begin_than_the_limit(health: Health, settings: DownstreamSettings, callers: int) -> None:
+    downstream = Downstream(replace(health, seconds=0.5), settings)
+    for _ in range(callers):
+        permit = downstream.begin()
+    assert downstream.refused() == Refusal("concurrency", NOW, 4 * callers / 0.5)
+    downstream.report(permit, UNKNOWN)
+    downstream.begin()
+
+
+def test_a_permit_of_a_dead_container_ends_with_its_lease() -> None:
+    downstream = Downstream(Health(limit=1))
+    downstream.begin()
+    downstream.wait(LEASE - 0.1)
+    downstream.refused()
+    downstream.wait(0.1)
+    downstream.begin()
+    assert len(downstream.health.permits) == 1
+
+
+def test_a_permit_that_was_not_used_is_free_again() -> None:
+    downstream = Downstream(Health(limit=1))
+    permit = downstream.begin()
+    after_begin = downstream.health
+    downstream.give_back(permit)
+    assert downstream.health == replace(after_begin, permits={}, first_attempts=0)
+    downstream.begin()
+
+
+def test_an_attempt_that_was_throttled_in_an_earlier_window_reduces_the_limit_once() -> None:
+    downstream = Downstream(Health(limit=8, window=NOW))
+    permits = [downstream.begin() for _ in range(4)]
+    downstream.wait(10)
+    downstream.report(permits[0], THROTTLED)
+    assert (downstream.health.limit, downstream.health.cut) == (4, downstream.now)
+    for permit in permits[1:]:
+        downstream.report(permit, THROTTLED)
+    assert downstream.health.limit == 4
+
+
+def test_a_slow_success_reduces_the_limit() -> None:
+    settings = replace(ALL, concurrency=Concurrency(slow=2.0))
+    downstream = Downstream(Health(limit=8), settings)
+    downstream.report(downstream.begin(), SUCCEEDED, 2.0)
+    assert downstream.health.limit == 8
+    downstream.report(downstream.begin(), SUCCEEDED, 2.1)
+    assert (downstream.health.limit, downstream.health.healthy) == (4, True)
+
+
+def test_the_mean_duration_follows_the_calls() -> None:
+    downstream = Downstream()
+    for seconds, mean in ((4.0, 4.0), (9.0, 5.0)):
+        downstream.report(downstream.begin(), SUCCEEDED, seconds)
+        assert downstream.health.seconds == mean
+
+
+def test_without_limit_and_budget_a_healthy_downstream_changes_nothing() -> None:
+    downstream = healthy(BREAKER_ONLY)
+    before = downstream.health
+    permit = downstream.begin()
+    assert downstream.health == before
+    downstream.wait(100)
+    downstream.report(permit, SUCCEEDED, 3.0)
+    assert downstream.health == before
+
+
+# The retry budget.
+
+FEW = replace(ALL, budget=Budget(percent=50, floor=2, window=60), concurrency=Concurrency(enabled=False))
+
+
+def test_retries_begin_up_to_the_larger_of_floor_and_percentage() -> None:
+    downstream = Downstream(settings=FEW)
+    for _ in range(2):
+        downstream.begin(is_retry=True)
+    assert downstream.refused(is_retry=True) == Refusal("budget", NOW + 60, 2.0)
+    for _ in range(6):
+        downstream.begin()
+    downstream.begin(is_retry=True)
+    downstream.refused(is_retry=True)
+    assert (downstream.health.first_attempts, downstream.health.retries) == (6, 3)
+
+
+def test_a_first_attempt_is_never_refused_by_the_budget() -> None:
+    downstream = Downstream(settings=FEW)
+    for _ in range(50):
+        downstream.ask(is_retry=True)
+        downstream.begin()
+
+
+def test_retries_are_allowed_again_in_the_next_window() -> None:
+    downstream = Downstream(settings=FEW)
+    late = [downstream.begin(is_retry=True) for _ in range(2)]
+    downstream.wait(59)
+    downstream.refused(is_retry=True)
+    downstream.wait(1)
+    downstream.begin(is_retry=True)
+    for permit in late:
+        downstream.report(permit, SUCCEEDED)
+    assert downstream.health.retries == 1  # what began in an earlier window is not taken off
+
+
+def test_a_retry_that_succeeds_or_is_given_back_is_taken_off() -> None:
+    downstream = Downstream(settings=FEW)
+    for end in (lambda permit: downstream.report(permit, SUCCEEDED), downstream.give_back):
+        for _ in range(20):
+            end(downstream.begin(is_retry=True))
+    assert downstream.health.retries == 0
+
+
+@pytest.mark.parametrize("answer", [FAILED, THROTTLED, UNKNOWN])
+def test_a_retry_that_does_not_succeed_stays_in_the_budget(answer: Answer) -> None:
+    downstream = Downstream(settings=FEW)
+    downstream.attempt(answer, is_retry=True)
+    assert downstream.health.retries == 1
+
+
+def test_the_probe_is_exempt_from_the_budget() -> None:
+    downstream = Downstream(settings=FEW)
+    for _ in range(2):
+        downstream.begin(is_retry=True)
+    downstream.opened()
+    downstream.wait(RECOVERY)
+    probe = downstream.begin(is_retry=True)
+    assert (downstream.health.state, downstream.health.retries) == (State.HALF_OPEN, 2)
+    downstream.report(probe, SUCCEEDED)
+    assert downstream.health.retries == 2
+
+
+def test_without_the_budget_any_number_of_retries_begins() -> None:
+    downstream = Downstream(settings=BREAKER_ONLY)
+    for _ in range(50):
+        downstream.begin(is_retry=True)
+
+
+# A call whose own write is found again after its answer was lost; see also test_lost_permit.py.
+
+
+def test_a_lost_permit_does_not_begin_after_an_operators_open() -> None:
+    downstream = healthy()
+    lost = downstream.begin()
+    downstream.health = force_open(downstream.health, NOW, "planned")
+    downstream.refused(again=lost)
+
+
+def test_a_lost_permit_of_the_closed_breaker_is_no_second_probe() -> None:
+    downstream = healthy()
+    lost = downstream.begin()
+    downstream.opened()
+    downstream.refused(again=lost)
+    downstream.wait(RECOVERY)
+    downstream.begin()
+    assert downstream.refused(again=lost).reason == "breaker"
+
+
+def test_a_lost_permit_of_the_closed_breaker_is_found_again() -> None:
+    downstream = Downstream(Health(limit=1))
+    lost = downstream.begin()
+    before = downstream.health
+    assert downstream.begin(again=lost) == lost
+    assert downstream.health == before
+
+
+# Random sequences of calls.
+
+SETTINGS = st.builds(
+    DownstreamSettings,
+    st.builds(Breaker, st.booleans(), st.integers(1, 3), st.sampled_from([1.0, 30.0])),
+    st.builds(Concurrency, st.booleans(), st.sampled_from([1.0, 10.0]), st.sampled_from([None, 2.0])),
+    st.builds(Budget, st.booleans(), st.sampled_from([0.0, 20.0, 100.0]), st.integers(1, 3), st.just(20.0)),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.booleans()),
+        st.tuples(st.just("ask_again"), st.integers(0, 9)),
+        st.tuples(st.just("report"), st.integers(0, 9), st.sampled_from(Answer), st.sampled_from([0.5, 5.0])),
+        st.tuples(st.just("give_back"), st.integers(0, 9)),
+        st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 10.0, 30.0, LEASE])),
+        st.tuples(st.just("open")),
+        st.tuples(st.just("close")),
+        st.tuples(st.just("limit"), st.none() | st.integers(1, 4)),
+    ),
+    max_size=40,
+)
+
+
+class Sequence:
+    """A sequence of calls, each of which is checked. `number` chooses one of the attempts under way."""
+
+    def __init__(self, settings: DownstreamSettings) -> None:
+        self.downstream = Downstream(settings=settings)
+        self.under_way: list[Permit] = []
+        self.probes: list[int] = []
+
+    def take(self, number: int) -> Permit | None:
+        return self.under_way.pop(number % len(self.under_way)) if self.under_way else None
+
+    def ask(self, is_retry: bool) -> None:
+        before = self.downstream.health
+        answer = self.downstream.ask(is_retry=is_retry)
+        if isinstance(answer, Refusal):
+            assert is_retry or answer.reason != "budget"
+            return
+        health, settings = self.downstream.health, self.downstream.settings
+        self.begun(answer)
+        if health.state == State.HALF_OPEN:
+            assert before.probe_at <= self.downstream.now
+            return
+        callers, allowed = health.callers(settings, MOST), health.allowed_retries(settings)
+        assert callers is None or len(health.permits) <= callers
+        assert not is_retry or allowed is None or health.retries <= allowed
+
+    def ask_again(self, number: int) -> None:
+        """The answer was lost, and another container has written since."""
+        if lost := self.take(number):
+            count = len(self.downstream.health.permits)
+            again = self.downstream.ask(again=lost)
+            if isinstance(again, Permit):
+                self.probes = [epoch for epoch in self.probes if epoch != lost.epoch]
+                self.begun(again)
+                assert len(self.downstream.health.permits) <= max(count, MOST)
+
+    def begun(self, permit: Permit) -> None:
+        health = self.downstream.health
+        assert not health.forced
+        assert health.state != State.OPEN
+        assert permit.epoch == health.epoch
+        self.under_way.append(permit)
+        if health.state == State.HALF_OPEN:
+            self.probes.append(health.epoch)
+
+    def report(self, number: int, answer: Answer, seconds: float) -> None:
+        before = self.downstream.health
+        if permit := self.take(number):
+            counts = self.downstream.report(permit, answer, seconds)
+            assert not counts or not self.downstream.settings.breaker.enabled or before.state == State.CLOSED
+
+    def give_back(self, number: int) -> None:
+        if permit := self.take(number):
+            self.downstream.give_back(permit)
+
+    def wait(self, seconds: float) -> None:
+        self.downstream.wait(seconds)
+
+    def open(self) -> None:
+        self.downstream.health = force_open(self.downstream.health, self.downstream.now, "planned")
+
+    def close(self) -> None:
+        self.downstream.health = force_closed(self.downstream.health, self.downstream.now, "repaired")
+
+    def limit(self, callers: int | None) -> None:
+        self.downstream.health = set_limit(self.downstream.health, callers)
+
+
+@given(SETTINGS, STEPS)
+def test_the_rules_hold_in_every_sequence_of_calls(settings: DownstreamSettings, steps: list[tuple[Any, ...]]) -> None:
+    sequence = Sequence(settings)
+    for step, *arguments in steps:
+        before = sequence.downstream.health
+        getattr(sequence, step)(*arguments)
+        health = sequence.downstream.health
+        assert before.state == health.state or before.epoch < health.epoch
+        assert not health.forced or health.state == State.OPEN
+        assert health.forced or not before.forced or step == "close"
+        assert health.limit_set == before.limit_set or step == "limit"
+        assert 0 <= health.limit <= MOST
+        assert min(health.first_attempts, health.retries, health.failures) >= 0
+        assert len(set(sequence.probes)) == len(sequence.probes)
