@@ -43,7 +43,7 @@ class State(StrEnum):
 
 
 class Answer(StrEnum):
-    """What an attempt tells about the downstream. UNKNOWN: nothing, such as an error in the work's own code."""
+    """What an attempt shows about the downstream. UNKNOWN: nothing, such as an error in the work's own code."""
 
     SUCCEEDED = "SUCCEEDED"
     THROTTLED = "THROTTLED"

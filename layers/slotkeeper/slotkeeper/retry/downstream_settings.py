@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-# By class name, so with all their subclasses: failures that tell something about the downstream. ConnectionError,
+# By class name, so with all their subclasses: failures that concern the downstream. ConnectionError,
 # TimeoutError and the exceptions of requests are OSErrors; HTTPError is the base class of urllib3's exceptions.
 BREAKER_ERRORS = ("Retryable", "OSError", "HTTPError", "ClientError", "BotoCoreError")
 THROTTLE_ERRORS = ("RateLimited", "ThrottlingException", "Throttling", "TooManyRequestsException", "SlowDown")

@@ -141,7 +141,7 @@ class Downstreams:
 
 
 def answer_of(failure: Failure, settings: DownstreamSettings) -> Answer:
-    """Return what a failure tells about the downstream."""
+    """Return what a failure shows about the downstream."""
     if failure.final:
         return Answer.UNKNOWN
     if any(name in settings.concurrency.errors for name in failure.types):
@@ -166,9 +166,9 @@ def name_of(named: str | Callable[[Any], str], request: Any) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name. Raises ValueError if it is not 1 to 64 letters, digits, underscores, dots or hyphens."""
+    """Return the name. Raises ValueError if it is not 1 to 64 characters of A-Z, a-z, 0-9, "_", "." and "-"."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"a downstream's name is 1 to 64 letters, digits, underscores, dots or hyphens, got {name!r}")
+        raise ValueError(f"a downstream's name is 1 to 64 characters of A-Z, a-z, 0-9, "_", "." and "-", got {name!r}")
     return name
 
 
