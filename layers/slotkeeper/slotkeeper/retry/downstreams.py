@@ -166,9 +166,9 @@ def name_of(named: str | Callable[[Any], str], request: Any) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return the name. Raises ValueError if it is not 1 to 64 characters of A-Z, a-z, 0-9, "_", "." and "-"."""
+    """Return the name. Raises ValueError if it is not 1 to 64 characters of A-Z, a-z, 0-9, _, . and -."""
     if not NAME.fullmatch(name):
-        raise ValueError(f"a downstream's name is 1 to 64 characters of A-Z, a-z, 0-9, "_", "." and "-", got {name!r}")
+        raise ValueError(f"a downstream's name is 1 to 64 characters of A-Z, a-z, 0-9, _, . and -, got {name!r}")
     return name
 
 
