@@ -101,7 +101,8 @@ def test_the_breaker_opens_after_consecutive_failures_and_refuses_until_the_prob
     downstream.attempt(FAILED)
     assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 1)
     downstream.wait(RECOVERY - 0.1)
-    assert downstream.refused() == Refusal("breaker", NOW + RECOVERY, 2.0)
+    refusal = downstream.refused()
+    assert (refusal.reason, refusal.not_before) == ("breaker", NOW + RECOVERY)
     downstream.wait(0.1)
     downstream.begin()
     assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, 2)
@@ -145,7 +146,8 @@ def test_one_probe_is_under_way_at_a_time() -> None:
     downstream.wait(RECOVERY)
     downstream.begin()
     for _ in range(3):
-        assert downstream.refused() == Refusal("breaker", downstream.now, 2.0)
+        refusal = downstream.refused()
+        assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now)
 
 
 def test_the_probes_success_closes_the_breaker_at_one_caller() -> None:
@@ -239,7 +241,8 @@ def test_an_operators_open_refuses_until_an_operators_close() -> None:
     downstream.report(under_way, SUCCEEDED)
     for seconds in (0, RECOVERY, LEASE, 10**6):
         downstream.wait(seconds)
-        assert downstream.refused() == Refusal("breaker", downstream.now + RECOVERY, 2.0)
+        refusal = downstream.refused()
+        assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now + RECOVERY)
     assert (downstream.health.state, downstream.health.forced) == (State.OPEN, True)
     downstream.health = force_closed(downstream.health, downstream.now, "repaired", "me")
     downstream.begin()
@@ -396,73 +399,81 @@ def test_without_limit_and_budget_a_healthy_downstream_changes_nothing() -> None
     assert downstream.health == before
 
 
+def test_messages_return_at_four_times_the_rate_of_the_permitted_callers_but_at_least_two_a_second() -> None:
+    assert healthy().opened().refused().per_second == 4 * MOST / 1.0
+    for seconds, per_second in ((0.5, 8.0), (40.0, 2.0)):
+        downstream = Downstream(Health(limit=1, seconds=seconds))
+        downstream.begin()
+        assert downstream.refused().per_second == per_second
+
+
 # The retry budget.
 
-FEW = replace(ALL, budget=Budget(percent=50, floor=2, window=60), concurrency=Concurrency(enabled=False))
+FEW = replace(ALL, budget=Budget(percent=50, floor=2, window=60), breaker=Breaker(enabled=False))
 
 
-def test_retries_begin_up_to_the_larger_of_floor_and_percentage() -> None:
-    downstream = Downstream(settings=FEW)
-    for _ in range(2):
-        downstream.begin(is_retry=True)
+def spend(downstream: Downstream, retries: int) -> Downstream:
+    """Let retries fail."""
+    for _ in range(retries):
+        downstream.attempt(FAILED, is_retry=True)
+    return downstream
+
+
+def test_retries_may_fail_up_to_the_larger_of_floor_and_percentage() -> None:
+    downstream = spend(Downstream(settings=FEW), 2)
     assert downstream.refused(is_retry=True) == Refusal("budget", NOW + 60, 2.0)
     for _ in range(6):
-        downstream.begin()
-    downstream.begin(is_retry=True)
+        downstream.attempt(SUCCEEDED)
+    spend(downstream, 1)
     downstream.refused(is_retry=True)
     assert (downstream.health.first_attempts, downstream.health.retries) == (6, 3)
 
 
 def test_a_first_attempt_is_never_refused_by_the_budget() -> None:
-    downstream = Downstream(settings=FEW)
+    downstream = spend(Downstream(settings=FEW), 2)
     for _ in range(50):
-        downstream.ask(is_retry=True)
-        downstream.begin()
+        downstream.attempt(FAILED)
 
 
 def test_retries_are_allowed_again_in_the_next_window() -> None:
-    downstream = Downstream(settings=FEW)
-    late = [downstream.begin(is_retry=True) for _ in range(2)]
+    downstream = spend(Downstream(settings=FEW), 2)
     downstream.wait(59)
     downstream.refused(is_retry=True)
     downstream.wait(1)
     downstream.begin(is_retry=True)
-    for permit in late:
-        downstream.report(permit, SUCCEEDED)
-    assert downstream.health.retries == 1  # what began in an earlier window is not taken off
+    assert (downstream.health.first_attempts, downstream.health.retries) == (0, 0)
 
 
-def test_a_retry_that_succeeds_or_is_given_back_is_taken_off() -> None:
+def test_a_retry_that_does_not_fail_costs_nothing() -> None:
     downstream = Downstream(settings=FEW)
-    for end in (lambda permit: downstream.report(permit, SUCCEEDED), downstream.give_back):
-        for _ in range(20):
-            end(downstream.begin(is_retry=True))
+    for answer in (SUCCEEDED, UNKNOWN, THROTTLED):
+        downstream.attempt(answer, is_retry=True)
+    downstream.give_back(downstream.begin(is_retry=True))
     assert downstream.health.retries == 0
 
 
-@pytest.mark.parametrize("answer", [FAILED, THROTTLED, UNKNOWN])
-def test_a_retry_that_does_not_succeed_stays_in_the_budget(answer: Answer) -> None:
+def test_a_first_attempt_that_was_given_back_is_not_counted() -> None:
     downstream = Downstream(settings=FEW)
-    downstream.attempt(answer, is_retry=True)
-    assert downstream.health.retries == 1
+    late = downstream.begin()
+    downstream.wait(60)
+    downstream.give_back(downstream.begin())
+    assert downstream.health.first_attempts == 0
+    downstream.begin()
+    downstream.give_back(late)  # of the window before
+    assert downstream.health.first_attempts == 1
 
 
 def test_the_probe_is_exempt_from_the_budget() -> None:
-    downstream = Downstream(settings=FEW)
-    for _ in range(2):
-        downstream.begin(is_retry=True)
+    downstream = spend(Downstream(settings=FEW), 2)
+    downstream.settings = replace(FEW, breaker=Breaker())
     downstream.opened()
     downstream.wait(RECOVERY)
-    probe = downstream.begin(is_retry=True)
-    assert (downstream.health.state, downstream.health.retries) == (State.HALF_OPEN, 2)
-    downstream.report(probe, SUCCEEDED)
-    assert downstream.health.retries == 2
+    downstream.report(downstream.begin(is_retry=True), FAILED)
+    assert (downstream.health.state, downstream.health.retries) == (State.OPEN, 2)
 
 
 def test_without_the_budget_any_number_of_retries_begins() -> None:
-    downstream = Downstream(settings=BREAKER_ONLY)
-    for _ in range(50):
-        downstream.begin(is_retry=True)
+    spend(Downstream(settings=replace(FEW, budget=Budget(enabled=False))), 50)
 
 
 # A call whose own write is found again after its answer was lost; see also test_lost_permit.py.
