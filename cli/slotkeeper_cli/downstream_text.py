@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slotkeeper.retry.downstream import Health, State, current
+from slotkeeper.retry.downstream import Health, State, current, force_closed
 from slotkeeper.retry.downstream_settings import DownstreamSettings
 from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
@@ -31,7 +31,8 @@ def summary(name: str, health: Health) -> dict[str, Any]:
 def details(name: str, health: Health, settings: DownstreamSettings, most: int, now: float) -> dict[str, Any]:
     """The summary, and the figures of the present windows. `most`: the event source's concurrency."""
     health = current(health, settings, most, now)
-    limit = health.callers(settings, most)
+    # A breaker that closes sets the adaptive limit to one caller.
+    limit = (health if health.state == State.CLOSED else force_closed(health, now, "")).callers(settings, most)
     allowed = health.allowed_retries(settings)
     return summary(name, health) | {
         "breaker_enabled": settings.breaker.enabled,
@@ -71,9 +72,9 @@ def line(data: Mapping[str, Any], now: float) -> str:
 
 
 def because(data: Mapping[str, Any]) -> str:
-    """The reason of the last change, and the operator who made it."""
+    """The reason of the last change, and the operator who made it: `: maintenance, by user/anna`."""
     by = f", by {data['by']}" if data["by"] else ""
-    return f" ({data['why']}{by})" if data["why"] else ""
+    return f": {data['why']}{by}" if data["why"] else ""
 
 
 def next_step(data: Mapping[str, Any], now: float) -> str:

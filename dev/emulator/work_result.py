@@ -33,9 +33,11 @@ def describe(last: Observation, name: str, body: str, result_lines: Sequence[str
         return WorkResult(
             NOTHING_RUNS,
             [
-                "the worker has received the message and not claimed the attempt: either the function fails at its "
-                "start (its log states why), or an earlier message makes the same attempt now",
-                "the message is visible on WorkQueue again 12 minutes after it was received",
+                "the worker has received the message and not claimed the attempt: it holds the message back "
+                "(slotkeeper --local retry breaker show), or an earlier message makes the same attempt now, or the "
+                "function fails at its start (its log states why)",
+                "a message that is held back returns when the downstream may be called, any other 12 minutes after it "
+                "was received",
             ],
         )
     if last.dead_letter is not None and last.unworked:

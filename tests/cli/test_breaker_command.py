@@ -87,8 +87,9 @@ def test_show_states_why_and_since_when_a_breaker_is_open(operator: Operator, wa
     assert (one["state"], one["why"], one["by"], one["forced_open"]) == ("OPEN", "5 consecutive failures", None, False)
     assert (one["permitted_callers"], one["consecutive_failures"], one["failure_threshold"]) == (0, 5, 5)
     text = operator.run("retry", "breaker", "show").stdout
-    assert "(1 h 1 min) (5 consecutive failures)" in text
-    assert "the next probe is due in 24 s" in text
+    assert "(1 h 1 min): 5 consecutive failures\n" in text
+    assert "0 callers permitted while the breaker is OPEN; after that 1 of 10 callers permitted (adaptive)" in text
+    assert "the next probe is due in" in text
 
 
 def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) -> None:
@@ -120,7 +121,7 @@ def test_show_counts_permits_and_retries_of_the_present_windows_only(operator: O
     assert (one["permitted_callers"], one["limit_set"], one["worker_concurrency"], one["under_way"]) == (4, None, 10, 2)
     assert (one["retries"], one["allowed_retries"]) == (7, 20)
     text = operator.run("retry", "breaker", "show").stdout
-    assert "4 of 10 callers permitted, adaptive, 2 attempts under way" in text
+    assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
     assert "7 of 20 allowed retries used in this window" in text
     watched.put("default", rules.replace(busy, budget_window=now - 61))
     (one,) = watched.shown()
@@ -286,7 +287,7 @@ def test_limit_sets_the_callers_until_auto(operator: Operator, watched: Watched)
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert "at most 3 concurrent attempts" in ended.stdout
     assert watched.shown()[0]["permitted_callers"] == 3
-    assert "3 callers permitted, set by an operator" in operator.run("retry", "breaker", "show").stdout
+    assert "3 callers permitted (set by an operator)" in operator.run("retry", "breaker", "show").stdout
     ended = operator.run("retry", "limit", "auto", "--json")
     assert ended.json == {"downstream": "default", "limit_set": None, "limit": 7}
     assert watched.table.read("default") == Health(healthy=True, limit=7)
@@ -328,7 +329,7 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     watched.malformed("odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text
-    assert "(5 consecutive failures)" in text
+    assert "): 5 consecutive failures; the next probe is due in" in text
     assert "downstream mail: an operator has set the limit to 2 callers" in text
     assert "malformed: item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json
@@ -352,7 +353,7 @@ def test_retry_list_and_request_show_state_that_messages_may_be_held_back(operat
     assert f"Messages may be held back: downstream default: {expected}" in operator.run("retry", "list").stdout
     assert operator.run("retry", "list", "--json").json["open_breakers"][0]["downstream"] == "default"
     unknown = operator.run("request", "show", "r")
-    assert f"it is the worker's and held back: downstream default: {expected}" in unknown.stdout
+    assert f"it is a request of the worker, held back: downstream default: {expected}" in unknown.stdout
 
     ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("r", {})
     claim = ledger.claim(message, "claim", time.time(), 125)

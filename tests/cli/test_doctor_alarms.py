@@ -142,14 +142,14 @@ def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_ren
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": open_for(3660)})
     assert level == "problem"
     assert "downstream mail: the breaker is OPEN since" in saw
-    assert "(1 h 1 min) (5 consecutive failures); the next probe is due in 20 s" in saw
+    assert "(1 h 1 min): 5 consecutive failures; the next probe is due in 20 s" in saw
 
 
 def test_what_operators_have_set_is_a_warning_that_names_them() -> None:
     opened = rules.force_open(Health(), NOW - 7200, "maintenance", "user/anna")
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": opened})
     assert level == "warn"
-    assert "(maintenance, by user/anna); it stays open until" in saw
+    assert ": maintenance, by user/anna; it stays open until" in saw
     limited = seen(retry_checks.breakers, downstreams={"mail": Health(limit_set=3), "maps": Health()})
     assert limited == [("warn", "downstream mail: an operator has set the limit to 3 callers")]
 

@@ -258,9 +258,10 @@ def _permitted_text(data: dict[str, Any]) -> str:
     if data["limit"] is None:
         limit = "no concurrency limit"
     elif data["limit_set"] is not None:
-        limit = f"{count(data['limit'], 'caller')} permitted, set by an operator"
+        limit = f"{count(data['limit'], 'caller')} permitted (set by an operator)"
     else:
-        limit = f"{data['limit']} of {count(data['worker_concurrency'], 'caller')} permitted, adaptive"
+        limit = f"{data['limit']} of {count(data['worker_concurrency'], 'caller')} permitted (adaptive)"
     if data["state"] == State.CLOSED:
         return limit
-    return f"{data['permitted_callers']} permitted while the breaker is {data['state']}; when it is closed, {limit}"
+    permitted = count(data["permitted_callers"], "caller")
+    return f"{permitted} permitted while the breaker is {data['state']}; after that {limit}"

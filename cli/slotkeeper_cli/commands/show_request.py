@@ -146,7 +146,7 @@ def _possibilities(found: FoundRequest) -> list[str]:
         ahead = "; ".join(queue_text(queue) for queue in found.queues)
         messages = f"RequestQueue has about {count(found.queued, 'message')} of all processes"
         texts.append(f"it is queued, {ahead}: {messages}" if ahead else f"it is queued: {messages}")
-    texts += [f"it is the worker's and held back: {line(one, time.time())}" for one in found.open_breakers]
+    texts += [f"it is a request of the worker, held back: {line(one, time.time())}" for one in found.open_breakers]
     return [
         *texts,
         "it was never sent, or SQS refused it",
