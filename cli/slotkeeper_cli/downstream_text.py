@@ -56,9 +56,9 @@ def noteworthy(read: Mapping[str, Health | MalformedHealth]) -> list[dict[str, A
     return [summary(name, one) for name, one in healths if one.state != State.CLOSED or one.limit_set is not None]
 
 
-def not_closed(read: Mapping[str, Health | MalformedHealth]) -> list[dict[str, Any]]:
-    """The summaries of the downstreams whose breaker is not closed."""
-    return [one for one in noteworthy(read) if one["state"] != State.CLOSED]
+def not_closed(read: Mapping[str, Health | MalformedHealth], only: str = "") -> list[dict[str, Any]]:
+    """The summaries of the downstreams whose breaker is not closed. `only`: the name of one; empty for all."""
+    return [one for one in noteworthy(read) if one["state"] != State.CLOSED and only in ("", one["downstream"])]
 
 
 def line(data: Mapping[str, Any], now: float) -> str:

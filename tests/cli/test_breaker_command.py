@@ -356,10 +356,13 @@ def test_retry_list_and_request_show_state_that_messages_may_be_held_back(operat
     assert f"it is a request of the worker, held back: downstream default: {expected}" in unknown.stdout
 
     ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("r", {})
-    claim = ledger.claim(message, "claim", time.time(), 125)
+    claim = ledger.claim(message, "claim", time.time(), 125, "default")
     assert isinstance(claim, Claimed)
     assert "held back" not in operator.run("request", "show", "r").stdout
     ledger.record(message, claim, {"when": time.time(), "counted": True}, "HTTP 503")
     ledger.settle_waiting(message, claim, time.time())
     waits = operator.run("request", "show", "r")
     assert f"its message may be held back: downstream default: {expected}" in waits.stdout
+    watched.failing("mail")
+    assert "downstream mail" not in operator.run("request", "show", "r").stdout
+    assert operator.run("retry", "list", "--json").json["retries"][0]["downstream"] == "default"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,11 +127,21 @@ def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
 
 
 def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back() -> None:
-    rows = LedgerRows((("r", row(WAITING, NOW - 1000)),), all_of_them=True)
+    late = row(WAITING, NOW - 1000)
+    rows = LedgerRows(
+        (("unknown", late), ("mail", replace(late, downstream="mail")), ("maps", replace(late, downstream="maps"))),
+        all_of_them=True,
+    )
     breaker = rules.force_open(Health(), NOW, "maintenance")
-    ((level, saw),) = seen(retry_checks.overdue, rows=rows, downstreams={"mail": breaker, "maps": Health()})
-    assert level == "warn"
-    assert "Their messages may be held back: the breaker is not closed (mail)" in saw
+    findings = seen(retry_checks.overdue, rows=rows, downstreams={"mail": breaker, "maps": Health()})
+    assert findings == [
+        ("problem", "1 retry should have started, the oldest 16 min 40 s ago: maps"),
+        (
+            "warn",
+            "2 retries should have started, the oldest 16 min 40 s ago: mail, unknown. Their messages may be held "
+            "back: the breaker is not closed (mail)",
+        ),
+    ]
 
 
 def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_renews_its_state() -> None:

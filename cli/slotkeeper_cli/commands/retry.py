@@ -236,6 +236,7 @@ def _as_dict(work: RetryControl, request_id: str, row: Row, scheduled: set[str],
         "overdue_seconds": int(late) if late else None,
         "by": "schedule" if by_schedule else "unknown" if late else "queue",
         "cancelled": is_cancelled(row),
+        "downstream": row.downstream or None,
         "last_attempt_at": iso(row.last_attempt_at),
         "last_error": row.last_error,
     }

@@ -76,7 +76,8 @@ def _search_work(stack: StackConnection, found: FoundRequest) -> None:
     if not found.is_known:
         found.searched += [queue.full_name for queue in WORK_QUEUES]
     if not found.is_known or (found.work and found.work.state is RequestState.WAITING):
-        found.open_breakers = not_closed(read_downstreams(stack))
+        row = found.work.row if found.work else None
+        found.open_breakers = not_closed(read_downstreams(stack), row.downstream if row else "")
 
 
 def _may_be_queued(one: RequestAttempts, found: FoundRequest) -> bool:

@@ -23,30 +23,31 @@ _NAMED = 3
 
 
 def overdue(facts: Facts) -> Iterator[Finding]:
-    late, stuck = [], []
+    late: list[tuple[float, str]] = []
+    held: list[tuple[float, str]] = []
+    stuck: list[tuple[float, str]] = []
     for name, row in facts.rows.rows:
         if isinstance(row, MalformedRow):
             yield problem(str(row), "correct the row, or delete it if its request has ended")
         elif row.status == WAITING or is_cancelled(row):
             if row.next_attempt_at is not None and facts.now > row.next_attempt_at + OVERDUE_AFTER:
-                late.append((row.next_attempt_at, name))
+                is_held = not_closed(facts.downstreams, row.downstream)
+                (held if is_held else late).append((row.next_attempt_at, name))
         elif facts.now > row.lease_until + STUCK_AFTER:
             stuck.append((row.lease_until, name))
     if late:
-        since = duration(facts.now - min(late)[0])
-        saw = f"{count(len(late), 'retry', 'retries')} should have started, the oldest {since} ago: {_some(late)}"
-        if held := not_closed(facts.downstreams):
-            names = ", ".join(one["downstream"] for one in held)
-            yield warn(
-                f"{saw}. Their messages may be held back: the breaker is not closed ({names})",
-                "see when the breaker closes with slotkeeper retry breaker show, and check again after that",
-            )
-        else:
-            yield problem(
-                saw,
-                "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper "
-                "retry run-now --overdue",
-            )
+        yield problem(
+            _should_have_started(late, facts.now),
+            "list them with slotkeeper retry list --overdue, and send those that have a schedule with slotkeeper retry "
+            "run-now --overdue",
+        )
+    if held:
+        names = ", ".join(one["downstream"] for one in not_closed(facts.downstreams))
+        yield warn(
+            f"{_should_have_started(held, facts.now)}. Their messages may be held back: the breaker is not closed "
+            f"({names})",
+            "see when the breaker closes with slotkeeper retry breaker show, and check again after that",
+        )
     if stuck:
         since = duration(facts.now - min(stuck)[0])
         yield warn(
@@ -57,6 +58,11 @@ def overdue(facts: Facts) -> Iterator[Finding]:
         yield warn(
             f"only {MAX_ROWS:,} rows of RequestLedgerTable were read", "slotkeeper retry list --overdue reads all"
         )
+
+
+def _should_have_started(rows: list[tuple[float, str]], now: float) -> str:
+    oldest = duration(now - min(rows)[0])
+    return f"{count(len(rows), 'retry', 'retries')} should have started, the oldest {oldest} ago: {_some(rows)}"
 
 
 def _some(late_rows: list[tuple[float, str]]) -> str:
