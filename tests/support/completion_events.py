@@ -1,4 +1,4 @@
-"""The completion events that EventBridge receives, validated by the schema that producers read."""
+"""The events that EventBridge receives, validated by the schemas that their consumers read."""
 
 from __future__ import annotations
 
@@ -8,20 +8,33 @@ from typing import Any
 
 import jsonschema
 
-from slotkeeper.events import DETAIL_TYPES, SCHEMA_FILE, SOURCE
+from slotkeeper.events import (
+    BREAKER_DETAIL_TYPES,
+    BREAKER_SCHEMA_FILE,
+    BREAKER_SOURCE,
+    DETAIL_TYPES,
+    SCHEMA_FILE,
+    SOURCE,
+)
 from tests.support.boundary import note_parameters
 
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
+BREAKER_SCHEMA: dict[str, Any] = json.loads(BREAKER_SCHEMA_FILE.read_text())
 LIMITED_FLOW = "gated"  # words: allowed, the value of `flow` in the events of limited jobs
 LARGEST_ENTRY = 262_144  # bytes (EventBridge API Reference, PutEvents)
-_STRICT = jsonschema.Draft7Validator(SCHEMA | {"additionalProperties": False})
+_STRICT = {
+    source: jsonschema.Draft7Validator(schema | {"additionalProperties": False})
+    for source, schema in ((SOURCE, SCHEMA), (BREAKER_SOURCE, BREAKER_SCHEMA))
+}
 
 
 def checked(entry: dict[str, Any]) -> dict[str, Any]:
     """The detail of an entry of PutEvents. Raises if the schema does not allow it; an unknown field is a bug here."""
     detail: dict[str, Any] = entry["Detail"] if isinstance(entry["Detail"], dict) else json.loads(entry["Detail"])
-    _STRICT.validate(detail)
-    assert (entry["Source"], entry["DetailType"]) == (SOURCE, DETAIL_TYPES[detail["status"]])
+    _STRICT[entry["Source"]].validate(detail)
+    is_completion = entry["Source"] == SOURCE
+    kind = DETAIL_TYPES[detail["status"]] if is_completion else BREAKER_DETAIL_TYPES[detail["state"]]
+    assert entry["DetailType"] == kind
     assert len(json.dumps(detail)) + 1000 <= LARGEST_ENTRY
     return detail
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema
 from botocore.response import StreamingBody
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.events import SCHEMA_FILE
 from tests.support.boundary import note_parameters
+from tests.support.completion_events import checked
 from tests.support.in_process_tables import Refusal, Tables
 from tests.unit.work_messages import ALLOWED
 
@@ -29,8 +27,6 @@ GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 # Characters that a name must not contain (Step Functions API Reference, StartExecution, `name`).
 NO_NAME = re.compile(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 LARGEST_INPUT = 262_144
-LARGEST_EVENT = 262_144
-_VALID_EVENT = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 Parameters = dict[str, Any]
 Answer = tuple[Any, dict[str, Any]]
@@ -210,8 +206,7 @@ class InProcessAws:
     def check_events(self) -> None:
         """Raise if an event is invalid. It is not checked when it is sent, since the sender catches every error."""
         for event in self.events:
-            assert len(event["Detail"]) <= LARGEST_EVENT
-            _VALID_EVENT.validate(json.loads(event["Detail"]))
+            checked(event)
 
     # S3
 

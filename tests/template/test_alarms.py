@@ -10,6 +10,8 @@ import click
 import pytest
 import typer.main
 
+from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
+from slotkeeper.retry.downstream_settings import Breaker
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
@@ -196,6 +198,13 @@ def test_the_idle_alarm_waits_longer_than_a_request_is_hidden() -> None:
 def test_the_backlog_alarm_rings_well_before_sqs_hides_other_processes() -> None:
     """SQS guide, "Avoid large message backlogs with the same message group ID": the first 120,000 messages."""
     assert ALARMS["RequestBacklogAlarm"]["Threshold"] <= 120_000 / 2
+
+
+def test_a_message_that_is_held_back_returns_in_every_period_of_the_breakers_alarm() -> None:
+    """Each return writes BreakerOpen. Half a minute for the delivery."""
+    alarm = ALARMS["BreakerOpenAlarm"]
+    assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == ("BreakerOpen", "Maximum", 1)
+    assert Breaker().recovery + MAX_SPREAD_SECONDS + 30 <= alarm["Period"]
 
 
 def test_the_counted_refusals_are_the_errors_that_the_workflow_retries() -> None:

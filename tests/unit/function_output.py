@@ -151,7 +151,7 @@ def _worker(module: ModuleType) -> Iterator[None]:
             retrying_worker._policy_invalid("why")
             events._not_sent("why")
             retrying_worker._health_unreported("why")
-            retrying_worker._health_seen("default", Health(), force_open(Health(), 0.0, "why"), 25)
+            retrying_worker._health_seen(None, "default", Health(), force_open(Health(), 0.0, "why"), 25)
             if isinstance(outcome, WaitsForDownstream):
                 raise outcome
             if outcome is None:

@@ -6,12 +6,12 @@ import json
 import re
 from pathlib import Path
 
-from slotkeeper.events import DETAIL_TYPES
-from tests.support.completion_events import LIMITED_FLOW, SCHEMA, checked
+from slotkeeper.events import BREAKER_DETAIL_TYPES, DETAIL_TYPES
+from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, checked
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "completion-events.md").read_text()
-EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+*EXAMPLES, BREAKER_EXAMPLE = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 
 
 def test_each_kind_of_event_has_a_valid_example() -> None:
@@ -36,3 +36,10 @@ def test_the_table_has_every_field_and_no_other() -> None:
 
 def test_each_kind_of_event_is_explained() -> None:
     assert all(f"| `{kind}` |" in PAGE for kind in DETAIL_TYPES.values())
+    assert all(f"`{kind}`" in PAGE for kind in BREAKER_DETAIL_TYPES.values())
+
+
+def test_the_example_of_a_breakers_event_is_valid_and_has_every_field() -> None:
+    event = BREAKER_EXAMPLE
+    detail = checked({"Source": event["source"], "DetailType": event["detail-type"], "Detail": event["detail"]})
+    assert detail.keys() == BREAKER_SCHEMA["properties"].keys()

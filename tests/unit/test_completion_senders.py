@@ -339,4 +339,4 @@ def test_a_message_is_consumed_although_its_event_cannot_be_published(
     assert made.handle(request_record(body)) == CONSUMED
     output = capsys.readouterr().out
     assert '"EventsNotSent":[1.0]' in output
-    assert "Could not publish how a request has ended" in output
+    assert "Could not publish an event" in output

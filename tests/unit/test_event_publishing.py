@@ -10,10 +10,19 @@ import jsonschema
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.events import CLIENT_CONFIG, DETAIL_TYPES, MAX_CHARACTERS, MAX_TRIES, MAX_TRY_SECONDS, CompletionEvents
+from slotkeeper.events import (
+    BREAKER_DETAIL_TYPES,
+    CLIENT_CONFIG,
+    DETAIL_TYPES,
+    MAX_CHARACTERS,
+    MAX_TRIES,
+    MAX_TRY_SECONDS,
+    CompletionEvents,
+)
+from slotkeeper.retry.downstreams import NAME
 from tests.support.boundary import refuse
 from tests.support.client_configs import longest_call
-from tests.support.completion_events import LIMITED_FLOW, SCHEMA, Bus
+from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, Bus
 from tests.unit.conftest import NOW
 
 DONE = {"flow": "worker", "request_id": "r", "attempt": 1}
@@ -112,3 +121,35 @@ def test_the_schema_is_valid_and_has_the_bounds_and_the_kinds() -> None:
     assert set(fields["status"]["enum"]) == DETAIL_TYPES.keys()
     assert all(kind in SCHEMA["description"] for kind in DETAIL_TYPES.values())
     assert all("description" in field for field in fields.values())
+
+
+def test_a_breakers_event_has_the_change_and_another_source(sender: Sender) -> None:
+    """Rules for completion events, by source and stack, do not match it."""
+    asked: list[dict[str, Any]] = []
+    sender.client.meta.events.register(
+        "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
+    )
+    assert sender.events.publish_breaker("bank", "OPEN", "5 consecutive failures", NOW, 7)
+    (entry,) = asked[0]["Entries"]
+    assert json.loads(entry.pop("Detail")) == {
+        "version": "1",
+        "stack": "a-stack",
+        "downstream": "bank",
+        "state": "OPEN",
+        "reason": "5 consecutive failures",
+        "at": "2027-01-15T08:00:00.000Z",
+        "epoch": 7,
+    }
+    assert entry == {"EventBusName": "a-bus", "Source": "slotkeeper.breaker", "DetailType": "Slotkeeper Breaker Opened"}
+
+
+def test_the_breakers_schema_is_valid_and_has_the_bounds_and_the_states(sender: Sender) -> None:
+    jsonschema.Draft7Validator.check_schema(BREAKER_SCHEMA)
+    fields = BREAKER_SCHEMA["properties"]
+    assert fields["downstream"]["pattern"] == f"^{NAME.pattern}$"
+    assert set(fields["state"]["enum"]) == BREAKER_DETAIL_TYPES.keys()
+    assert all(kind in BREAKER_SCHEMA["description"] for kind in BREAKER_DETAIL_TYPES.values())
+    assert all("description" in field for field in fields.values())
+    assert sender.events.publish_breaker("d" * 64, "CLOSED", "\U0001f600" * 100_000, NOW, 1)
+    (event,) = sender.bus.published
+    assert len(event["reason"]) == fields["reason"]["maxLength"]

@@ -1,7 +1,7 @@
-"""Completion events: publishes to EventBridge how a request has ended, in the format of completion.schema.json.
+"""Events for EventBridge: ends of requests (completion.schema.json) and changes of breakers (breaker.schema.json).
 
-An event is published after everything that it reports, and a failure to publish does not change how the request has
-ended. The workflow publishes its own events in the same format by a direct integration.
+An event is published after everything that it reports, and a failure to publish does not change what it reports. The
+workflow publishes its own completion events in the same format by a direct integration.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ DETAIL_TYPES = {
 }
 Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
 
+BREAKER_SCHEMA_FILE = Path(__file__).with_name("breaker.schema.json")
+# Another source, so that rules for completion events, which match source and stack, do not receive these.
+BREAKER_SOURCE = "slotkeeper.breaker"
+BREAKER_DETAIL_TYPES = {"OPEN": "Slotkeeper Breaker Opened", "CLOSED": "Slotkeeper Breaker Closed"}
+
 # Maximum characters per field, of up to 12 bytes each. An entry may have 256 KB (EventBridge API Reference, PutEvents).
 MAX_CHARACTERS = {"process": 128, "request_id": 128, "error": 256, "cause": 8000, "code": 100, "reason": 2000}
 
@@ -44,7 +49,9 @@ CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)
 
 
 class CompletionEvents:
-    """Publishes completion events. Publishing never raises, and never takes longer than `seconds_left`.
+    """Publishes completion events and changes of breakers.
+
+    Publishing never raises, and never takes longer than `seconds_left`.
 
     Args:
         stack: the name of the stack that handled the requests.
@@ -89,30 +96,39 @@ class CompletionEvents:
             detail: further fields of the schema. Fields that are None are omitted.
             finished: when the request ended, seconds since the epoch. Default: now.
         """
-        try:
-            entry = self._entry(status, key, self._clock() if finished is None else finished, detail)
-            reason = self._send(entry)
-        except Exception as error:  # any exception: the request has ended, and its message must be deleted
-            reason = f"{type(error).__name__}: {error}"
-        if reason:
-            self._on_unsent(f"{DETAIL_TYPES[status]}, {key}: {reason}")
-        return not reason
-
-    def _entry(self, status: Status, key: str, finished: float, detail: Mapping[str, object]) -> Any:
-        fields = {
-            "version": VERSION,
-            "stack": self._stack,
+        ended = {
             "status": status,
             "deduplication_id": f"{key}/{status}",
-            "finished_at": instant(finished),
-            **{name: _bounded(name, value) for name, value in detail.items() if value is not None},
+            "finished_at": instant(self._clock() if finished is None else finished),
         }
-        return {
-            "EventBusName": self._bus_name,
-            "Source": SOURCE,
-            "DetailType": DETAIL_TYPES[status],
-            "Detail": json.dumps(fields),
-        }
+        return self._publish(SOURCE, DETAIL_TYPES[status], key, ended | dict(detail))
+
+    def publish_breaker(self, downstream: str, state: str, reason: str, at: float, epoch: int) -> bool:
+        """Publish that a breaker was opened or closed; False if that failed.
+
+        Args:
+            state: OPEN or CLOSED.
+            at: when it changed, seconds since the epoch.
+            epoch: the number of the state, which identifies the change together with `downstream`.
+        """
+        detail = {"downstream": downstream, "state": state, "reason": reason, "at": instant(at), "epoch": epoch}
+        return self._publish(BREAKER_SOURCE, BREAKER_DETAIL_TYPES[state], downstream, detail)
+
+    def _publish(self, source: str, detail_type: str, key: str, detail: Mapping[str, object]) -> bool:
+        try:
+            fields = {name: _bounded(name, value) for name, value in detail.items() if value is not None}
+            entry = {
+                "EventBusName": self._bus_name,
+                "Source": source,
+                "DetailType": detail_type,
+                "Detail": json.dumps({"version": VERSION, "stack": self._stack} | fields),
+            }
+            reason = self._send(entry)
+        except Exception as error:  # any exception: what the event reports has happened, and the caller continues
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            self._on_unsent(f"{detail_type}, {key}: {reason}")
+        return not reason
 
     def _send(self, entry: Any) -> str:
         """Send the entry; return the reason if that failed, else ""."""
@@ -140,5 +156,5 @@ def instant(seconds: float) -> str:
 
 
 def _not_sent(reason: str) -> None:
-    logger.error("Could not publish how a request has ended; its producer receives no event", reason=reason)
+    logger.error("Could not publish an event; its consumers do not receive it", reason=reason)
     metrics.add_metric("EventsNotSent", MetricUnit.Count, 1)

@@ -1,4 +1,4 @@
-"""Completion events of the worker's requests: succeeded or dead-lettered (slotkeeper.events)."""
+"""Events of the worker (slotkeeper.events): requests that succeeded or were dead-lettered, breakers' changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from slotkeeper.events import CompletionEvents
 from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
 from slotkeeper.retry.dead_letters import MAX_MESSAGE_BYTES, DeadLetterQueue
+from slotkeeper.retry.downstream import Health
 from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from slotkeeper.retry.message import Message, instant
 
@@ -83,6 +84,28 @@ class PublishedDeadLetters(DeadLetterQueue):
 
     def _publish(self, key: str, detail: Mapping[str, object]) -> None:
         self._events.publish("DEAD_LETTERED", key, {"flow": "worker", "kept_in": self._kept_in, **detail})
+
+
+class BreakerEvents:
+    """Keeps breakers' changes until the outcome of the message that made them is recorded, and then publishes them.
+
+    Each change is published by the container that wrote it, once. If it dies first, there is no event.
+    """
+
+    def __init__(self, events: CompletionEvents) -> None:
+        self._events = events
+        self._unpublished: list[tuple[str, Health]] = []
+
+    def keep(self, downstream: str, health: Health) -> None:
+        """Keep the last change of a state that was written."""
+        self._unpublished.append((downstream, health))
+
+    def publish_kept(self) -> None:
+        """Publish the kept changes. Never raises; a change whose event fails is not published again."""
+        changes, self._unpublished = self._unpublished, []
+        for downstream, health in changes:
+            change = health.changes[-1]
+            self._events.publish_breaker(downstream, change.to, change.why, change.at, health.epoch)
 
 
 def _key(message: Message) -> str:

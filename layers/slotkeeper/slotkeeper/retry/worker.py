@@ -32,7 +32,7 @@ from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, RetryQueue, ScheduleTar
 from slotkeeper.retry.downstream import Health, State
 from slotkeeper.retry.downstream_table import DownstreamTable
 from slotkeeper.retry.downstreams import DEFAULT, Downstreams, check_name
-from slotkeeper.retry.events import PublishedDeadLetters, publish_if_succeeded
+from slotkeeper.retry.events import BreakerEvents, PublishedDeadLetters, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter
@@ -48,16 +48,24 @@ _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # short: with
 MAX_CONCURRENCY = (
     1000  # of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings")
 )
+ANSWER_SECONDS = 1.0  # reserved for the end of an invocation whose outcomes are recorded
 
 
 class RetryingWorker:
     """Handles the events of a work queue. `perform` may raise Retryable or Poison (slotkeeper.retry.errors)."""
 
-    def __init__(self, consumer: Consumer, perform: Perform, events: CompletionEvents | None = None) -> None:
-        """`events`: publishes outcomes; `handle` limits the time that publishing may take."""
+    def __init__(
+        self,
+        consumer: Consumer,
+        perform: Perform,
+        events: CompletionEvents | None = None,
+        breaker_events: BreakerEvents | None = None,
+    ) -> None:
+        """`events`, `breaker_events`: publish outcomes and changes; `handle` limits the time that this may take."""
         self._consumer = consumer
         self._perform = perform
         self._events = events
+        self._breaker_events = breaker_events
 
     @classmethod
     def from_environment(cls, perform: Perform, *, downstream: DownstreamOf = DEFAULT) -> RetryingWorker:
@@ -74,6 +82,7 @@ class RetryingWorker:
         settings = load_settings(RetrySettings)
         beyond = settings.scheduler_beyond_seconds
         events = CompletionEvents.from_environment() if settings.event_bus_name else None
+        breaker_events = BreakerEvents(events) if events else None
         sqs = boto3.client("sqs", config=CLIENT_CONFIG)
         queue = RetryQueue(
             sqs,
@@ -96,13 +105,13 @@ class RetryingWorker:
             queue,
             PublishedDeadLetters(*dead_letters, events=events) if events else DeadLetterQueue(*dead_letters),
             _policy(settings.retry_policy_parameter),
-            downstreams=_downstreams(settings.downstream_table_name, settings.worker_concurrency),
+            downstreams=_downstreams(settings.downstream_table_name, settings.worker_concurrency, breaker_events),
             downstream=check_name(downstream) if isinstance(downstream, str) else downstream,
             work_seconds=settings.work_seconds or math.inf,
             on_message=_start_log,
             on_end=partial(publish_if_succeeded, events) if events else lambda *_: None,
         )
-        return cls(consumer, perform, events)
+        return cls(consumer, perform, events, breaker_events)
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Handle a batch; return the messages that must stay on the queue, for the event source mapping.
@@ -126,9 +135,6 @@ class RetryingWorker:
                 f"Timeout to the seconds of the work + {RESERVED_SECONDS:.0f}, and the queue's VisibilityTimeout to "
                 "six times Timeout. The messages return to the queue unchanged; no attempt was made"
             )
-        if self._events:
-            # Publishing must leave the time that the consumer reserves for recording the outcome.
-            self._events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - RESERVED_SECONDS
         # By default Powertools raises if every message of a batch failed. With batches of one, the function's error
         # metric would then count each message that stays on the queue.
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
@@ -140,6 +146,8 @@ class RetryingWorker:
     def _consume(self, context: LambdaContext, record: SQSRecord) -> None:
         logger.remove_keys(["request_id", "attempt"])  # of the previous message in the batch
         logger.append_keys(message_id=record.message_id)
+        # Publishing must leave the time that the consumer reserves for recording the outcome.
+        self._limit_publishing(context, RESERVED_SECONDS)
         try:
             outcome = self._consumer.consume(record, self._perform, context)
         except WaitsForDownstream as error:
@@ -156,7 +164,15 @@ class RetryingWorker:
             logger.exception("Left the message on the queue after an error")
             metrics.add_metric("WorkLeft", MetricUnit.Count, 1)
             raise
+        finally:
+            if self._breaker_events:
+                self._limit_publishing(context, ANSWER_SECONDS)
+                self._breaker_events.publish_kept()
         _log_outcome(outcome)
+
+    def _limit_publishing(self, context: LambdaContext, reserved: float) -> None:
+        if self._events:
+            self._events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - reserved
 
 
 def _policy(parameter: str | None) -> PolicyParameter | BuiltInPolicy:
@@ -169,24 +185,26 @@ def _policy(parameter: str | None) -> PolicyParameter | BuiltInPolicy:
     )
 
 
-def _downstreams(table: str | None, most: int | None) -> Downstreams | None:
+def _downstreams(table: str | None, most: int | None, events: BreakerEvents | None) -> Downstreams | None:
     if table is None:
         return None
     return Downstreams(
         DownstreamTable(boto3.client("dynamodb", config=_HEALTH_CLIENT_CONFIG), table),
         most=most or MAX_CONCURRENCY,
-        on_health=_health_seen,
+        on_health=partial(_health_seen, events),
         on_unreported=_health_unreported,
     )
 
 
-def _health_seen(name: str, before: Health, after: Health, callers: int | None) -> None:
+def _health_seen(events: BreakerEvents | None, name: str, before: Health, after: Health, callers: int | None) -> None:
     metrics.add_metric("BreakerOpen", MetricUnit.Count, after.state != State.CLOSED)
     if callers is not None:
         metrics.add_metric("PermittedCallers", MetricUnit.Count, callers)
     if after.changes != before.changes:
         change = after.changes[-1]
         logger.warning("The breaker changed its state", downstream=name, state=change.to, reason=change.why)
+        if events:
+            events.keep(name, after)
 
 
 def _health_unreported(reason: str) -> None:

@@ -1,0 +1,150 @@
+"""The worker publishes each change of a breaker that it has written, once, after the message's outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry import Poison, Retryable, WorkRequest
+from slotkeeper.retry.downstream import Health, force_open
+from slotkeeper.retry.downstream_table import DownstreamTable
+from tests.support.boundary import refuse
+from tests.support.completion_events import Bus
+from tests.support.metrics import in_output
+from tests.support.tables import create_table
+from tests.unit.conftest import NOW
+from tests.unit.work_account import WorkAccount, invocation, record
+
+TABLE = "downstreams"
+THRESHOLD = 5
+
+
+class Worker:
+    """The worker's function over moto, with a bus that records."""
+
+    def __init__(self, module: ModuleType, account: WorkAccount) -> None:
+        self._worker = module._worker
+        self._worker._perform = self._perform
+        self._handler = module.handler
+        self._consumer = self._worker._consumer
+        self.client = self._worker._events._events
+        self.bus = Bus(self.client)
+        self.table = DownstreamTable(account.dynamodb, TABLE)
+        self.dynamodb = account.dynamodb
+        self.is_down = False
+        self.at(NOW)
+
+    def at(self, now: float) -> None:
+        self._consumer._clock = self._consumer._deferrals._clock = self._consumer._downstreams._clock = lambda: now
+
+    def handle(self, request_id: str, left: float = 120.0) -> list[Any]:
+        """The messages that stay on the queue."""
+        sent = record({"request_id": request_id, "payload": {}}, request_id)
+        failed: list[Any] = self._handler({"Records": [sent]}, invocation(left))["batchItemFailures"]
+        return failed
+
+    def fail(self, times: int = THRESHOLD) -> None:
+        self.is_down = True
+        for number in range(times):
+            self.handle(f"failing-{number}")
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        return [event for event in self.bus.published if "downstream" in event]
+
+    def _perform(self, request: WorkRequest, _: float) -> Any:
+        if self.is_down:
+            raise Retryable("the downstream is down")
+        if request.request_id == "poison":
+            raise Poison("bad")
+        return {}
+
+
+@pytest.fixture
+def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Worker:
+    create_table(work_account.dynamodb, TABLE, "downstream")
+    monkeypatch.setenv("DOWNSTREAM_TABLE_NAME", TABLE)
+    monkeypatch.setenv("WORKER_CONCURRENCY", "3")
+    return Worker(load("worker"), work_account)
+
+
+def test_opening_and_closing_are_published_once(worker: Worker) -> None:
+    worker.fail(THRESHOLD - 1)
+    assert worker.changes == []
+    worker.handle("the-last-failure")
+    worker.handle("held-back")
+    opened = {"version": "1", "stack": "test", "downstream": "default", "state": "OPEN", "epoch": 1}
+    change = {"reason": "5 consecutive failures", "at": "2027-01-15T08:00:00.000Z"}
+    assert [event | {"stack": "test"} for event in worker.changes] == [opened | change]
+
+    worker.is_down = False
+    worker.at(NOW + 31)
+    worker.handle("probe")
+    worker.handle("after-it")
+    (_, closed) = worker.changes
+    assert (closed["state"], closed["reason"], closed["epoch"]) == ("CLOSED", "the probe succeeded", 3)
+
+
+def test_a_change_is_published_after_the_outcome_is_recorded(worker: Worker) -> None:
+    calls: list[str] = []
+    for client, operation in (
+        (worker.client, "events.PutEvents"),
+        (worker._consumer._ledger._table.dynamodb, "dynamodb"),
+    ):
+        client.meta.events.register_first(f"before-call.{operation}", lambda model, **_: calls.append(model.name))
+    worker.fail()
+    assert calls[-2:] == ["UpdateItem", "PutEvents"]
+
+
+def test_a_change_is_published_in_the_time_that_recording_has_left(worker: Worker) -> None:
+    """The work may use the whole invocation except the seconds for recording, as it does when the downstream hangs."""
+    worker.fail(THRESHOLD - 1)
+    left = iter([120.0] * 3)
+    context = invocation()
+    context.get_remaining_time_in_millis = lambda: int(next(left, 14.0) * 1000)
+    worker._handler({"Records": [record({"request_id": "slow", "payload": {}})]}, context)
+    assert [event["state"] for event in worker.changes] == ["OPEN"]
+
+
+def test_a_change_that_cannot_be_published_changes_nothing_else(
+    worker: Worker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuse(worker.client, "PutEvents", "AccessDeniedException", times=THRESHOLD)
+    worker.fail()
+    assert worker.handle("next") == [{"itemIdentifier": "next"}]
+    assert worker.table.read("default").state == "OPEN"
+    assert worker.changes == []
+    assert "EventsNotSent" in {metric.name for metric in in_output(capsys.readouterr().out)}
+
+
+def test_a_change_by_an_operator_is_not_published_and_sets_the_alarms_metric(
+    worker: Worker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker.table.change("default", lambda health: (force_open(health, NOW, "maintenance"), None))
+    assert worker.handle("held-back") == [{"itemIdentifier": "held-back"}]
+    assert worker.bus.calls == 0
+    assert '"BreakerOpen":[1.0]' in capsys.readouterr().out
+
+
+def test_a_change_is_published_once_although_its_write_was_repeated(worker: Worker) -> None:
+    worker.fail(THRESHOLD - 1)
+    refused = []
+
+    def write_first(model: Any, **_: Any) -> None:
+        """Another container's write between this container's read and write."""
+        if model.name == "PutItem" and len(refused) < 2:
+            refused.append(model.name)
+            worker.table.change("default", lambda health: (_touched(health, len(refused)), None))
+
+    worker._consumer._downstreams._table._table.dynamodb.meta.events.register("before-call.dynamodb", write_first)
+    worker.handle("the-last-failure")
+    assert len(refused) == 2
+    assert len(worker.changes) == 1
+
+
+def _touched(health: Health, number: int) -> Health:
+    return replace(health, permits={**health.permits, f"another-{number}": NOW + 100})
