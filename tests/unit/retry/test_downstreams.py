@@ -1,0 +1,245 @@
+"""Asking for an attempt and reporting its answer: names, which errors count, and errors of DynamoDB itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from slotkeeper.retry import Poison, Retryable
+from slotkeeper.retry.downstream import Answer, Health, State
+from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstreams import (
+    DEFAULT,
+    REFUSED,
+    UNWATCHED,
+    Admission,
+    Downstreams,
+    HeldBack,
+    answer_of,
+    check_name,
+    name_of,
+    names,
+)
+from slotkeeper.retry.errors import Failure
+from slotkeeper.retry.policy import BUILT_IN, Policy
+from tests.support.prepared_account import prepared_account
+from tests.support.quick_clients import shared_client
+from tests.support.tables import create_table
+
+NOW, LEASE, MOST = 1_800_000_000.0, 125.0, 3
+TABLE = "downstreams"
+DOWN = Failure.of(ConnectionError("down"))
+
+
+class Scene:
+    """Downstreams over moto with a test's clock. `trouble` is raised instead of each later change of the table."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.trouble: Exception | None = None
+        self.unreported: list[str] = []
+        self.seen: list[tuple[str, State, int | None]] = []
+        self.table = DownstreamTable(shared_client("dynamodb"), TABLE)
+        self.change = self.table.change
+        self.table.change = self._change  # type: ignore[method-assign]
+        self.downstreams = Downstreams(
+            self.table,
+            most=MOST,
+            on_health=lambda name, _before, after, callers: self.seen.append((name, after.state, callers)),
+            on_unreported=self.unreported.append,
+            clock=lambda: self.now,
+        )
+
+    def _change(self, *arguments: Any) -> Any:
+        if self.trouble:
+            raise self.trouble
+        return self.change(*arguments)
+
+    def ask(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission | HeldBack:
+        return self.downstreams.ask(name, policy, is_retry=False, lease=LEASE)
+
+    def admitted(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission:
+        admission = self.ask(policy, name)
+        assert isinstance(admission, Admission)
+        return admission
+
+    def health(self, name: str = DEFAULT) -> Health:
+        return self.table.read(name)
+
+
+def resources() -> None:
+    create_table(shared_client("dynamodb"), TABLE, "downstream")
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with prepared_account(resources):
+        yield Scene()
+
+
+def test_an_attempt_is_under_way_until_its_answer_is_reported(scene: Scene) -> None:
+    with scene.admitted() as admission:
+        assert list(scene.health().permits.values()) == [NOW + LEASE]
+        admission.succeeded(2.0)
+        assert scene.health().permits == {}
+    assert (scene.health().healthy, scene.health().seconds) == (True, 2.0)
+
+
+def test_an_attempt_that_is_not_reported_is_given_back(scene: Scene) -> None:
+    with scene.admitted():
+        pass
+    assert scene.health().permits == {}
+    with pytest.raises(KeyError), scene.admitted():
+        raise KeyError
+    assert (scene.health().permits, scene.health().healthy) == ({}, False)
+
+
+def test_a_reported_attempt_is_not_given_back_too(scene: Scene) -> None:
+    for _ in range(2):
+        with scene.admitted() as admission:
+            admission.succeeded(1.0)
+    assert scene.health().first_attempts == 2
+
+
+def test_a_failure_counts_after_a_success_only_and_an_error_of_the_work_always(scene: Scene) -> None:
+    with scene.admitted() as admission:
+        admission.succeeded(1.0)
+    counts = []
+    for failure in (DOWN, DOWN, Failure.of(KeyError("a bug"))):
+        with scene.admitted() as admission:
+            counts.append(admission.failed(failure, 1.0))
+    assert counts == [True, False, True]
+    assert scene.health().failures == 2
+
+
+def test_a_refusal_names_downstream_reason_and_time_and_writes_nothing(scene: Scene) -> None:
+    policy = Policy.from_document({"downstream": {"breaker": {"failure_threshold": 1, "recovery_seconds": 20}}})
+    with scene.admitted(policy, "mail") as admission:
+        admission.failed(DOWN, 1.0)
+    before = scene.health("mail")
+    scene.now += 5
+    held = scene.ask(policy, "mail")
+    assert isinstance(held, HeldBack)
+    assert (held.name, held.reason, held.not_before) == ("mail", "breaker", NOW + 20)
+    assert scene.health("mail") == before
+    assert scene.seen[-1] == ("mail", State.OPEN, MOST)
+
+
+def test_each_downstream_has_its_own_state_and_settings(scene: Scene) -> None:
+    policy = Policy.from_document({"downstreams": {"mail": {"breaker": {"failure_threshold": 1}}}})
+    for name in ("mail", "billing"):
+        with scene.admitted(policy, name) as admission:
+            admission.failed(DOWN, 1.0)
+    assert (scene.health("mail").state, scene.health("billing").state) == (State.OPEN, State.CLOSED)
+
+
+TROUBLE = [
+    ClientError({"Error": {"Code": "ThrottlingException"}}, "PutItem"),
+    ReadTimeoutError(endpoint_url="dynamodb"),
+    MalformedHealth("malformed"),
+    TooManyWriters("too many"),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLE, ids=lambda trouble: type(trouble).__name__)
+def test_reporting_never_raises_and_returns_the_reason_to_the_worker(scene: Scene, trouble: Exception) -> None:
+    def reported(act: Callable[[Admission], Any]) -> Any:
+        scene.trouble = None
+        with scene.admitted() as admission:
+            scene.trouble = trouble
+            return act(admission)
+
+    answers = [
+        reported(lambda admission: admission.succeeded(1.0)),
+        reported(lambda admission: admission.failed(DOWN, 1.0)),
+        reported(lambda _admission: None),
+    ]
+    assert answers == [None, True, None]
+    assert scene.unreported == [f"{type(trouble).__name__}: {trouble}"] * 3
+    with pytest.raises(type(trouble)):
+        scene.ask()
+
+
+class Busy(Retryable):
+    pass
+
+
+class RateLimited(Busy):
+    pass
+
+
+def aws_error(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code}}, "Call")
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (Retryable("not now"), Answer.FAILED),
+        (Busy("not now"), Answer.FAILED),
+        (TimeoutError("30 s"), Answer.FAILED),
+        (ReadTimeoutError(endpoint_url="x"), Answer.FAILED),
+        (aws_error("InternalServerError"), Answer.FAILED),
+        (RateLimited("later"), Answer.THROTTLED),
+        (aws_error("ThrottlingException"), Answer.THROTTLED),
+        (KeyError("a bug"), Answer.UNKNOWN),
+        (Poison("no such object"), Answer.UNKNOWN),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_shows_a_failure_throttling_or_nothing(error: Exception, answer: Answer) -> None:
+    assert answer_of(Failure.of(error), DownstreamSettings()) == answer
+
+
+def test_poison_shows_nothing_even_if_the_policy_names_it() -> None:
+    settings = DownstreamSettings().with_document({"breaker": {"errors": ["Poison"]}})
+    assert answer_of(Failure.of(Poison("x")), settings) == Answer.UNKNOWN
+
+
+def test_the_policys_errors_replace_the_built_in_ones() -> None:
+    settings = DownstreamSettings().with_document({"breaker": {"errors": ["KeyError"]}, "concurrency": {"errors": []}})
+    answers = [answer_of(Failure.of(error), settings) for error in (KeyError(), RateLimited(), TimeoutError())]
+    assert answers == [Answer.FAILED, Answer.UNKNOWN, Answer.UNKNOWN]
+
+
+def fails(_request: Any) -> str:
+    raise KeyError("no such field")
+
+
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        ("mail", "mail"),
+        (lambda request: request["to"], "billing"),
+        (fails, DEFAULT),
+        (lambda _request: None, DEFAULT),
+        (lambda _request: "", DEFAULT),
+        (lambda _request: "a b", DEFAULT),
+        (lambda _request: "mail\n", DEFAULT),
+        (lambda _request: "x" * 65, DEFAULT),
+    ],
+)
+def test_a_request_without_a_valid_name_belongs_to_the_default_downstream(named: Any, name: str) -> None:
+    assert name_of(named, {"to": "billing"}) == name
+
+
+def test_a_name_has_up_to_64_letters_digits_and_three_signs() -> None:
+    assert [check_name(name) for name in ("a", "A.b_c-9", "x" * 64)] == ["a", "A.b_c-9", "x" * 64]
+    for name in ("", "a b", "é", "x" * 65, "a/b"):
+        with pytest.raises(ValueError, match=r"1 to 64 .*, got"):
+            check_name(name)
+
+
+def test_the_names_are_those_of_policy_and_table_and_the_default_one() -> None:
+    policy = Policy.from_document({"downstreams": {"mail": {}}})
+    assert names(policy, {"billing": Health(), "mail": Health()}) == ["billing", DEFAULT, "mail"]
+
+
+@pytest.mark.parametrize("admission", [UNWATCHED, REFUSED])
+def test_a_worker_that_does_not_watch_its_downstream_counts_every_failure(admission: Admission) -> None:
+    with admission:
+        assert admission.failed(DOWN, 1.0) is True
