@@ -122,7 +122,7 @@ def test_show_counts_permits_and_retries_of_the_present_windows_only(operator: O
     assert (one["retries"], one["allowed_retries"]) == (7, 20)
     text = operator.run("retry", "breaker", "show").stdout
     assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
-    assert "7 of 20 allowed retries used in this window" in text
+    assert "7 retries failed in this window, of 20 allowed" in text
     watched.put("default", rules.replace(busy, budget_window=now - 61))
     (one,) = watched.shown()
     assert (one["retries"], one["allowed_retries"]) == (0, 10)

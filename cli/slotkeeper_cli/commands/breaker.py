@@ -247,10 +247,8 @@ def _figures(data: dict[str, Any], now: float) -> list[str]:
     lines = [f"{_permitted_text(data)}{under_way}", f"{failures}; the breaker opens at {data['failure_threshold']}"]
     if data["allowed_retries"] is not None:
         left = duration(seconds(data["budget_window_ends_at"]) - now)
-        lines.append(
-            f"{data['retries']} of {count(data['allowed_retries'], 'allowed retry', 'allowed retries')} used in this "
-            f"window, which ends in {left}"
-        )
+        failed = f"{count(data['retries'], 'retry', 'retries')} failed in this window"
+        lines.append(f"{failed}, of {data['allowed_retries']:,} allowed; it ends in {left}")
     return lines
 
 
