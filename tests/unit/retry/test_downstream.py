@@ -312,7 +312,22 @@ def test_no_failure_counts_before_the_first_answer_or_after_an_operators_close()
 
 def test_failures_between_successes_count() -> None:
     downstream = healthy()
-    assert [downstream.attempt(answer) for answer in (FAILED, SUCCEEDED, FAILED)] == [True, False, True]
+    counted = []
+    for answer in (FAILED, SUCCEEDED, FAILED):
+        counted.append(downstream.attempt(answer))
+        downstream.wait(1.0)
+    assert counted == [True, False, True]
+
+
+def test_the_success_of_a_call_that_began_before_a_failure_does_not_let_the_next_failure_count() -> None:
+    """Ten calls are under way when the outage begins: some succeed between the failures of those that begin later."""
+    downstream = healthy()
+    under_way = [downstream.begin() for _ in range(3)]
+    downstream.wait(0.5)
+    assert downstream.attempt(FAILED) is True
+    for permit in under_way:
+        downstream.report(permit, SUCCEEDED, seconds=1.0)
+        assert downstream.attempt(FAILED) is False
 
 
 def test_without_the_breaker_every_failure_counts() -> None:

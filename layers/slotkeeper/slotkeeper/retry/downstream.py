@@ -74,7 +74,9 @@ class Health:
     Args:
         since: when `state` changed.
         forced: an operator opened the breaker.
-        healthy: the last answer of the downstream was a success. False before the first answer.
+        healthy: the last answer of the downstream was a success. False before the first answer. The success of a call
+            that began before `failed_at` is none of these: an outage may have begun during the call.
+        failed_at: the first failure after a success.
         failures: consecutive failures.
         probe_at: while OPEN, when the next probe is due; while HALF_OPEN, when the probe's lease ends.
         limit: permitted callers by the adaptive limit; 0 means as many as possible.
@@ -96,6 +98,7 @@ class Health:
     since: float = 0.0
     forced: bool = False
     healthy: bool = False
+    failed_at: float = 0.0
     failures: int = 0
     probe_at: float = 0.0
     limit: int = 0
@@ -249,10 +252,12 @@ def report(
         health = replace(health, clean=True)
     if answer == Answer.SUCCEEDED:
         mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
-        return replace(health, failures=0, healthy=True, seconds=_measured(settings, mean)), counts
+        healthy = health.healthy or now - seconds >= health.failed_at
+        return replace(health, failures=0, healthy=healthy, seconds=_measured(settings, mean)), counts
     if answer != Answer.FAILED:
         return health, counts
-    health = replace(health, failures=health.failures + 1, healthy=False)
+    failed_at = now if health.healthy else health.failed_at
+    health = replace(health, failures=health.failures + 1, healthy=False, failed_at=failed_at)
     if settings.budget.enabled and permit.is_retry:
         health = replace(health, retries=health.retries + 1)
     if settings.breaker.enabled and health.failures >= settings.breaker.failure_threshold:
