@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from slotkeeper.retry.downstream import Health, State, current, force_closed
 from slotkeeper.retry.downstream_settings import DownstreamSettings
 from slotkeeper.retry.downstream_table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
+from slotkeeper_cli.output import table
 
 
 def summary(name: str, health: Health) -> dict[str, Any]:
@@ -65,19 +69,66 @@ def line(data: Mapping[str, Any], now: float) -> str:
     """A summary on one line."""
     parts = []
     if data["state"] != State.CLOSED:
-        parts.append(f"the breaker is {data['state']}{_since(data, now)}{because(data)}; {next_step(data, now)}")
+        parts.append(f"the breaker is {data['state']}{_since(data, now)}{_because(data)}; {_next_step(data, now)}")
     if data["limit_set"] is not None:
         parts.append(f"an operator has set the limit to {count(data['limit_set'], 'caller')}")
     return f"downstream {data['downstream']}: {'; '.join(parts)}"
 
 
-def because(data: Mapping[str, Any]) -> str:
+def print_details(console: Console, data: dict[str, Any], now: float) -> None:
+    """Print the details of a downstream."""
+    closed = data["state"] == State.CLOSED
+    title = Text(f"{data['downstream']}  ", style="bold")
+    title.append(f"{data['state']}{_since(data, now)}{_because(data)}", style="not bold" if closed else "red not bold")
+    console.print(title)
+    if not closed:
+        console.print(f"  {_next_step(data, now)}")
+    if not data["breaker_enabled"]:
+        closes = not closed and not data["forced_open"]
+        console.print("  the policy disables the breaker" + ": the next message closes it" * closes)
+    for text in _figures(data, now):
+        console.print(f"  {text}")
+    if data["changes"]:
+        rows = table("  at", "to", "why", "by")
+        for change in reversed(data["changes"]):
+            at = local_time(seconds(change["at"]))
+            rows.add_row(f"  {at}", change["to"], Text(change["why"], overflow="fold"), Text(change["by"]))
+        console.print(rows)
+    console.print()
+
+
+def _figures(data: dict[str, Any], now: float) -> list[str]:
+    under_way = "" if data["under_way"] is None else f", {count(data['under_way'], 'attempt')} under way"
+    failures = count(data["consecutive_failures"], "consecutive failure")
+    threshold = f"; the breaker opens at {data['failure_threshold']}" if data["breaker_enabled"] else ""
+    lines = [f"{_permitted_text(data)}{under_way}", f"{failures}{threshold}"]
+    if data["allowed_retries"] is not None:
+        left = duration(seconds(data["budget_window_ends_at"]) - now)
+        failed = f"{count(data['retries'], 'retry', 'retries')} failed in this window"
+        lines.append(f"{failed}, of {data['allowed_retries']:,} allowed; it ends in {left}")
+    return lines
+
+
+def _permitted_text(data: dict[str, Any]) -> str:
+    if data["limit"] is None:
+        limit = "no concurrency limit"
+    elif data["limit_set"] is not None:
+        limit = f"{count(data['limit'], 'caller')} permitted (set by an operator)"
+    else:
+        limit = f"{data['limit']} of {count(data['worker_concurrency'], 'caller')} permitted (adaptive)"
+    if data["state"] == State.CLOSED:
+        return limit
+    permitted = count(data["permitted_callers"], "caller")
+    return f"{permitted} permitted while the breaker is {data['state']}; after that {limit}"
+
+
+def _because(data: Mapping[str, Any]) -> str:
     """The reason of the last change, and the operator who made it: `: maintenance, by user/anna`."""
     by = f", by {data['by']}" if data["by"] else ""
     return f": {data['why']}{by}" if data["why"] else ""
 
 
-def next_step(data: Mapping[str, Any], now: float) -> str:
+def _next_step(data: Mapping[str, Any], now: float) -> str:
     """What ends the present state of a breaker that is not closed."""
     if data["forced_open"]:
         return f"it stays open until: slotkeeper retry breaker close {data['downstream']} --why TEXT"
@@ -88,11 +139,6 @@ def next_step(data: Mapping[str, Any], now: float) -> str:
         return "the last probe did not report, and the next message is a new one"
     due = seconds(data["next_probe_at"])
     return f"the next probe is due in {duration(due - now)}" if due > now else "the next message is the probe"
-
-
-def state_text(data: Mapping[str, Any], now: float) -> str:
-    """`OPEN since 2026-11-23 00:10:00 UTC (12 min)`."""
-    return f"{data['state']}{_since(data, now)}"
 
 
 def _since(data: Mapping[str, Any], now: float) -> str:

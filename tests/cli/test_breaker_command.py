@@ -140,6 +140,9 @@ def test_show_states_what_the_policy_disables(operator: Operator, watched: Watch
     watched.failing()
     text = operator.run("retry", "breaker", "show").stdout
     assert "the policy disables the breaker: the next message closes it" in text
+    assert "the breaker opens at" not in text
+    watched.put("default", rules.force_open(Health(), time.time(), "x"))
+    assert "the policy disables the breaker\n" in operator.run("retry", "breaker", "show").stdout
 
 
 def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, watched: Watched) -> None:
@@ -310,6 +313,11 @@ def test_a_limit_that_is_set_already_is_not_audited_again(operator: Operator, wa
     ended = operator.run("retry", "limit", "auto")
     assert (ended.exit_code, operator.audited()) == (0, [])
     assert "the adaptive limit applies, now 10 callers" in ended.stdout
+
+
+def test_auto_while_the_breaker_is_open_permits_one_caller_after_it(operator: Operator, watched: Watched) -> None:
+    watched.put("default", rules.force_open(Health(healthy=True, limit=7, limit_set=3), time.time(), "x"))
+    assert operator.run("retry", "limit", "auto", "--json").json["limit"] == 1
 
 
 def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched: Watched) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from slotkeeper.retry import downstream as rules
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
@@ -17,10 +16,9 @@ from slotkeeper.retry.downstreams import DEFAULT, check_name
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl
-from slotkeeper_cli.downstream_text import because, details, next_step, state_text
+from slotkeeper_cli.downstream_text import details, print_details
 from slotkeeper_cli.errors import NotFound
-from slotkeeper_cli.formatting import count, duration, local_time, seconds
-from slotkeeper_cli.output import table
+from slotkeeper_cli.formatting import count, duration
 
 app = typer.Typer(help="Show, open or close the circuit breaker of a downstream.", no_args_is_help=True)
 
@@ -71,7 +69,7 @@ def show(
 
     def render(console: Console) -> None:
         for one in data["downstreams"]:
-            _render(console, one, now)
+            print_details(console, one, now)
         for text in data["malformed"]:
             console.print(f"malformed: {text}", style="red")
 
@@ -149,9 +147,9 @@ def limit_callers(
             f"Warning: the event source starts at most {count(control.most, 'attempt')} at the same time: "
             "WorkerConcurrency."
         )
-    now_permitted = health.callers(control.settings(downstream), control.most)
-    data = {"downstream": downstream, "limit_set": wanted, "limit": now_permitted}
-    context.out.result(data, f"{downstream}: {_limit_text(wanted, now_permitted)}")
+    permitted = details(downstream, health, control.settings(downstream), control.most, time.time())["limit"]
+    data = {"downstream": downstream, "limit_set": wanted, "limit": permitted}
+    context.out.result(data, f"{downstream}: {_limit_text(wanted, permitted)}")
 
 
 def _callers(text: str) -> int | None:
@@ -219,47 +217,3 @@ def _limit_text(wanted: int | None, permitted: int | None) -> str:
     if permitted is None:
         return "no concurrency limit: the policy disables it."
     return f"the adaptive limit applies, now {count(permitted, 'caller')}."
-
-
-def _render(console: Console, data: dict[str, Any], now: float) -> None:
-    closed = data["state"] == State.CLOSED
-    title = Text(f"{data['downstream']}  ", style="bold")
-    title.append(state_text(data, now) + because(data), style="not bold" if closed else "red not bold")
-    console.print(title)
-    if not closed:
-        console.print(f"  {next_step(data, now)}")
-    if not data["breaker_enabled"]:
-        console.print("  the policy disables the breaker" + ": the next message closes it" * (not closed))
-    for text in _figures(data, now):
-        console.print(f"  {text}")
-    if data["changes"]:
-        rows = table("  at", "to", "why", "by")
-        for change in reversed(data["changes"]):
-            at = local_time(seconds(change["at"]))
-            rows.add_row(f"  {at}", change["to"], Text(change["why"], overflow="fold"), Text(change["by"]))
-        console.print(rows)
-    console.print()
-
-
-def _figures(data: dict[str, Any], now: float) -> list[str]:
-    under_way = "" if data["under_way"] is None else f", {count(data['under_way'], 'attempt')} under way"
-    failures = count(data["consecutive_failures"], "consecutive failure")
-    lines = [f"{_permitted_text(data)}{under_way}", f"{failures}; the breaker opens at {data['failure_threshold']}"]
-    if data["allowed_retries"] is not None:
-        left = duration(seconds(data["budget_window_ends_at"]) - now)
-        failed = f"{count(data['retries'], 'retry', 'retries')} failed in this window"
-        lines.append(f"{failed}, of {data['allowed_retries']:,} allowed; it ends in {left}")
-    return lines
-
-
-def _permitted_text(data: dict[str, Any]) -> str:
-    if data["limit"] is None:
-        limit = "no concurrency limit"
-    elif data["limit_set"] is not None:
-        limit = f"{count(data['limit'], 'caller')} permitted (set by an operator)"
-    else:
-        limit = f"{data['limit']} of {count(data['worker_concurrency'], 'caller')} permitted (adaptive)"
-    if data["state"] == State.CLOSED:
-        return limit
-    permitted = count(data["permitted_callers"], "caller")
-    return f"{permitted} permitted while the breaker is {data['state']}; after that {limit}"

@@ -20,6 +20,7 @@ from slotkeeper_cli.formatting import count, duration, seconds
 STUCK_AFTER = 1800
 OPEN_TOO_LONG = 3600  # seconds
 _NAMED = 3
+_DELETE_ITEM = "use aws dynamodb delete-item; the stack's output DownstreamTableName names the table"
 
 
 def overdue(facts: Facts) -> Iterator[Finding]:
@@ -89,7 +90,7 @@ def retry_policy(facts: Facts) -> Iterator[Finding]:
 def breakers(facts: Facts) -> Iterator[Finding]:
     for error in facts.downstreams.values():
         if isinstance(error, MalformedHealth):
-            yield problem(f"{error}; until then its messages stay on WorkQueue", "aws dynamodb delete-item deletes it")
+            yield problem(f"{error}; until then its messages stay on WorkQueue", _DELETE_ITEM)
     for one in noteworthy(facts.downstreams):
         name, text = one["downstream"], line(one, facts.now)
         if one["forced_open"]:
