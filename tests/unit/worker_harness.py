@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -18,10 +19,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.attempt import Outcome
-from slotkeeper.retry.consumer import Consumer, StillInProgress
+from slotkeeper.retry.consumer import Consumer, DownstreamOf, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.deferral import NotYetDue
+from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream import Health
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.downstreams import DEFAULT, Downstreams
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed, note_parameters
@@ -38,6 +42,8 @@ LARGEST = 1_047_552  # WorkQueue's MaximumMessageSize
 TABLE, EFFECTS, PARAMETER, GROUP = "ledger", "effects", "/slotkeeper/retry-policy", "retries"
 ROLE = "arn:aws:iam::123456789012:role/schedules"
 WORK, WORK_DEAD = "work", "work-dead"
+DOWNSTREAMS = "downstreams"
+CONCURRENCY = 4
 ARN = "arn:aws:sqs:us-east-1:123456789012:"
 
 LEFT_ON_THE_QUEUE = (
@@ -45,6 +51,7 @@ LEFT_ON_THE_QUEUE = (
     BotoCoreError,
     StillInProgress,
     NotYetDue,
+    WaitsForDownstream,
     ClaimLost,
     PolicyUnavailable,
 )
@@ -56,6 +63,7 @@ def worker_resources() -> None:
     """Create the worker's resources in moto, except the policy."""
     for table in (TABLE, EFFECTS):
         create_table(shared_client("dynamodb"), table, "request_id")
+    create_table(shared_client("dynamodb"), DOWNSTREAMS, "downstream")
     shared_client("scheduler").create_schedule_group(Name=GROUP)
     for name in (WORK, WORK_DEAD):
         shared_client("sqs").create_queue(QueueName=name)
@@ -90,6 +98,7 @@ class WorkerHarness:
         self.deaths = 0
         self.refused_schedules: list[str] = []
         self.invalid_policies: list[str] = []
+        self.unreported: list[str] = []
         self.remaining = INVOCATION
         self._ids = itertools.count(1)
         self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", note_parameters)
@@ -101,8 +110,14 @@ class WorkerHarness:
         self._unnoted = False
         self.use()
 
-    def use(self, max_delay: int = 900, max_message_bytes: int = LARGEST) -> None:
-        """Replace the container. The queue allows messages of the same size."""
+    def use(
+        self, max_delay: int = 900, max_message_bytes: int = LARGEST, *, watches: DownstreamOf | None = None
+    ) -> None:
+        """Replace the container. The queue allows messages of the same size.
+
+        Args:
+            watches: the downstream whose state it asks before each attempt; None: it asks none.
+        """
         with self.unnoted():
             self.sqs.set_queue_attributes(
                 QueueUrl=self.queue_url, Attributes={"MaximumMessageSize": str(max_message_bytes)}
@@ -125,7 +140,17 @@ class WorkerHarness:
             self.retries,
             DeadLetterQueue(self.sqs, self.dead_letter_url),
             self.policy,
+            downstreams=self._downstreams() if watches else None,
+            downstream=watches or DEFAULT,
             work_seconds=50,
+            clock=lambda: self.now,
+        )
+
+    def _downstreams(self) -> Downstreams:
+        return Downstreams(
+            DownstreamTable(self.dynamodb, DOWNSTREAMS),
+            most=CONCURRENCY,
+            on_unreported=self.unreported.append,
             clock=lambda: self.now,
         )
 
@@ -136,6 +161,8 @@ class WorkerHarness:
     def _at(self, when: When, name: str) -> None:
         if self._unnoted:
             return
+        if isinstance(sys.exception(), Killed):
+            raise Killed  # a dead worker makes no call, not even while its context managers end
         if when == "before":
             self.calls.append(name)
         strike = self._strikes.pop((len(self.calls), when), None)
@@ -163,7 +190,7 @@ class WorkerHarness:
         return SimpleNamespace(status_code=200), {}
 
     def _note_effect(self, parsed: dict[str, Any], context: Any, **_: Any) -> None:
-        if "Error" not in parsed:
+        if "Error" not in parsed and context["parameters"]["TableName"] == EFFECTS:
             item = context["parameters"]["Item"]
             self.effects.append((item["request_id"]["S"], int(item["attempt"]["N"])))
 
@@ -277,6 +304,13 @@ class WorkerHarness:
         """Replace the ledger's item."""
         item = {"request_id": {"S": request_id}, **attributes}
         self._own.dynamodb.put_item(TableName=TABLE, Item=item)
+
+    def health(self) -> Health:
+        """The state of the downstream."""
+        return DownstreamTable(self._own.dynamodb, DOWNSTREAMS).read(DEFAULT)
+
+    def set_health(self, health: Health) -> None:
+        DownstreamTable(self._own.dynamodb, DOWNSTREAMS).change(DEFAULT, lambda _before: (health, None))
 
     # The work.
 

@@ -14,20 +14,14 @@ from slotkeeper.retry.consumer import (
     QUICK_RETRY_RECEIVES,
     QUICK_RETRY_SECONDS,
     RESERVED_SECONDS,
-    Consumer,
     NoTimeLeft,
 )
-from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import PlannedDelivery
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.downstreams import Downstreams
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import instant, parse_message
 from slotkeeper.retry.parameter import PolicyUnavailable
 from slotkeeper.retry.policy import MAX_AGE_SECONDS
 from tests.support.boundary import Killed, kill_before, refuse
-from tests.support.quick_clients import shared_client
-from tests.support.tables import create_table
 from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
@@ -78,23 +72,6 @@ def test_an_attempt_is_leased_for_longer_than_its_invocation_lasts(workplace: Wo
     with pytest.raises(Killed):
         workplace.consume(workplace.send(dies=1))
     assert float(workplace.row()["lease_until"]) == NOW + 80.5 + 5
-
-
-def test_a_row_has_the_name_of_the_downstream_that_the_worker_watches(workplace: WorkerHarness) -> None:
-    dynamodb = shared_client("dynamodb", "test")
-    create_table(dynamodb, "downstreams", "downstream")
-    watched = Downstreams(DownstreamTable(dynamodb, "downstreams"), most=3, clock=lambda: workplace.now)
-    workplace.consumer = Consumer(
-        workplace.ledger,
-        workplace.retries,
-        DeadLetterQueue(workplace.sqs, workplace.dead_letter_url),
-        workplace.policy,
-        downstreams=watched,
-        downstream="crm",
-        clock=lambda: workplace.now,
-    )
-    workplace.consume(workplace.send(fails=1))
-    assert workplace.row()["downstream"] == "crm"
 
 
 def test_failed_work_is_retried_after_the_delay_of_its_policy(workplace: WorkerHarness) -> None:

@@ -1,0 +1,306 @@
+"""Deliveries by a worker that watches its downstream: held back, permitted, and with nothing to wait for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.retry import WorkRequest
+from slotkeeper.retry.attempt import WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
+from slotkeeper.retry.consumer import QUICK_RETRY_SECONDS
+from slotkeeper.retry.deferral import RESEND_RECEIVES, WaitsForDownstream
+from slotkeeper.retry.downstream import Health, State, force_open
+from slotkeeper.retry.downstreams import DEFAULT
+from slotkeeper.retry.ledger import DEAD_LETTERED, WAITING, AlreadySettled
+from slotkeeper.retry.message import parse_message
+from tests.support.boundary import refuse
+from tests.unit.work_messages import QueuedMessage
+from tests.unit.worker_harness import CONCURRENCY, LEASE, NOW, WorkerHarness
+
+OPEN = Health(state=State.OPEN, epoch=1, probe_at=NOW + 30, healthy=False)
+HEALTHY = Health(healthy=True)
+
+
+@pytest.fixture
+def watching(workplace: WorkerHarness) -> WorkerHarness:
+    workplace.use(watches=DEFAULT)
+    return workplace
+
+
+def fails(_request: WorkRequest, _seconds: float) -> None:
+    raise ConnectionError("down")
+
+
+def held_back(workplace: WorkerHarness, message: QueuedMessage) -> float:
+    """Deliver a message that must be held back; returns the seconds until it is visible."""
+    row, performed, delivered_at = workplace.row(), len(workplace.performed), workplace.now
+    assert workplace.deliver(message) is None
+    assert isinstance(workplace.left[-1], WaitsForDownstream)
+    assert message in workplace.queue
+    assert (workplace.row(), len(workplace.performed)) == (row, performed)
+    return message.visible_at - delivered_at
+
+
+def test_a_row_has_the_name_of_the_downstream_that_the_worker_watches(workplace: WorkerHarness) -> None:
+    workplace.use(watches="crm")
+    workplace.consume(workplace.send(fails=1))
+    assert workplace.row()["downstream"] == "crm"
+
+
+def test_a_request_names_its_downstream(workplace: WorkerHarness) -> None:
+    workplace.set_health(OPEN)
+    workplace.use(watches=lambda request: request.payload["to"])
+    assert isinstance(workplace.consume(workplace.send(to="mail")), WorkSucceeded)
+    held_back(workplace, workplace.send("s"))
+
+
+def test_an_attempt_is_reported_and_its_permit_ends(watching: WorkerHarness) -> None:
+    assert isinstance(watching.consume(watching.send()), WorkSucceeded)
+    health = watching.health()
+    assert (health.healthy, health.failures, health.first_attempts, health.permits) == (True, 0, 1, {})
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        pytest.param(OPEN, id="open"),
+        pytest.param(replace(OPEN, state=State.HALF_OPEN), id="a probe is under way"),
+        pytest.param(force_open(HEALTHY, NOW, "planned"), id="opened by an operator"),
+        pytest.param(replace(HEALTHY, limit=1, permits={"other": NOW + LEASE}), id="at the limit"),
+    ],
+)
+def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHarness, health: Health) -> None:
+    watching.set_health(health)
+    seconds = held_back(watching, watching.send())
+    assert watching.calls.count("PutItem") + watching.calls.count("UpdateItem") == 0
+    assert (watching.row(), watching.health(), watching.dead_letters) == ({}, health, [])
+    assert 1 <= seconds <= 32
+
+
+def test_a_retry_above_the_budget_waits_for_the_next_window(watching: WorkerHarness) -> None:
+    watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 300}}}))
+    watching.set_health(replace(HEALTHY, limit=1, budget_window=NOW, retries=10))
+    assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
+    (retry,) = watching.queue
+    held_back(watching, retry)
+    assert retry.visible_at >= NOW + 300
+    assert isinstance(watching.consume(retry), WorkSucceeded)
+    assert watching.performed == [("r", 1), ("r", 2)]
+
+
+def test_an_outage_uses_up_one_attempt_of_all_requests_together(watching: WorkerHarness) -> None:
+    watching.set_health(HEALTHY)
+    up_at, performs = NOW + 600, watching.perform
+
+    def perform(request: WorkRequest, seconds: float) -> Any:
+        if watching.now < up_at:
+            fails(request, seconds)
+        return performs(request, seconds)
+
+    watching.perform = perform  # type: ignore[method-assign]
+    for number in range(3):
+        watching.send(f"r{number}")
+    watching.live(deliveries=2000)
+    last = {message.request_id: message for message in (parse_message(each.body) for each in watching.seen)}
+    assert sum(len(message.retries) - message.uncounted for message in last.values()) == 1
+    assert {request_id for request_id, _ in watching.effects} == last.keys() == {"r0", "r1", "r2"}
+    assert (watching.dead_letters, watching.health().state) == ([], State.CLOSED)
+
+
+def test_a_failure_that_may_not_count_is_carried_as_uncounted(watching: WorkerHarness) -> None:
+    watching.set_health(HEALTHY)
+    watching.perform = fails  # type: ignore[method-assign, assignment]
+    watching.consume(watching.send())
+    first = parse_message(watching.queue[0].body)
+    watching.consume(watching.queue[0])
+    second = parse_message(watching.queue[0].body)
+    assert [(each.attempt, each.uncounted) for each in (first, second)] == [(2, 0), (3, 1)]
+
+
+def test_a_repeated_message_is_deleted_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+    message = watching.send()
+    again = watching.copy(message)
+    watching.consume(message)
+    watching.set_health(OPEN)
+    assert isinstance(watching.consume(again), AlreadySettled)
+    assert (watching.queue, watching.performed) == ([], [("r", 1)])
+    assert watching.health() == OPEN
+
+
+def test_a_reused_request_id_is_dead_lettered_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+    watching.consume(watching.send(a=1))
+    watching.set_health(OPEN)
+    outcome = watching.consume(watching.send(a=2))
+    assert isinstance(outcome, WorkDeadLettered)
+    assert outcome.code == "RequestIdReused"
+
+
+def test_a_recorded_plan_is_carried_out_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+    message = watching.send(fails=1)
+    refuse(watching.sqs, "SendMessage", "Throttling")
+    assert watching.deliver(message) is None
+    watching.set_health(OPEN)
+    watching.wait(LEASE)
+    assert isinstance(watching.consume(message), WorkRetried)
+    assert (watching.row()["status"], watching.performed) == (WAITING, [("r", 1)])
+
+
+def test_the_attempt_of_a_dead_worker_is_retried_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+    message = watching.send(dies=1)
+    watching.deliver(message)
+    watching.set_health(replace(OPEN, probe_at=NOW + 10_000))
+    watching.wait(LEASE)
+    outcome = watching.consume(message)
+    assert isinstance(outcome, WorkRetried)
+    assert (outcome.died, watching.performed) == (True, [("r", 1)])
+
+
+def test_a_repeated_message_that_became_the_probe_gives_it_back(watching: WorkerHarness) -> None:
+    message = watching.send()
+    again = watching.copy(message)
+    watching.consume(message)
+    watching.set_health(replace(OPEN, probe_at=NOW - 1))
+    watching.consume(again)
+    health = watching.health()
+    assert (health.state, health.probe_at, health.permits) == (State.OPEN, NOW, {})
+    watching.consume(watching.send("next"))
+    assert watching.health().state == State.CLOSED
+
+
+def test_a_permit_whose_attempt_another_delivery_has_is_given_back(watching: WorkerHarness) -> None:
+    message = watching.send(dies=1)
+    again = watching.copy(message)
+    watching.deliver(message)
+    permits = watching.health().permits
+    watching.deliver(again)
+    assert watching.health().permits == permits
+    assert watching.health().first_attempts == 1
+
+
+def test_a_worker_that_dies_with_the_probe_delays_the_next_one_by_its_lease(watching: WorkerHarness) -> None:
+    watching.set_health(replace(OPEN, probe_at=NOW))
+    watching.deliver(watching.send("dies", dies=1))
+    assert (watching.deaths, watching.health().state) == (1, State.HALF_OPEN)
+    assert watching.health().probe_at == NOW + LEASE
+    other = watching.send("other")
+    while watching.now < NOW + LEASE - 1:
+        held_back(watching, other)
+        watching.now = max(watching.now, min(other.visible_at, NOW + LEASE - 1))
+    watching.now = NOW + LEASE
+    assert isinstance(watching.consume(other), WorkSucceeded)
+    assert watching.health().state == State.CLOSED
+
+
+def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(watching: WorkerHarness) -> None:
+    """1. The worker is refused. 2. It reads that attempt 1 is in progress, so attempt 2 would not begin. 3. Attempt 1
+    ends. 4. The worker claims attempt 2."""
+    watching.set_health(HEALTHY)
+    watching.consume(watching.send(fails=1))
+    (second,) = watching.queue
+    watching.set_health(OPEN)
+    would_begin = watching.ledger.would_begin
+    waiting = watching.ledger.read("r")
+    assert waiting is not None
+    in_progress = replace(waiting, status="RUNNING", lease_until=NOW + 10_000)
+
+    def changes_after_the_read(*arguments: Any) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(watching.ledger, "read", lambda _request_id: in_progress)
+            return would_begin(*arguments)
+
+    watching.ledger.would_begin = changes_after_the_read  # type: ignore[method-assign]
+    outcome = watching.consume(second)
+    assert isinstance(outcome, WorkRetried)
+    assert outcome.reason.startswith("NotPermitted: ")
+    assert watching.performed == [("r", 1)]
+    assert (parse_message(watching.queue[0].body).attempt, parse_message(watching.queue[0].body).uncounted) == (3, 1)
+    assert watching.health() == OPEN
+
+
+def test_a_message_is_sent_again_before_a_thousand_receives_and_keeps_its_age(watching: WorkerHarness) -> None:
+    watching.put_policy(json.dumps({"default": {"max_age_seconds": 5 * 86_400}}))
+    watching.set_health(force_open(HEALTHY, NOW, "planned"))
+    message = watching.send(a=1)
+    message.receives = RESEND_RECEIVES
+    watching.wait(100)
+    outcome = watching.consume(message)
+    assert isinstance(outcome, WorkDeferred)
+    (copy,) = watching.queue
+    assert (copy.body != "", copy.receives, watching.row()) == (True, 1, {})
+    assert parse_message(copy.body) == parse_message(message.body)
+    assert float(copy.attributes["first_received"]["StringValue"]) == NOW
+    watching.now = NOW + 5 * 86_400 - 1
+    held_back(watching, copy)
+    watching.now = copy.visible_at = NOW + 5 * 86_400 + 1
+    assert isinstance(watching.consume(copy), WorkDeadLettered)
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_r3_a_message_that_has_waited_too_long_is_dead_lettered_without_its_work(
+    watching: WorkerHarness, attempt: int
+) -> None:
+    watching.put_policy(json.dumps({"default": {"max_age_seconds": 600, "base_seconds": 30, "cap_seconds": 60}}))
+    message = watching.send(fails=attempt - 1)
+    if attempt == 2:
+        watching.consume(message)
+        (message,) = watching.queue
+    before = list(watching.performed)
+    watching.set_health(force_open(HEALTHY, NOW, "planned"))
+    while watching.now <= NOW + 600:
+        held_back(watching, message)
+        watching.now = message.visible_at
+    outcome = watching.consume(message)
+    assert isinstance(outcome, WorkDeadLettered)
+    assert (outcome.code, watching.row()["status"], watching.row()["attempts"]) == (
+        "TooOld",
+        DEAD_LETTERED,
+        str(attempt),
+    )
+    (dead_letter,) = watching.dead_letters
+    history = json.loads(dead_letter.attributes["history"]["StringValue"])
+    assert [entry["attempt"] for entry in history] == list(range(1, attempt + 1))
+    assert history[-1]["error"].startswith(f"TooOld: attempt {attempt} has waited for downstream 'default' (breaker)")
+    assert watching.performed == before
+
+
+@pytest.mark.parametrize("operation", ["GetItem", "PutItem"])
+def test_a_message_whose_downstream_cannot_be_asked_is_retried_soon(watching: WorkerHarness, operation: str) -> None:
+    message = watching.send()
+    refuse(watching.dynamodb, operation, "ThrottlingException", times=1)
+    assert watching.deliver(message) is None
+    assert (message.visible_at, watching.row(), watching.performed) == (NOW + QUICK_RETRY_SECONDS, {}, [])
+
+
+def test_an_answer_that_cannot_be_reported_changes_nothing_for_the_request(watching: WorkerHarness) -> None:
+    performs = watching.perform
+
+    def perform(request: WorkRequest, seconds: float) -> Any:
+        refuse(watching.dynamodb, "GetItem", "ThrottlingException")
+        return performs(request, seconds)
+
+    watching.perform = perform  # type: ignore[method-assign]
+    assert isinstance(watching.consume(watching.send()), WorkSucceeded)
+    assert (len(watching.unreported), watching.row()["status"]) == (1, "SUCCEEDED")
+    assert list(watching.health().permits.values()) == [NOW + LEASE]
+
+
+def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: WorkerHarness) -> None:
+    watching.put_policy("{")
+    watching.set_health(OPEN)
+    held_back(watching, watching.send("waits"))
+    watching.set_health(HEALTHY)
+    assert isinstance(watching.consume(watching.send("works")), WorkSucceeded)
+    for number in range(CONCURRENCY):
+        watching.set_health(
+            replace(watching.health(), permits={**watching.health().permits, str(number): NOW + 10_000})
+        )
+    held_back(watching, watching.send("more"))
+
+
+def test_an_invalid_message_is_dead_lettered_without_asking(watching: WorkerHarness) -> None:
+    watching.set_health(OPEN)
+    assert isinstance(watching.consume(watching.send(body="{")), WorkDeadLettered)
+    assert "GetItem" not in watching.calls
