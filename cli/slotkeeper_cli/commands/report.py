@@ -1,0 +1,217 @@
+"""`slotkeeper retry report`: what failed, why, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from slotkeeper.retry.breaker_history import BreakerHistory
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.failure_advice import next_steps
+from slotkeeper.retry.failure_reading import MAX_PAGES, Bounds, counted_calls, read_report
+from slotkeeper.retry.failure_report import Cause, DeadLetterNote, FailureReport, Period
+from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.output import table
+from slotkeeper_cli.report_html import page
+from slotkeeper_cli.report_text import breaker_text, change_text, footer
+from slotkeeper_cli.retry_control import RetryControl
+
+MAX_DEAD_LETTERS = 500
+# A receive for each dead-letter message if each returns one, 51 batches that make them visible, the pages of the
+# ledger, the page of the downstreams' table, and three descriptions.
+MAX_CALLS = MAX_PAGES + MAX_DEAD_LETTERS + 51 + 1 + 3 + 1
+# The ledger keeps a row for at least 29 days after its last attempt, and the period before is read, too.
+MAX_PERIOD = 14 * 86400
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 60 <= seconds <= MAX_PERIOD:
+        raise typer.BadParameter(f"expected 1m to 14d, such as 90m, 24h or 7d, got {text!r}")
+    return seconds
+
+
+def report(
+    since: Annotated[
+        str, typer.Option(metavar="PERIOD", help="Length of the period up to now: 90m, 24h, 7d; at most 14d.")
+    ] = "24h",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the report as one HTML page.", dir_okay=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of causes that are shown as text.")] = 10,
+) -> None:
+    """Report the failures of work by cause, with the suggested next step, and what changed against the period before.
+
+    A cause is an error type and its message without numbers, ids, times and quoted values. The command reads
+    RequestLedgerTable (at most 2,000 pages of 1 MB, at half a read unit per 4 KB), 500 messages of WorkDeadLetterQueue
+    and DownstreamTable, with at most 2,556 calls. The last lines state what was read. It changes nothing; dead-letter
+    messages are hidden from other commands while it reads them.
+    """
+    length = _seconds(since)
+    context = current_context()
+    now = time.time()
+    found = _read(context, Period(now - length, now))
+    stack = context.stack.name
+    if html is not None:
+        try:
+            html.write_text(page(found, stack), encoding="utf-8")
+        except OSError as error:
+            raise CommandFailed(f"cannot write the page to {html}: {error.strerror}. Give another FILE.") from error
+        context.out.note(f"The page is in {html}.")
+    context.out.result(as_dict(found, stack), lambda console: _render(console, found, stack, limit))
+
+
+def _read(context: CommandContext, period: Period) -> FailureReport:
+    stack = context.stack
+    downstreams = DownstreamTable(stack.client("dynamodb"), stack.outputs["DownstreamTableName"])
+    with counted_calls(stack.client("dynamodb"), stack.client("sqs")) as calls:
+        work = RetryControl(stack)
+        reader = DeadLetterQueueReader(stack, DeadLetterQueueName.WORK)
+        size, messages = reader.size(), reader.peek(MAX_DEAD_LETTERS)
+        with _progress(context, work) as on_page:
+            notes = [_note(message) for message in messages]
+            found = read_report(work.ledger, downstreams, period, notes, bounds=Bounds(), on_page=on_page)
+        if size > len(messages):
+            left = f"about {size - len(messages):,} messages of WorkDeadLetterQueue, of {size:,}"
+            found.reading.left_out.append(left)
+        found.reading.calls = calls()
+    return found
+
+
+@contextmanager
+def _progress(context: CommandContext, work: RetryControl) -> Iterator[Any]:
+    with context.out.progress() as progress:
+        task = progress.add_task("rows of the ledger", total=work.approximate_row_count() or None)
+        yield lambda rows: progress.advance(task, rows)
+
+
+def _note(message: DeadLetterMessage) -> DeadLetterNote:
+    # The worker names the source message if it made no attempt. SQS itself adds no attributes.
+    attempted = bool(message.attributes) and "source_message_id" not in message.attributes
+    return DeadLetterNote(message.request_id, message.code, message.reason, message.sent_at, attempted)
+
+
+def as_dict(found: FailureReport, stack: str) -> dict[str, Any]:
+    """The report as `--json` prints it. Times are ISO 8601 in UTC, durations seconds."""
+    return {
+        "stack": stack,
+        "from": iso(found.period.start),
+        "to": iso(found.period.end),
+        "failures": found.failures,
+        "failures_before": found.before,
+        "over_time": found.buckets,
+        "causes": [_cause(cause, found, stack) for cause in found.causes],
+        "gone": [
+            {"cause": cause.code, "type": cause.error_type, "message": cause.fingerprint, "failures": cause.before}
+            for cause in found.gone
+        ],
+        "downstreams": {name: vars(failures) for name, failures in found.downstreams.items()},
+        "breakers": [_breaker(each) for each in found.breakers],
+        "read": vars(found.reading),
+    }
+
+
+def _cause(cause: Cause, found: FailureReport, stack: str) -> dict[str, Any]:
+    return {
+        "cause": cause.code,
+        "type": cause.error_type,
+        "message": cause.fingerprint,
+        "failures": cause.failures,
+        "failures_before": cause.before,
+        "new": cause.is_new,
+        "ratio": round(cause.failures / cause.before, 2) if cause.before else None,
+        "attempts": cause.attempts,
+        "requests": cause.requests,
+        "lost": cause.lost,
+        "recovered": cause.recovered,
+        "waiting": cause.waiting,
+        "first": iso(cause.first),
+        "last": iso(cause.last),
+        "example": cause.example,
+        "downstreams": dict(cause.downstreams.most_common()),
+        "dead_letter_codes": dict(cause.codes),
+        "over_time": cause.buckets,
+        "next_steps": list(next_steps(cause, found, stack)),
+    }
+
+
+def _breaker(each: BreakerHistory) -> dict[str, Any]:
+    changes = [{"at": iso(change.at), "to": change.to, "why": change.why, "by": change.by} for change in each.changes]
+    return {**vars(each), "open_seconds": round(each.open_seconds), "changes": changes}
+
+
+def _render(console: Console, found: FailureReport, stack: str, limit: int) -> None:
+    period = found.period
+    console.print(
+        f"Failures of work on stack {stack}, {local_time(period.start)} to {local_time(period.end)} "
+        f"({duration(period.end - period.start)})"
+    )
+    console.print(f"{change_text(found.failures, found.before)}  {_sparkline(found.buckets)}")
+    shown = found.causes[:limit]
+    if shown:
+        console.print()
+        console.print(_causes_table(shown))
+    for number, cause in enumerate(shown, 1):
+        console.print()
+        _render_cause(console, number, cause, next_steps(cause, found, stack))
+    if len(found.causes) > limit:
+        console.print(f"\n{count(len(found.causes) - limit, 'more cause')} not shown: raise --limit")
+    for cause in found.gone[:limit]:
+        failures = count(cause.before, "failure")
+        console.print(Text(f"gone since the period before: {cause.error_type}: {cause.fingerprint} ({failures})"))
+    if found.downstreams:
+        console.print()
+        made = table("downstream", ">failures", ">before", ">requests", ">lost")
+        for name, each in found.downstreams.items():
+            made.add_row(name, *(f"{number:,}" for number in vars(each).values()))
+        console.print(made)
+    if found.breakers:
+        console.print()
+    for breaker in found.breakers:
+        console.print(breaker_text(breaker))
+    console.print()
+    for line in footer(found):
+        console.print(line, style="dim")
+
+
+def _causes_table(causes: tuple[Cause, ...]) -> Any:
+    made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
+    for number, cause in enumerate(causes, 1):
+        numbers = (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)
+        made.add_row(
+            str(number),
+            Text(cause.error_type, overflow="fold"),
+            *(f"{each:,}" for each in numbers),
+            "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}",
+        )
+    return made
+
+
+def _render_cause(console: Console, number: int, cause: Cause, steps: tuple[str, ...]) -> None:
+    console.print(Text(f"{number}. {cause.error_type}: {cause.fingerprint}", style="bold"))
+    console.print(f"   {_sparkline(cause.buckets)}  {local_time(cause.first)} to {local_time(cause.last)}")
+    names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(3))
+    console.print(
+        f"   {count(cause.attempts, 'failed attempt')}; downstream {names}; example {cause.example or 'none'}"
+    )
+    for step in steps:
+        console.print(f"   - {step}")
+
+
+def _sparkline(buckets: list[int]) -> str:
+    highest = max(buckets)
+    return "".join(_BARS[-(-number * (len(_BARS) - 1) // highest)] if highest else " " for number in buckets).rstrip()

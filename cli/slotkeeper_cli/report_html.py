@@ -1,0 +1,149 @@
+"""The failure report as one HTML page, without scripts and without anything that the page would have to load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from slotkeeper.retry.failure_advice import next_steps
+from slotkeeper.retry.failure_report import Cause, FailureReport, Period
+from slotkeeper_cli.formatting import count, iso
+from slotkeeper_cli.report_text import breaker_text, change_text, footer
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1b1f24; --dim: #59636e; --page: #fff; --line: #d1d9e0; --bar: #2a6fbb;
+  --lost: #b3261e; --box: #f4f6f8 }
+@media (prefers-color-scheme: dark) { :root { --text: #e6e9ec; --dim: #9da7b1; --page: #15191e; --line: #3a424b;
+  --bar: #6cabf0; --lost: #ff8a80; --box: #1e242b } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 62rem;
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h3 { font-size: 1rem; margin: 0 }
+table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
+th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top }
+th { color: var(--dim); font-weight: 500 } .number { text-align: right; white-space: nowrap }
+.lost { color: var(--lost); font-weight: 600 } .dim, footer, figcaption { color: var(--dim); font-size: .87rem }
+figure { margin: .6rem 0 } .chart { display: flex; align-items: flex-end; gap: 2px; height: 8rem;
+  border-bottom: 1px solid var(--line) } .small { height: 2.5rem }
+.chart span { flex: 1; background: var(--bar); min-height: 0 } .chart .some { min-height: 2px }
+.axis { display: flex; justify-content: space-between } article { background: var(--box); padding: .8rem 1rem;
+  margin: .8rem 0; border-radius: 6px } .bar { background: var(--bar); height: .8rem; display: block }
+.share { width: 40% } code { overflow-wrap: anywhere }
+"""
+
+
+def page(found: FailureReport, stack: str) -> str:
+    """Return the page as a text in UTF-8. Texts of errors, requests and names are escaped."""
+    title = f"Failures of work on stack {stack}"
+    return "\n".join(
+        (
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8"/>',
+            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>",
+            f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            f"<p>{iso(found.period.start)} to {iso(found.period.end)} (UTC). "
+            f"{escape(change_text(found.failures, found.before))}.</p>",
+            _chart("Failures over time", found.buckets, found.period),
+            "<h2>Causes</h2>",
+            *_summary(found.causes),
+            *(_article(cause, found, stack) for cause in found.causes),
+            *_gone(found.gone),
+            *_downstreams(found),
+            *_breakers(found),
+            f"<footer>{''.join(f'<p>{escape(line)}</p>' for line in footer(found))}</footer>",
+            "</body></html>",
+        )
+    )
+
+
+def _chart(caption: str, buckets: list[int], period: Period, size: str = "") -> str:
+    highest = max(buckets)
+    width = (period.end - period.start) / len(buckets)
+    bars = "".join(
+        f'<span{' class="some"' if number else ""} style="height:{100 * number / (highest or 1):.1f}%" '
+        f'title="{iso(period.start + place * width)}: {number}"></span>'
+        for place, number in enumerate(buckets)
+    )
+    label = escape(f"{caption}: at most {highest:,} in {width / 60:,.0f} min")
+    return (
+        f'<figure><div class="chart{size}" role="img" aria-label="{label}">{bars}</div><div class="axis dim">'
+        f"<span>{iso(period.start)}</span><span>{iso(period.end)}</span></div><figcaption>{label}</figcaption></figure>"
+    )
+
+
+def _summary(causes: Iterable[Cause]) -> Iterator[str]:
+    rows = [
+        _row(
+            cause.error_type,
+            cause.fingerprint,
+            *(f"{each:,}" for each in (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)),
+            "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}",
+            text_columns=2,
+        )
+        for cause in causes
+    ]
+    if not rows:
+        yield "<p>No attempt failed.</p>"
+        return
+    yield _table(
+        ("error type", "message", "failures", "requests", "lost", "recovered", "waiting", "against before"), rows
+    )
+
+
+def _article(cause: Cause, found: FailureReport, stack: str) -> str:
+    names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(5))
+    lost = f'<span class="lost">{cause.lost:,} lost</span>' if cause.lost else "none lost"
+    steps = "".join(f"<li>{escape(step)}</li>" for step in next_steps(cause, found, stack))
+    return (
+        f"<article><h3>{escape(cause.error_type)}: {escape(cause.fingerprint)}</h3>"
+        f"<p>{count(cause.attempts, 'failed attempt')} of {count(cause.requests, 'request')}: {lost}, "
+        f"{cause.recovered:,} recovered, {cause.waiting:,} waiting. First {iso(cause.first)}, last {iso(cause.last)}. "
+        f"Downstream: {escape(names)}. Example: <code>{escape(cause.example or 'none')}</code></p>"
+        f"{_chart('Failures', cause.buckets, found.period, ' small')}"
+        f"<p>Next steps:</p><ol>{steps}</ol></article>"
+    )
+
+
+def _gone(causes: Iterable[Cause]) -> Iterator[str]:
+    rows = [_row(cause.error_type, cause.fingerprint, f"{cause.before:,}", text_columns=2) for cause in causes]
+    if rows:
+        yield "<h2>Causes of the period before that did not occur again</h2>"
+        yield _table(("error type", "message", "failures before"), rows)
+
+
+def _downstreams(found: FailureReport) -> Iterator[str]:
+    if not found.downstreams:
+        return
+    highest = max(each.failures for each in found.downstreams.values()) or 1
+    rows = []
+    for name, each in found.downstreams.items():
+        bar = f'<td class="share"><span class="bar" style="width:{100 * each.failures / highest:.1f}%"></span></td>'
+        numbers = (f"{number:,}" for number in vars(each).values())
+        rows.append(_row(name, *numbers, text_columns=1).replace("</tr>", f"{bar}</tr>"))
+    yield "<h2>Downstreams</h2>"
+    yield _table(("downstream", "failures", "before", "requests", "lost", ""), rows)
+
+
+def _breakers(found: FailureReport) -> Iterator[str]:
+    if not found.breakers:
+        return
+    yield "<h2>Circuit breakers</h2>"
+    for each in found.breakers:
+        yield f"<p>{escape(breaker_text(each))}</p>"
+        rows = [_row(iso(one.at), one.to, one.why, one.by or "worker", text_columns=4) for one in each.changes]
+        if rows:
+            yield _table(("at", "state", "why", "by"), rows)
+
+
+def _table(columns: Iterable[str], rows: Iterable[str]) -> str:
+    heads = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _row(*cells: str, text_columns: int) -> str:
+    made = (
+        f"<td{'' if place < text_columns else ' class="number"'}>{escape(text)}</td>"
+        for place, text in enumerate(cells)
+    )
+    return f"<tr>{''.join(made)}</tr>"

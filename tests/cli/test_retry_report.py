@@ -1,0 +1,252 @@
+"""`slotkeeper retry report`: causes, changes, breakers and next steps, as text, as JSON and as a page."""
+
+from __future__ import annotations
+
+import json
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.downstream import force_closed, force_open
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.failure_reading import Bounds
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message, instant
+from slotkeeper_cli.commands import report
+from tests.cli.operator_account import Operator
+
+HOUR = 3600.0
+PLAN = {"when": 0.0, "counted": True}
+
+
+class Failures:
+    """Requests that failed, as the worker records them."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.dynamodb = operator.dynamodb
+        self.table = operator.outputs["RequestLedgerTableName"]
+        self.ledger = Ledger(operator.dynamodb, self.table)
+        self.dead_letters = DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"])
+        self.downstreams = DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"])
+
+    def waits(self, request_id: str, ago: float = HOUR, error: str = "Unavailable: HTTP 503 after 2 s") -> None:
+        message, claim = self._fail(request_id, ago, error)
+        self.ledger.settle_waiting(message, claim, time.time())
+
+    def lost(self, request_id: str, ago: float = HOUR, error: str = "Unavailable: HTTP 503 after 3 s") -> None:
+        message, claim = self._fail(request_id, ago, error)
+        self.dead_letters.send(message, claim.started_at, "AttemptsExhausted", error, claim.history)
+        self.ledger.settle_dead_lettered(message, claim)
+
+    def recovers(self, request_id: str, ago: float = HOUR) -> None:
+        message, claim = self._fail(request_id, ago, "Unavailable: HTTP 503 after 4 s")
+        second = message.after(claim.started_at)
+        again = self.ledger.claim(second, "again", time.time(), 125, "crm")
+        assert isinstance(again, Claimed)
+        self.ledger.settle_succeeded(second, again, "{}")
+
+    def _fail(self, request_id: str, ago: float, error: str) -> tuple[Message, Claimed]:
+        message = Message(request_id, {"city": "Oslo"})
+        claim = self.ledger.claim(message, f"claim of {request_id}", time.time() - ago, 125, "crm")
+        assert isinstance(claim, Claimed)
+        self.ledger.record(message, claim, PLAN, error, error.partition(":")[0])
+        return message, claim
+
+
+@pytest.fixture
+def failures(operator: Operator) -> Failures:
+    return Failures(operator)
+
+
+def test_the_report_has_each_cause_with_what_became_of_its_requests(operator: Operator, failures: Failures) -> None:
+    failures.waits("r1")
+    failures.lost("r2", ago=2 * HOUR)
+    failures.recovers("r3")
+    failures.waits("r4", error="RateLimited: HTTP 429")
+    found = operator.run("retry", "report", "--json").json
+    assert [(each["type"], each["message"]) for each in found["causes"]] == [
+        ("Unavailable", "HTTP 503 after <n> s"),
+        ("RateLimited", "HTTP 429"),
+    ]
+    first = found["causes"][0]
+    numbers = {name: first[name] for name in ("failures", "attempts", "requests", "lost", "recovered", "waiting")}
+    assert numbers == {"failures": 3, "attempts": 3, "requests": 3, "lost": 1, "recovered": 1, "waiting": 1}
+    assert (first["example"] in ("r1", "r2", "r3"), first["first"] < first["last"]) == (True, True)
+    assert (first["downstreams"], first["new"], sum(first["over_time"])) == ({"crm": 3}, True, 3)
+    assert first["next_steps"][-1].endswith("slotkeeper dlq redrive work --stack slotkeeper --code AttemptsExhausted")
+    assert "slotkeeper retry limit" in found["causes"][1]["next_steps"][0]
+    assert found["downstreams"] == {"crm": {"failures": 4, "before": 0, "requests": 4, "lost": 1}}
+    assert (found["read"]["rows"], found["read"]["dead_letters"], found["read"]["left_out"]) == (4, 1, [])
+
+
+def test_the_report_compares_with_the_period_before(operator: Operator, failures: Failures) -> None:
+    failures.waits("r1")
+    failures.waits("r2")
+    failures.waits("r3", ago=30 * HOUR)
+    failures.waits("r4", ago=30 * HOUR, error="Refused: no")
+    failures.waits("r5", ago=50 * HOUR, error="Old: no")
+    found = operator.run("retry", "report", "--json").json
+    assert [(each["type"], each["ratio"], each["new"]) for each in found["causes"]] == [("Unavailable", 2.0, False)]
+    assert [(each["type"], each["failures"]) for each in found["gone"]] == [("Refused", 1)]
+    text = operator.run("retry", "report").stdout
+    assert "2 failures, 1.0 times as many as in the period before (2)" in text
+    assert "gone since the period before: Refused: no (1 failure)" in text
+
+
+def test_messages_that_were_never_attempted_are_causes_too(operator: Operator, failures: Failures) -> None:
+    for name in ("m1", "m2"):
+        failures.dead_letters.send_invalid("{", name, f"body: no field 'request_id' in {name} at 17")
+    (cause,) = operator.run("retry", "report", "--json").json["causes"]
+    assert (cause["type"], cause["lost"], cause["attempts"]) == ("InvalidMessage", 2, 0)
+    assert cause["next_steps"][0].startswith("Correct the sender")
+
+
+def test_ids_select_the_lost_messages_if_the_code_has_messages_of_another_cause(
+    operator: Operator, failures: Failures
+) -> None:
+    failures.lost("r 1")
+    failures.lost("r2", error="Refused: no")
+    found = operator.run("retry", "report", "--json").json
+    steps = {each["type"]: each["next_steps"][-1] for each in found["causes"]}
+    assert steps["Unavailable"].endswith("slotkeeper dlq redrive work --stack slotkeeper --id 'r 1'")
+    assert steps["Refused"].endswith("--id r2")
+
+
+def test_dead_letter_messages_stay_visible(operator: Operator, failures: Failures) -> None:
+    failures.lost("r1")
+    operator.run("retry", "report")
+    assert operator.run("dlq", "list", "work", "--json").json["queues"][0]["messages"] == 1
+
+
+def test_the_breakers_history_is_in_the_report(operator: Operator, failures: Failures) -> None:
+    now = time.time()
+    failures.downstreams.change("crm", lambda health: (force_open(health, now - 3 * HOUR, "planned"), None))
+    failures.downstreams.change("crm", lambda health: (force_closed(health, now - 2 * HOUR, "done"), None))
+    failures.waits("r1")
+    found = operator.run("retry", "report", "--json").json
+    (breaker,) = found["breakers"]
+    assert {name: breaker[name] for name in ("openings", "closings", "open_seconds", "is_open")} == {
+        "openings": 1,
+        "closings": 1,
+        "open_seconds": 3600,
+        "is_open": False,
+    }
+    assert "slotkeeper retry breaker show crm" in str(found["causes"][0]["next_steps"])
+    assert "breaker of crm: 1 opening, 1 closing, open for 1 h" in operator.run("retry", "report").stdout
+
+
+def test_malformed_items_are_counted_and_named(operator: Operator, failures: Failures) -> None:
+    failures.waits("good")
+    for name, at in (("bad-row", None), ("bad-time", {"S": "yesterday"})):
+        failures.waits(name)
+        entry = {"M": {"attempt": {"N": "1"}, "error": {"S": "e"}} | ({"at": at} if at else {})}
+        operator.dynamodb.update_item(
+            TableName=failures.table,
+            Key={"request_id": {"S": name}},
+            UpdateExpression="SET history = :bad",
+            ExpressionAttributeValues={":bad": {"L": [entry]}},
+        )
+    operator.dynamodb.put_item(
+        TableName=operator.outputs["DownstreamTableName"], Item={"downstream": {"S": "odd"}, "health": {"S": "{"}}
+    )
+    ended = operator.run("retry", "report")
+    assert ended.exit_code == 0
+    assert "3 malformed items" in ended.stdout
+    assert all(name in ended.stdout for name in ("'bad-row'", "'bad-time'", "'odd'"))
+    assert "1 failure," in ended.stdout
+
+
+def test_an_empty_ledger_has_an_empty_report(operator: Operator, tmp_path: Path) -> None:
+    ended = operator.run("retry", "report", "--html", str(tmp_path / "report.html"))
+    assert ended.exit_code == 0
+    assert "0 failures, as in the period before" in ended.stdout
+    assert "No attempt failed." in (tmp_path / "report.html").read_text()
+
+
+def test_what_was_not_read_is_stated(operator: Operator, failures: Failures, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(12):
+        failures.lost(f"r{number}")
+    monkeypatch.setattr(report, "MAX_DEAD_LETTERS", 10)
+    monkeypatch.setattr(report, "Bounds", lambda: Bounds(pages=1))
+    found = operator.run("retry", "report", "--json").json
+    assert found["read"]["left_out"] == ["about 2 messages of WorkDeadLetterQueue, of 12"]
+    assert found["causes"][0]["lost"] == 12
+    assert "other causes" in str(found["causes"][0]["next_steps"])
+    assert "Not read: about 2 messages of WorkDeadLetterQueue" in operator.run("retry", "report").stdout
+
+
+def test_help_states_the_maximum_number_of_calls(operator: Operator) -> None:
+    assert f"{report.MAX_CALLS:,} calls" in " ".join(operator.run("retry", "report", "--help").stdout.split())
+
+
+@pytest.mark.parametrize("since", ["", "24", "0h", "15d", "1w", "59", "-1h"])
+def test_a_period_that_cannot_be_read_is_refused(operator: Operator, since: str) -> None:
+    ended = operator.run("retry", "report", f"--since={since}")
+    assert ended.exit_code == 2
+    assert "expected 1m to 14d" in " ".join(ended.stderr.replace("│", " ").split())
+
+
+def test_a_page_that_cannot_be_written_is_an_error(operator: Operator, tmp_path: Path) -> None:
+    ended = operator.run("retry", "report", "--html", str(tmp_path / "absent" / "report.html"))
+    assert ended.exit_code == 1
+    assert "Give another FILE" in ended.stderr
+
+
+class _Page(HTMLParser):
+    """The elements and texts of a page; it must close what it opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_is_well_formed_self_contained_and_escaped(
+    operator: Operator, failures: Failures, tmp_path: Path
+) -> None:
+    failures.lost("<img src=x>", error="Refused: <script>alert()</script> & more")
+    failures.waits("r1", ago=30 * HOUR)
+    now = time.time()
+    failures.downstreams.change("crm", lambda health: (force_open(health, now - HOUR, "<b>"), None))
+    ended = operator.run("retry", "report", "--html", str(tmp_path / "report.html"), "--json")
+    assert json.loads(ended.stdout)["failures"] == 1
+    read = _Page()
+    read.feed((tmp_path / "report.html").read_text())
+    assert read.open == []
+    assert {tag for tag, _ in read.elements} & {"script", "img", "link", "iframe", "b"} == set()
+    assert not [
+        attribute for _, attributes in read.elements for attribute in attributes if attribute in ("src", "href")
+    ]
+    text = " ".join(read.texts)
+    assert "Refused: <script>alert()</script> & more" in text
+    assert "<img src=x>" in text
+    assert "Failures of work on stack slotkeeper" in text
+    assert f"to {instant(now)[:13]}" in text
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_tables_fit_the_terminal(
+    operator: Operator, failures: Failures, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    failures.lost("r1", error="AVeryLongNameOfAnErrorTypeThatSomeLibraryHasChosen: no")
+    lines = operator.run("retry", "report").stdout.splitlines()
+    start = next(place for place, line in enumerate(lines) if "error type" in line)
+    assert max(len(line) for line in lines[start : start + 3]) <= columns
