@@ -19,7 +19,7 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.downstream_table import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, request, retry, stack, status, token
+from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
 
@@ -37,6 +37,7 @@ for group in (process, holder, request, dlq, retry, token, stack):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
 retry.app.add_typer(breaker.app, name="breaker")
 retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
+retry.app.command("report", cls=StackCommand)(report.report)
 
 _FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 

@@ -79,6 +79,7 @@ NOT_CALLED = {
     "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "retry cancel": {"ssm:GetParameter"},
     "retry run-now": {"ssm:GetParameter"},
+    "retry report": {"ssm:GetParameter"},
     "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
 }
 

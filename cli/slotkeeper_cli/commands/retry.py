@@ -24,7 +24,6 @@ from slotkeeper.retry.operations import (
     is_cancelled,
 )
 from slotkeeper_cli.audit import audit
-from slotkeeper_cli.commands.report import report
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, not_closed
@@ -41,7 +40,6 @@ app = typer.Typer(
     help="List waiting retries, cancel them, or run them now; report failures; the breaker and limit of downstreams.",
     no_args_is_help=True,
 )
-app.command("report", cls=StackCommand)(report)
 
 _PAYLOAD_HELP = "File of the payload (JSON), if the message is delayed or lost; - for standard input."
 Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding="utf-8", help=_PAYLOAD_HELP)]
