@@ -23,7 +23,14 @@ from slotkeeper.retry.downstream import (
     force_open,
     set_limit,
 )
-from slotkeeper.retry.downstream_table import MAX_ROUNDS, DownstreamTable, MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstream_table import (
+    MAX_ROUNDS,
+    PAUSE_SECONDS,
+    ROUNDS_WITHOUT_PAUSE,
+    DownstreamTable,
+    MalformedHealth,
+    TooManyWriters,
+)
 from tests.support.boundary import Calls
 from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
@@ -151,9 +158,11 @@ def test_a_write_whose_answer_was_lost_is_not_made_twice(dynamodb: Any, existed:
     assert DownstreamTable(dynamodb, TABLE).read(NAME) == after
 
 
-def test_a_container_that_always_meets_another_write_ends_after_its_rounds(
-    table: DownstreamTable, dynamodb: Any
+def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_rounds(
+    table: DownstreamTable, dynamodb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(downstream_table.time, "sleep", pauses.append)
     rounds = itertools.count(1)
 
     def decide(health: Health) -> tuple[Health, int]:
@@ -164,6 +173,8 @@ def test_a_container_that_always_meets_another_write_ends_after_its_rounds(
     with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
         table.change(NAME, decide)
     assert next(rounds) == MAX_ROUNDS + 1
+    assert len(set(pauses)) == MAX_ROUNDS - ROUNDS_WITHOUT_PAUSE
+    assert all(0 <= pause <= PAUSE_SECONDS * MAX_ROUNDS for pause in pauses)
     assert item(dynamodb)["writer"] == {"S": "other"}
 
 

@@ -13,6 +13,8 @@ downstream.py hold for the item at the time of the write, although they compare 
 from __future__ import annotations
 
 import json
+import random
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 
 # Each lost round means that another container's write succeeded, so a round is lost at most once per write under way.
 MAX_ROUNDS = 30
+# A container that has lost this many rounds pauses before the next one, for a random time of up to PAUSE_SECONDS per
+# round. Without pauses, some of 40 containers that write at the same instant would lose all their rounds.
+ROUNDS_WITHOUT_PAUSE = 5
+PAUSE_SECONDS = 0.02
 
 
 class MalformedHealth(Exception):
@@ -62,7 +68,10 @@ class DownstreamTable:
             TooManyWriters: see there.
         """
         item = self._table.read(downstream)
-        for _ in range(MAX_ROUNDS):
+        for lost in range(MAX_ROUNDS):
+            if lost >= ROUNDS_WITHOUT_PAUSE:
+                time.sleep(random.uniform(0, PAUSE_SECONDS * lost))  # noqa: S311 - no secret
+                item = self._table.read(downstream)
             before = _parse(downstream, item)
             after, result = decide(before)
             if after == before:
