@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Poison, Retryable, WorkRequest, consumer, operations
+from slotkeeper.retry import (
+    Poison,
+    Retryable,
+    WorkRequest,
+    consumer,
+    downstream,
+    downstream_table,
+    downstreams,
+    operations,
+)
 from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.downstreams import DEFAULT, Downstreams
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.parameter import PolicyParameter
@@ -23,8 +35,24 @@ from tests.simulation.transcript import Outside, Program, Question
 WORK, DEAD_LETTERS, SCHEDULES_DEAD, LEDGER, BUCKET = "work", "work-dead", "schedules-dead", "ledger", "bucket"
 VISIBILITY, INVOCATION, LARGEST = 720, 120, 1_047_552  # as in template.yaml
 WORK_SECONDS = 50
+DOWNSTREAMS = "downstreams"
+DOWN = "ServiceUnavailable"  # the downstream's error while it is down
 
 RETRY_QUEUE = ScheduleTarget("retries", "arn:role", WORK, SCHEDULES_DEAD)
+
+
+class Watching(NamedTuple):
+    """The settings of a worker that watches its downstream.
+
+    Attributes:
+        most: the event source's maximum concurrency.
+        sent_at: when the message was sent, seconds since the epoch.
+        handle: the message's receipt handle. Without it the queue refuses to hide the message.
+    """
+
+    most: int
+    sent_at: float
+    handle: str
 
 
 def deliver(
@@ -36,6 +64,7 @@ def deliver(
     body: str,
     attributes: Record,
     receives: int,
+    watching: Watching | None = None,
 ) -> tuple[bool, str]:
     """Run one invocation of the worker: whether the message may be deleted, and the last log message.
 
@@ -60,17 +89,27 @@ def deliver(
             on_invalid=_refuse_invalid_policy if policy is not None else lambda _reason: None,
             clock=lambda: 0.0,
         ),
+        downstreams=watching
+        and Downstreams(
+            DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS),  # type: ignore[arg-type]
+            most=watching.most,
+            clock=time.now,
+        ),
         work_seconds=WORK_SECONDS,
         clock=time.now,
+        timer=lambda: 0.0,
     )
     message_attributes = {
         name: {"dataType": a["DataType"], "stringValue": a["StringValue"]} for name, a in attributes.fields.items()
     }
     record = {
         "messageId": "message",
-        "receiptHandle": token,
+        "receiptHandle": watching.handle if watching else token,
         "body": body,
-        "attributes": {"ApproximateReceiveCount": str(receives), "SentTimestamp": str(int(started * 1000))},
+        "attributes": {
+            "ApproximateReceiveCount": str(receives),
+            "SentTimestamp": str(int(1000 * (watching.sent_at if watching else started))),
+        },
         "messageAttributes": message_attributes,
         "eventSource": "aws:sqs",
     }
@@ -105,6 +144,20 @@ def operate(outside: Outside, now: float, step: str, token: str, request_id: str
     return type(outcome).__name__
 
 
+def operate_breaker(outside: Outside, now: float, step: str, token: str) -> str:
+    """Run an operator's command on the breaker, `open` or `close`; the state after it."""
+    time = _Time(outside, now)
+    table = DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS)  # type: ignore[arg-type]
+    force = downstream.force_open if step == "open" else downstream.force_closed
+    _install_doubles()
+    before = _running.set(_Invocation(token))
+    try:
+        _, after, _ = table.change(DEFAULT, lambda health: (force(health, time.now(), "a test", "operator"), None))
+    finally:
+        _running.reset(before)
+    return after.state
+
+
 def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[str, Any]]:
     """Work with one effect, a conditional write. `poison`, `fails` and `breaks` in the payload make it fail."""
 
@@ -125,6 +178,8 @@ def _work(outside: Outside, time: _Time) -> Callable[[WorkRequest, float], dict[
                 Bucket=BUCKET, Key=request.request_id, Body=str(request.attempt), IfNoneMatch="*"
             )
         except ClientError as error:
+            if error.response["Error"]["Code"] == DOWN:
+                raise Retryable("the downstream is down") from error
             if error.response["Error"]["Code"] != "PreconditionFailed":
                 raise
         return {"done": True}
@@ -180,9 +235,15 @@ class _Invocation:
     def __init__(self, token: str) -> None:
         self.hex = token
         self.last = ""  # the last log message, for histories
+        self._codes = 0
 
     def uuid4(self) -> _Invocation:
         return self
+
+    def code(self) -> Any:
+        """A new code that is unique by its first 12 characters."""
+        self._codes += 1
+        return SimpleNamespace(hex=f"{code_of(self.hex)}.{self._codes}")
 
     def info(self, text: str, **_: Any) -> None:
         self.last = text
@@ -216,16 +277,31 @@ class _Double:
         return getattr(_running.get() or self._real, name)
 
 
+class _Codes(_Double):
+    """A double of `uuid` that returns a new code each time."""
+
+    def __getattr__(self, name: str) -> Any:
+        running = _running.get()
+        return running.code if running and name == "uuid4" else getattr(self._real, name)
+
+
+def code_of(token: str) -> str:
+    """The common part of the codes of a delivery or command."""
+    return token.replace(" delivery ", ".").replace(" ", "")
+
+
 def _install_doubles() -> None:
     """Replace the objects, again in each invocation: other tests reload the modules, as a cold start does."""
-    for module, name in (
-        (consumer, "uuid"),
-        (operations, "uuid"),
-        (worker_module, "logger"),
-        (worker_module, "metrics"),
+    for module, name, double in (
+        (consumer, "uuid", _Double),
+        (operations, "uuid", _Double),
+        (downstreams, "uuid", _Codes),
+        (downstream_table, "uuid", _Codes),
+        (worker_module, "logger", _Double),
+        (worker_module, "metrics", _Double),
     ):
         if not isinstance(real := getattr(module, name), _Double):
-            setattr(module, name, _Double(real))
+            setattr(module, name, double(real))
 
 
 def _refuse_invalid_policy(reason: str) -> None:
@@ -234,3 +310,4 @@ def _refuse_invalid_policy(reason: str) -> None:
 
 worker = Program("worker", deliver, suspends=True)
 operator = Program("operator", operate, suspends=True)
+breaker_operator = Program("breaker operator", operate_breaker, suspends=True)

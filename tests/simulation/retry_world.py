@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -129,7 +129,7 @@ class RetryWorld(World):
         if self.redrives:
             choices += [Choice("redrive", dead["id"]) for dead in self._queue(DEAD_LETTERS)["messages"]]
         if self.commands and not any(name.startswith("operator") for name in self.actors):
-            choices += [Choice("command", request_id) for request_id in self._rows.fields]
+            choices += [Choice("command", subject) for subject in self._subjects()]
         choices += [Choice("resend_undelivered", dead["id"]) for dead in self._queue(SCHEDULES_DEAD)["messages"]]
         if choices:
             choices += self._landings()
@@ -179,11 +179,7 @@ class RetryWorld(World):
         attempt = f"{read(taken['body']).request_id} {read(taken['body']).attempt}"
         number = self.deliveries.get(attempt, 0) + 1
         self.deliveries = self.deliveries.with_fields(**{attempt: number})
-        # These arguments do not depend on the order of events, so that cached nodes are found again.
-        policy = None if self.plan.reads_policy else self.plan.policy
-        settings = (self.now, policy, self.plan.max_delay, f"{attempt} delivery {number}")
-        arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
-        self.begin(worker, code.worker.begin(*settings, *arguments), Notes(taken["handle"]))
+        self._invoke(worker, taken, f"{attempt} delivery {number}")
 
     def delete(self, handle: str, how: str) -> None:
         """The event source mapping deletes a message, or fails to."""
@@ -256,6 +252,13 @@ class RetryWorld(World):
             if actor.notes.frozen_until and self.now >= actor.notes.frozen_until:
                 self.actors[name] = actor._replace(notes=actor.notes._replace(frozen_until=0.0))
 
+    def _invoke(self, worker: str, taken: Record, token: str) -> None:
+        # These arguments do not depend on the order of events, so that cached nodes are found again.
+        policy = None if self.plan.reads_policy else self.plan.policy
+        arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
+        node = code.worker.begin(self.now, policy, self.plan.max_delay, token, *arguments)
+        self.begin(worker, node, Notes(taken["handle"]))
+
     # Answers to actors ---------------------------------------------------------------------------------------------
 
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
@@ -292,6 +295,10 @@ class RetryWorld(World):
             return super().perform(question)
         self.services[question.service], answer = own(self.services[question.service], *question[1:], self.now)
         return answer
+
+    def _subjects(self) -> Iterable[str]:
+        """The requests to which the next command may apply."""
+        return self._rows.fields
 
     # Reading the state ---------------------------------------------------------------------------------------------
 
@@ -360,6 +367,9 @@ class RetryWorld(World):
         if not self.faults and not self.slow:
             for row in self._rows.fields.values():
                 properties.check_no_attempt_died(row)
+        self._check_attempts()
+
+    def _check_attempts(self) -> None:
         properties.check_attempts(self.performed, self.plan.attempts, self.redriven)
 
     def check_end(self) -> None:

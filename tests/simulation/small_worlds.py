@@ -8,6 +8,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation import (
+    downstream_properties,
+    downstream_world,
     frozen,
     retry_properties,
     retry_world,
@@ -19,6 +21,7 @@ from tests.simulation import (
     workflow,
     worlds,
 )
+from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
@@ -68,6 +71,15 @@ def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
     return lambda: RetryWorld(plan)
 
 
+def _downstream(requests: str, **given: Any) -> Callable[[], World]:
+    """`requests`: the id of each, one character each."""
+    plan = downstream_world.Plan(tuple((request_id, "{}") for request_id in requests), **given)
+    return lambda: DownstreamWorld(plan)
+
+
+_BREAKER = {"policy": watching_policy(limited=False), "limited": False}
+
+
 def _tokens(clients: str, fault_kinds: frozenset[str] = frozenset(), **plan: Any) -> Callable[[], World]:
     """`clients`: the cache of each, one character each: l(ive), o(ld) or n(one)."""
     caches = tuple({"l": "live", "o": "old", "n": "none"}[cache] for cache in clients)
@@ -76,13 +88,15 @@ def _tokens(clients: str, fault_kinds: frozenset[str] = frozenset(), **plan: Any
 
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
+    "downstream": downstream_world.random_world,
     "retry": retry_world.random_world,
     "slots": slots_world.random_world,
     "token": token_world.random_world,
 }
 
-# Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools.
-SHARES = {"retry": 1, "slots": 5, "token": 4}
+# Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
+# a downstream twice as long.
+SHARES = {"downstream": 1, "retry": 2, "slots": 10, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
@@ -132,6 +146,32 @@ SMALL: dict[str, Small] = {
     "retry, two faults": Small(_retry(('{"fails": 1}',)), 2, False),
     "retry by Scheduler, two faults": Small(_retry(('{"fails": 1, "retry_after": 1980}',)), 2, False),
     "immediate retry, delivered twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), copies=1), 1, False),
+    "downstream down for 90 s, 2 requests, no fault": Small(_downstream("ab", down=(0, 90)), 0, True),
+    "downstream down for 90 s, a request sent twice, no fault": Small(_downstream("aa", down=(0, 90)), 0, True),
+    "downstream suddenly down, 2 requests, no fault": Small(
+        _downstream("ab", sudden=True, down=(90, 90), **_BREAKER), 0, True
+    ),
+    "downstream that permits 1 caller, 2 requests, no fault": Small(_downstream("ab", most=1), 0, True),
+    "downstream down for 90 s, a worker is frozen": Small(
+        _downstream("a", down=(0, 90), fault_kinds=("beyond its lease",), **_BREAKER), 1, True
+    ),
+    "downstream down for 90 s, a worker dies": Small(
+        _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
+    ),
+    "downstream down for 90 s, clocks apart, a worker is frozen": Small(
+        _downstream("ab", down=(0, 90), step=5, skews=(-5, 0), fault_kinds=("beyond its lease",), **_BREAKER), 1, False
+    ),
+    "downstream opened and closed by an operator, no fault": Small(
+        _downstream("a", commands=("open", "close"), receives=898), 0, True
+    ),
+    "downstream opened and closed by an operator, an answer is lost": Small(
+        _downstream("a", commands=("open", "close"), fault_kinds=("lose", "twice")), 1, False
+    ),
+    "downstream opened by an operator": Small(_downstream("a", commands=("open",), receives=898), 1, False),
+    "downstream down for 90 s, 1 request": Small(_downstream("a", down=(0, 90)), 1, False),
+    "downstream down for 90 s, breaker only": Small(_downstream("a", down=(0, 90), **_BREAKER), 1, False),
+    "downstream down for 90 s, breaker only, 2 requests": Small(_downstream("ab", down=(0, 90), **_BREAKER), 1, False),
+    "downstream down after a minute, 3 requests, no fault": Small(_downstream("abc", down=(60, 150)), 0, False),
     "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
@@ -159,7 +199,7 @@ MOST_RECORDS = 600_000  # with their references some 1.3 GB
 
 def forget() -> None:
     """Clear all caches of actors and services, because the code has changed, or to bound memory."""
-    for module in (transcript, frozen, worlds, workflow, retry_properties, slots_state):
+    for module in (transcript, frozen, worlds, workflow, retry_properties, downstream_properties, slots_state):
         module.forget()
 
 

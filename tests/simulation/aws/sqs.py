@@ -112,6 +112,15 @@ def _change_visibility(queue: Record, parameters: Record, now: float) -> tuple[R
     return _replace(queue, message, message.with_fields(visible_at=now + parameters["VisibilityTimeout"])), _DONE
 
 
+def _attributes(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    messages = queue["messages"]
+    counts = {
+        "ApproximateNumberOfMessages": sum(message["visible_at"] <= now for message in messages),
+        "ApproximateNumberOfMessagesNotVisible": sum(is_in_flight(message, now) for message in messages),
+    }
+    return queue, Answer(freeze({"Attributes": {name: str(counts[name]) for name in parameters["AttributeNames"]}}))
+
+
 def _change_visibilities(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     failed = []
     for entry in parameters["Entries"]:
@@ -153,4 +162,5 @@ _OPERATIONS: dict[str, Any] = {
     "change_message_visibility": _change_visibility,
     "change_message_visibility_batch": _change_visibilities,
     "delete_message": _delete,
+    "get_queue_attributes": _attributes,
 }

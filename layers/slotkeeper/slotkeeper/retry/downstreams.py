@@ -135,7 +135,8 @@ class Downstreams:
             before, after, counts = self._table.change(name, decide)
         except (ClientError, BotoCoreError, MalformedHealth, TooManyWriters) as error:
             self._on_unreported(f"{type(error).__name__}: {error}")
-            return True
+            # The downstream may be down. If the failure counted, an outage could use up a second attempt.
+            return not settings.breaker.enabled
         self._on_health(name, before, after, after.callers(settings, self._most))
         return counts
 

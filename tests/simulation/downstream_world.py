@@ -1,0 +1,355 @@
+"""The world of the worker whose downstream is watched, and is down for a while. It checks R5 to R7, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from slotkeeper.retry.message import parse_message
+from tests.simulation import downstream_properties as properties
+from tests.simulation import retry_actors as code
+from tests.simulation import retry_properties, retry_world
+from tests.simulation.aws import dynamodb
+from tests.simulation.downstream_properties import CLOSED, HALF_OPEN, OPEN, Asked, Work
+from tests.simulation.frozen import Record
+from tests.simulation.retry_actors import DEAD_LETTERS, DOWNSTREAMS, INVOCATION, LEDGER, WORK
+from tests.simulation.retry_world import RetryWorld
+from tests.simulation.transcript import Answer, Question
+from tests.simulation.worlds import BEGINNING, TWICE, Actor, Choice, Violation
+
+RECOVERY = 60
+MAX_AGE = 900
+MAX_RECEIVES = 1000  # after so many, SQS dead-letters a message without a reason
+_MOST_RECEIVES_BEFORE = 800  # of a world whose messages are not about to be dead-lettered
+
+
+def watching_policy(threshold: int = 1, attempts: int = 2, *, limited: bool = True, max_age: int = MAX_AGE) -> str:
+    """A policy with a recovery time of a minute. `limited`: concurrency limit and budget are enabled."""
+    default = {"backoff": "fixed", "jitter": "none", "base_seconds": 60, "cap_seconds": 60, "max_attempts": attempts}
+    downstream = {
+        "breaker": {"failure_threshold": threshold, "recovery_seconds": RECOVERY},
+        "concurrency": {"enabled": limited, "window_seconds": 60},
+        "budget": {"enabled": limited, "floor": 1, "window_seconds": 60},
+    }
+    return json.dumps({"default": {**default, "max_age_seconds": max_age}, "downstream": downstream})
+
+
+@dataclass(frozen=True)
+class Plan(retry_world.Plan):
+    """The settings of a world.
+
+    Attributes:
+        down: from when to when the downstream is down, seconds since the beginning.
+        sudden: its outage may begin at any earlier time.
+        most: the event source's maximum concurrency.
+        limited: the policy has a concurrency limit and a budget, whose floor is one retry.
+        max_age: of the policy, in seconds.
+        skews: by how many seconds the clock of each worker is ahead.
+        receives: how often each first message was received before.
+        fault_kinds: the only faults, as `how` of their choices; empty for all.
+
+    Commands are those of the breaker only: "open" and "close".
+    """
+
+    policy: str = watching_policy()
+    down: tuple[int, int] = (0, 0)
+    sudden: bool = False
+    most: int = 2
+    limited: bool = True
+    max_age: int = MAX_AGE
+    skews: tuple[int, ...] = ()
+    receives: int = 0
+    fault_kinds: tuple[str, ...] = ()
+
+
+class Notes(NamedTuple):
+    """The world's notes on a delivery.
+
+    Attributes:
+        handle, frozen_until: as in retry_world.Notes.
+        started: when its invocation started.
+        first: from when the request's age counts.
+        body: the message's body.
+        name: the common part of the delivery's codes.
+        asked: its last call of the downstream's item.
+        work: its work, while under way.
+        is_ended: its work has ended.
+        wrote: it has written to the ledger.
+        failed_at: when its work failed at the downstream.
+    """
+
+    handle: str
+    frozen_until: float = 0.0
+    started: float = 0.0
+    first: float = 0.0
+    body: str = ""
+    name: str = ""
+    asked: Asked | None = None
+    work: Work | None = None
+    is_ended: bool = False
+    wrote: bool = False
+    failed_at: float = 0.0
+
+
+class DownstreamWorld(RetryWorld):
+    """The world of the worker with a downstream; see World."""
+
+    plan: Plan
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.services["dynamodb"] = dynamodb.tables(ledger=[], downstreams=[])
+        self._rows = self.services["dynamodb"][LEDGER]
+        queue = self._queue(WORK)
+        messages = tuple(message.with_fields(receives=plan.receives) for message in queue["messages"])
+        self._put_queue(WORK, queue.with_fields(messages=messages))
+        self._payloads = {request_id: json.loads(payload) for request_id, payload in plan.requests}
+        self.is_broken = not plan.sudden
+        self.item = properties.Stored()  # as it was checked last
+        self.probe = ("", "")  # the delivery of the last probe, and how its work ended
+        self.not_before = 0.0  # the earliest time of the next probe
+        self.lossy = 0  # faults other than repeated calls
+        self.failures = 0  # of the downstream, besides its outage
+        self.failed_retries = (0.0, 0)  # a window of the budget, and its retries whose failures were reported
+
+    # Events --------------------------------------------------------------------------------------------------------
+
+    def _subjects(self) -> Iterable[str]:
+        return ("",)
+
+    def command(self, request_id: str, _: str) -> None:
+        """An operator opens or closes the breaker."""
+        step, self.commands = self.commands[0], self.commands[1:]
+        self.commanded += 1
+        name = f"operator {self.commanded}"
+        self.log(name, f"{step}s the breaker")
+        self.begin(name, code.breaker_operator.begin(self.now, step, name), retry_world.Notes(""))
+
+    def _invoke(self, worker: str, taken: Record, token: str) -> None:
+        receives = taken["receives"]
+        if receives >= MAX_RECEIVES and not self.slow:
+            raise Violation("R7", f"{taken['id']} is received {receives} times, and SQS dead-letters it")
+        message = parse_message(taken["body"])
+        first = message.retries[0] if message.retries else BEGINNING
+        if taken["sent_at"] - first > self.plan.max_age - self._spread():
+            first = taken["sent_at"]  # an operator has redriven it, and it has its whole age again
+        arguments = (
+            self.now + self._skew(worker),
+            None if self.plan.reads_policy else self.plan.policy,
+            self.plan.max_delay,
+            token,
+            taken["body"],
+            taken["attributes"],
+            receives if receives > _MOST_RECEIVES_BEFORE else min(2, receives),
+            code.Watching(self.plan.most, taken["sent_at"], taken["handle"]),
+        )
+        notes = Notes(taken["handle"], 0.0, self.now, first, taken["body"], code.code_of(token))
+        self.begin(worker, code.worker.begin(*arguments), notes)
+
+    def steps(self) -> list[Choice]:
+        choices = super().steps()
+        if choices and all(choice.kind == "command" for choice in choices):
+            choices += self.slow_steps()  # the operator may wait
+        if choices and not self.is_broken:
+            choices.append(Choice("break_down"))
+        return choices
+
+    def break_down(self, _: str, __: str) -> None:
+        """The downstream's outage begins."""
+        self.log("downstream", "is down")
+        self.is_broken = True
+
+    def possible_faults(self) -> list[Choice]:
+        kinds = self.plan.fault_kinds
+        return [choice for choice in super().possible_faults() if not kinds or choice.how in kinds]
+
+    def call(self, name: str, how: str) -> None:
+        question = self.actors[name].question
+        self.lossy += bool(how) and how != TWICE
+        is_downstream = question.service == "s3"
+        self.failures += bool(how) and is_downstream
+        is_down = is_downstream and (self.is_down() or (bool(how) and how != TWICE))
+        if is_downstream:
+            self._end_work(name, "failed" if is_down else "succeeded")
+        if question.operation == "update_item":
+            actor = self.actors[name]
+            self.actors[name] = actor._replace(notes=actor.notes._replace(wrote=True))
+        super().call(name, how)
+        if name not in self.actors or name.startswith("operator"):
+            return
+        actor = self.actors[name]
+        notes: Notes = actor.notes
+        if question.operation in ("get_item", "put_item") and not notes.is_ended and self._is_of_item(question):
+            item = self._item()
+            failed = self.failed_retries[1] if self.failed_retries[0] == item.budget_window else 0
+            notes = notes._replace(asked=Asked(item, item.writer == notes.name, failed))
+            self.actors[name] = actor._replace(notes=notes)
+
+    def is_down(self) -> bool:
+        """Whether the downstream is down."""
+        began, ended = self.plan.down
+        since = self.now - BEGINNING
+        return since < ended and (since >= began or (self.plan.sudden and self.is_broken))
+
+    def freeze(self, name: str, how: str) -> None:
+        self.lossy += 1
+        super().freeze(name, how)
+
+    # Answers to actors ---------------------------------------------------------------------------------------------
+
+    def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
+        if question.operation == "clock":
+            return Answer(self.now + self._skew(name))
+        answer = super().own_answer(name, actor, question)
+        request_id, attempt = question.parameters
+        notes: Notes = actor.notes
+        allowed = self.plan.attempts + self.redriven.count(request_id)
+        properties.check_counted(notes.body, allowed)
+        asked = notes.asked
+        limit = min(asked.item.limit or self.plan.most, self.plan.most) if asked and self.plan.limited else 0
+        mine = Work(asked is not None and asked.item.state == HALF_OPEN, limit)
+        properties.check_begin(asked, self._under_way(name), mine)
+        if asked and asked.failed_retries and attempt > 1 and self.plan.limited and not mine.is_probe:
+            raise Violation("R6", f"attempt {attempt} begins after {asked.failed_retries} retries failed in the window")
+        self.actors[name] = actor._replace(notes=notes._replace(work=mine))
+        if "poison" in self._payloads[request_id]:
+            self._end_work(name, "failed by itself")
+        elif attempt <= self._payloads[request_id].get("fails", 0):
+            self._end_work(name, "failed")
+        return answer
+
+    def _end_work(self, name: str, how: str) -> None:
+        actor = self.actors[name]
+        notes: Notes = actor.notes
+        if notes.name == self.probe[0]:
+            self.probe = (notes.name, how)
+        failed_at = self.now if how == "failed" else 0.0
+        self.actors[name] = actor._replace(notes=notes._replace(work=None, is_ended=True, failed_at=failed_at))
+
+    def finished(self, name: str, actor: Actor) -> None:
+        super().finished(name, actor)
+        if name.startswith("operator"):
+            return
+        notes: Notes = actor.notes
+        _is_consumed, last = actor.node.result
+        if last == "Held the message back":
+            if notes.wrote:
+                raise Violation("R5", f"{notes.name} is held back, and has written to the ledger")
+            age = notes.started - notes.first
+            if age > self.plan.max_age + self._spread():
+                raise Violation("R7", f"{notes.name} is held back {age:.0f} s after its first start")
+        if not self.lossy and notes.name in self._item().permits:
+            raise Violation("R6", f"{notes.name} has ended, and still has its permit")
+
+    def perform(self, question: Question) -> Answer:
+        if question.service == "s3" and self.is_down():
+            return Answer(error=code.DOWN)
+        return super().perform(question)
+
+    # Reading the state ---------------------------------------------------------------------------------------------
+
+    def _item(self) -> properties.Stored:
+        return properties.read(self.services["dynamodb"][DOWNSTREAMS].get("default"))
+
+    def _is_of_item(self, question: Question) -> bool:
+        return question.service == "dynamodb" and question.parameters["TableName"] == DOWNSTREAMS
+
+    def _skew(self, name: str) -> int:
+        kind, _, number = name.partition(" ")
+        return self.plan.skews[int(number) - 1] if kind == "worker" and self.plan.skews else 0
+
+    def _spread(self) -> int:
+        return max(self.plan.skews) - min(self.plan.skews) if self.plan.skews else 0
+
+    def _under_way(self, but: str) -> list[Work]:
+        """The works of the other deliveries whose invocations have not ended."""
+        others = [actor.notes for name, actor in self.actors.items() if name.startswith("worker") and name != but]
+        return [notes.work for notes in others if notes.work and self.now < notes.started + INVOCATION]
+
+    # Properties ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        item = self._item()
+        if item is not self.item:
+            properties.check_change(self.item, item, self.probe, self.not_before, self.now)
+            self._note_change(item)
+            self.item = item
+        super().check()
+        # Each request was sent at the beginning, and the next attempt would begin a minute after a failure.
+        is_old = self.now - BEGINNING + RECOVERY + self._spread() > self.plan.max_age
+        for dead in self._queue(DEAD_LETTERS)["messages"]:
+            payload = self._payloads[retry_properties.read(dead["body"]).request_id]
+            excuses = payload.get("fails", 0) + self.failures
+            properties.check_dead_letter(dead, self.plan.attempts, excuses, is_old=is_old)
+
+        if not self.faults and not self.slow and not self.copied and len(self.plan.requests) == len(self.sent):
+            for request_id, row in self._rows.fields.items():
+                properties.check_no_attempt_spent(request_id, row)
+
+    def _note_change(self, item: properties.Stored) -> None:
+        writers = [actor.notes for name, actor in self.actors.items() if name.startswith("worker")]
+        writer: Notes | None = next((notes for notes in writers if notes.name == item.writer), None)
+        failed = writer if writer and writer.failed_at else None
+        if item.state == HALF_OPEN and item.writer != self.probe[0]:
+            self.probe, self.not_before = (item.writer, ""), 0.0
+        elif item.state == OPEN != self.item.state:
+            self.not_before = failed.failed_at + RECOVERY - self._spread() if failed else 0.0
+        if failed and item.state == CLOSED and retry_properties.read(failed.body).attempt > 1:
+            assert failed.asked is not None
+            if failed.asked.item.epoch == item.epoch:
+                before = self.failed_retries[1] if self.failed_retries[0] == item.budget_window else 0
+                self.failed_retries = (item.budget_window, before + 1)
+
+    def _check_attempts(self) -> None:
+        """`own_answer` checks the attempts that count."""
+
+    def check_end(self) -> None:
+        super().check_end()
+        properties.check_end(self._item(), self.now)
+
+    def key(self) -> Hashable:
+        world = (self.probe, self.not_before, self.lossy, self.failures, self.failed_retries, self.is_broken)
+        return (super().key(), world)
+
+    def summary(self) -> str:
+        item = self._item()
+        down = ", down" if self.is_down() else ""
+        return f"{super().summary()}  breaker {item.state} limit {item.limit} permits {len(item.permits)}{down}"
+
+
+_WORK = ("{}", "{}", "{}", '{"fails": 1}', '{"fails": 9}', '{"poison": "no such thing"}')
+_DOWN = ((0, 0), (0, 90), (0, 90), (0, 400), (60, 200))
+_COMMANDS = ((), (), (), ("open",), ("open", "close"), ("close",))
+_SKEWS = ((), (0, 5, 0), (-5, 0, -3))
+
+
+def random_world(random: Random) -> DownstreamWorld:
+    """A random world for random schedules."""
+    requests = [("a", random.choice(_WORK))]
+    requests += [(name, random.choice(_WORK[:4])) for name in "bc"[: random.choice((0, 1, 1, 2))]]
+    if random.random() < 0.2:
+        requests.append(requests[0])
+    limited = random.random() < 0.6
+    attempts = random.choice((2, 2, 3))
+    return DownstreamWorld(
+        Plan(
+            tuple(requests),
+            watching_policy(random.choice((1, 1, 2)), attempts, limited=limited),
+            attempts,
+            workers=random.choice((2, 3)),
+            max_delay=random.choice((900, 900, 0)),
+            copies=random.choice((0, 0, 1)),
+            redrives=random.choice((0, 0, 1)),
+            commands=random.choice(_COMMANDS),
+            step=random.choice((5, 60, 60)),
+            down=random.choice(_DOWN),
+            sudden=random.random() < 0.3,
+            most=random.choice((1, 2, 3)),
+            limited=limited,
+            skews=random.choice(_SKEWS),
+            receives=random.choice((0, 0, 898, 988)),
+        )
+    )
