@@ -10,11 +10,17 @@ from typing import Any
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Step
 from slotkeeper.retry.delivery import schedule_name
+from slotkeeper.retry.downstream_table import DownstreamTable
 from slotkeeper.retry.message import Message
+from tests.e2e.containers import kill_containers
 from tests.support.waiting import wait_until
 
-# With retries after less than a second.
-POLICY = {"default": {"base_seconds": 0.1, "cap_seconds": 1, "max_attempts": 3, "max_age_seconds": 7200}}
+# With retries after less than a second. The tests share one downstream, and one test's failures must not hold another
+# test's messages back.
+POLICY = {
+    "default": {"base_seconds": 0.1, "cap_seconds": 1, "max_attempts": 3, "max_age_seconds": 7200},
+    "downstream": {part: {"enabled": False} for part in ("breaker", "concurrency", "budget")},
+}
 LINES = b'{"city": "Oslo", "n": 1}\n{"city": "Rome", "n": 2}\n{"city": "Oslo", "n": 3}\n'
 END = ("SUCCEEDED", "DEAD_LETTERED")
 _numbers = itertools.count(1)
@@ -34,6 +40,7 @@ class DeployedWorker:
         self.downstream = Downstream(aws.state_dir)
         self.queue_url = self.outputs["WorkQueueUrl"]
         self.bucket = self.outputs["DataBucketName"]
+        self.downstreams = DownstreamTable(self.dynamodb, self.outputs["DownstreamTableName"])
         self.group = self.outputs["RetryScheduleGroupName"]
         self._visibility = self._attribute("VisibilityTimeout")
         self.put_policy(json.dumps(POLICY))
@@ -44,6 +51,22 @@ class DeployedWorker:
 
     def put_policy(self, value: str) -> None:
         self._ssm.put_parameter(Name=self.outputs["RetryPolicyParameterName"], Value=value, Overwrite=True)
+
+    def use_policy(self, value: str) -> None:
+        """Store a policy and end all containers, which would use the one that they have read for a minute."""
+        self.put_policy(value)
+        self.hide_for(4)  # a message that a killed container had received returns after that
+        kill_containers(self.aws)
+
+    def emitted(self, metric: str) -> list[float]:
+        """The values of a metric in the worker's log."""
+        logs, name = self.aws.client("logs"), self.outputs["WorkerFunctionName"]
+        group = self.aws.client("lambda").get_function_configuration(FunctionName=name)["LoggingConfig"]["LogGroup"]
+        pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
+        lines = [
+            json.loads(each["message"]) for page in pages for each in page["events"] if '"_aws"' in each["message"]
+        ]
+        return [value for line in lines for value in line.get(metric, [])]
 
     def hide_for(self, seconds: int) -> None:
         """Set the queue's visibility timeout, so that a test does not wait twelve minutes for a redelivery."""

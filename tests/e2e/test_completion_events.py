@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from dev.emulator.deployment import STACK_NAME
+from dev.emulator.downstream import Step
+from slotkeeper.events import BREAKER_SOURCE, SOURCE
 from tests.e2e.deployed_stack import DeployedStack
-from tests.e2e.deployed_worker import DeployedWorker
+from tests.e2e.deployed_worker import END, POLICY, DeployedWorker
 from tests.support.completion_events import checked
 from tests.support.waiting import wait_until
 
@@ -19,21 +21,21 @@ TEMPLATE = Path(__file__).parents[2] / "docs" / "completion-events.yaml"
 
 
 class Producer:
-    """A producer with docs/completion-events.yaml deployed."""
+    """A producer with docs/completion-events.yaml deployed. `source`: of the events that its rule matches."""
 
-    def __init__(self, stack: DeployedStack) -> None:
+    def __init__(self, stack: DeployedStack, name: str = "producer", source: str = SOURCE) -> None:
         self._sqs = stack.sqs
         cloudformation = stack.aws.client("cloudformation")
         parameters = {"SlotkeeperStack": STACK_NAME}
         cloudformation.create_stack(
-            StackName="producer",
-            TemplateBody=TEMPLATE.read_text(),
+            StackName=name,
+            TemplateBody=TEMPLATE.read_text().replace("source: [slotkeeper]", f"source: [{source}]"),
             Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
         )
         (made,) = wait_until(
             lambda: [
                 found
-                for found in cloudformation.describe_stacks(StackName="producer")["Stacks"]
+                for found in cloudformation.describe_stacks(StackName=name)["Stacks"]
                 if found["StackStatus"] == "CREATE_COMPLETE"
             ],
             "the producer's stack",
@@ -103,6 +105,37 @@ def test_producers_receive_the_events_of_the_workers_requests(work: DeployedWork
     succeeded, dead = producer.hears(request_id=done), producer.hears(request_id=poison)
     assert (succeeded["status"], succeeded["result"]) == ("SUCCEEDED", json.loads(work.row(done)["result"]))
     assert (dead["status"], dead["code"]) == ("DEAD_LETTERED", "Poison")
+
+
+def test_a_breaker_that_opens_and_closes_is_stored_measured_and_published(
+    work: DeployedWorker, stack: DeployedStack
+) -> None:
+    consumer = Producer(stack, "operator", BREAKER_SOURCE)
+    breaker = {"enabled": True, "failure_threshold": 2, "recovery_seconds": 1}
+    work.use_policy(json.dumps(POLICY | {"downstream": {"breaker": breaker}}))
+    request = work.request(Step(answer="error"), Step(answer="error"))
+    work.send(request)
+    opened, closed = consumer.hears(state="OPEN"), consumer.hears(state="CLOSED")
+    assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
+    changes = [(change.to, change.why) for change in work.downstreams.read("default").changes]
+    assert changes[-2:] == [("OPEN", "2 consecutive failures"), ("CLOSED", "the probe succeeded")]
+    assert opened["epoch"] < closed["epoch"]
+    wait_until(lambda: work.emitted("BreakerOpen")[-2:] == [1, 0], "the metrics of the probe")
+    assert work.emitted("PermittedCallers")[-2:] == [3, 1]
+
+
+def test_with_an_invalid_policy_the_built_in_limits_apply_and_the_alarms_metric_is_written(
+    work: DeployedWorker,
+) -> None:
+    before = work.emitted("RetryPolicyInvalid")
+    work.use_policy('{"downstream": {"breaker": {"recovery_seconds": 0}}}')
+    window = work.downstreams.read("default").window
+    request = work.request()
+    work.send(request)
+    assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
+    wait_until(lambda: work.emitted("RetryPolicyInvalid") > before, "the metric of the policy's alarm")
+    assert work.downstreams.read("default").window > window  # of the concurrency limit, which POLICY disables
+    work.use_policy(json.dumps(POLICY))
 
 
 def test_an_outage_of_eventbridge_affects_only_a_metric(stack: DeployedStack, metric: Callable[[str], float]) -> None:
