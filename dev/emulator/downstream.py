@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 SCRIPT, RECORD = "downstream.json", "downstream.jsonl"
-# `normal`: S3's own answer. `slow_down`: 503 SlowDown. `error`: 500 InternalError. `drop`: the connection is closed
-# without an answer.
-Answer = Literal["normal", "slow_down", "error", "drop"]
+# `normal`: S3's own answer. `slow_down`: 503 SlowDown. `unavailable`: 503 ServiceUnavailable. `error`: 500
+# InternalError. `drop`: the connection is closed without an answer.
+Answer = Literal["normal", "slow_down", "unavailable", "error", "drop"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,28 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One GetObject, by the engine's clock (epoch seconds). `number` counts the calls of this key, from 1.
+class Outage:
+    """From `begins` to `ends` (epoch seconds) each call of a key in the script fails, and uses no step of its key.
 
+    Calls after it use no step either, and are answered normally, until the first one has been answered with its object.
+    So the time from the end to the first success depends on the caller alone, and not on the script.
+
+    Args:
+        seconds: the delay of each answer.
+        answers: given in turn.
+    """
+
+    begins: float
+    ends: float
+    seconds: float = 0.5
+    answers: tuple[Answer, ...] = ("unavailable", "drop")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One GetObject, by the engine's clock (epoch seconds).
+
+    `number` counts the calls of this key that used a step, from 1; it is 0 for a call that used none (see Outage).
     `ended` and `answer` are None while the call lasts. The answer is an HTTP status, `dropped`, or `gone`: the caller
     closed its connection before the answer. The engine notices that immediately, even if the caller's process is
     killed, because its side of the connection ends.
@@ -48,13 +67,14 @@ class Downstream:
         self._script = state_dir / SCRIPT
         self._record = state_dir / RECORD
 
-    def follow(self, script: Mapping[str, Sequence[Step]]) -> None:
+    def follow(self, script: Mapping[str, Sequence[Step]], outage: Outage | None = None) -> None:
         """Replace the script: key -> outcomes of its first, second, ... GetObject. Later calls are answered normally.
 
         The count of a key's calls continues from its very first call. Only calls of keys in the script are recorded; a
         key with an empty list is recorded and answered normally.
         """
-        content = {key: [asdict(step) for step in steps] for key, steps in script.items()}
+        steps = {key: [asdict(step) for step in steps] for key, steps in script.items()}
+        content = {"steps": steps, "outage": outage and asdict(outage)}
         temporary = self._script.with_suffix(".new")
         temporary.write_text(json.dumps(content))
         os.replace(temporary, self._script)  # the engine never reads half a file

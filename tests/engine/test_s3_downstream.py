@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.downstream import Call, Downstream, Step
+from dev.emulator.downstream import Call, Downstream, Outage, Step
 from dev.emulator.local_clients import local_client
 from tests.support.waiting import NEVER, wait_until
 
@@ -84,3 +85,28 @@ def test_a_key_without_a_script_is_answered_normally_and_not_recorded(engine: Em
     Downstream(engine.state_dir).follow({"another": [Step(answer="error")]})
     assert read(engine, key) == b"content"
     assert calls(engine, key) == []
+
+
+def test_an_outage_fails_every_call_without_using_steps_until_one_succeeds_after_it(
+    engine: EmbeddedAws, key: str
+) -> None:
+    script, now = {key: [Step(answer="error")]}, time.time()
+    Downstream(engine.state_dir).follow(script, Outage(now, now + 3600, 0.2))
+    unavailable = refusal(engine, key)
+    with pytest.raises(ConnectionClosedError):
+        read(engine, key)
+    assert refusal(engine, key)["Error"]["Code"] == unavailable["Error"]["Code"] == "ServiceUnavailable"
+    Downstream(engine.state_dir).follow(script, Outage(now, time.time()))
+    assert read(engine, key) == b"content"
+    assert refusal(engine, key)["Error"]["Code"] == "InternalError"  # the step
+    noted = wait_until(lambda: (all(c.ended for c in calls(engine, key)) and calls(engine, key)) or None, "the record")
+    assert [call.number for call in noted] == [0, 0, 0, 0, 1]
+    assert [call.answer for call in noted] == ["503", "dropped", "503", "200", "500"]
+    assert took(noted[0]) >= 0.2
+
+
+def test_an_outage_that_has_not_begun_changes_nothing(engine: EmbeddedAws, key: str) -> None:
+    later = time.time() + 3600
+    Downstream(engine.state_dir).follow({key: []}, Outage(later, later + 1))
+    assert read(engine, key) == b"content"
+    assert [call.number for call in calls(engine, key)] == [1]

@@ -1,8 +1,8 @@
 """GetObject of named keys follows a script, and is recorded. Applied with a script file only.
 
-AWS: "Amazon S3 API Reference: Error responses" (SlowDown, 503: "Please reduce your request rate."; InternalError, 500);
-"Retry behavior" of the SDKs' guide (a connection that ends without an answer; Retry-After). `dev.emulator.downstream`
-writes and explains the scripts.
+AWS: "Amazon S3 API Reference: Error responses" (SlowDown, 503: "Please reduce your request rate."; InternalError, 500;
+ServiceUnavailable, 503); "Retry behavior" of the SDKs' guide (a connection that ends without an answer; Retry-After).
+`dev.emulator.downstream` writes and explains the scripts.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from dev.emulator.engine.emulator import replace
 
 ERRORS = {
     "slow_down": (503, "SlowDown", "Please reduce your request rate."),
+    "unavailable": (503, "ServiceUnavailable", "Service is unable to handle request."),
     "error": (500, "InternalError", "We encountered an internal error. Please try again."),
 }
 App = Callable[[Any, Any, Any], Awaitable[None]]

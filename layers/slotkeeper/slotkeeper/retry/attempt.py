@@ -38,12 +38,18 @@ class WorkSucceeded:
 
 @dataclass(frozen=True)
 class WorkRetried:
-    """The attempt failed, and the next one is scheduled. `died`: it was an earlier delivery's, whose worker died."""
+    """The attempt failed, and the next one is scheduled.
+
+    Args:
+        died: it was an earlier delivery's, whose worker died.
+        counted: it uses up one of the policy's attempts.
+    """
 
     delivery: PlannedDelivery
     reason: str
     died: bool = False
     cause: Exception | None = field(default=None, repr=False)
+    counted: bool = True
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,7 @@ class Consumer:
             next_message = message.after(claim.started_at, counted=plan.counted)
             try:
                 delivery = self._queue.schedule(next_message, plan.when, self._clock())
-                return WorkRetried(delivery, reason, claim.died, cause)
+                return WorkRetried(delivery, reason, claim.died, cause, plan.counted)
             except TooLarge as error:
                 plan = DeadLetter("TooLarge", f"{error}, so it is not retried. The last error: {reason}")
         self._dead_letters.send(message, claim.started_at, plan.code, plan.reason, history)

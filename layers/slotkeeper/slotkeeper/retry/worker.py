@@ -223,12 +223,13 @@ def _log_outcome(outcome: Outcome) -> None:
         case WorkSucceeded():
             logger.info("The work succeeded")
             metrics.add_metric("WorkSucceeded", MetricUnit.Count, 1)
-        case WorkRetried(delivery, reason, _, cause):
+        case WorkRetried(delivery, reason, _, cause, counted):
             logger.warning(
                 "The attempt failed; scheduled the next one",
                 reason=reason,
                 by=delivery.by,
                 due=instant(delivery.due),
+                counted=counted,
                 exc_info=cause,
             )
             metrics.add_metric("WorkRetried", MetricUnit.Count, 1)
