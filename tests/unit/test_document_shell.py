@@ -63,7 +63,7 @@ SAM = {
 }
 _MAKEFILE = (ROOT / "Makefile").read_text()
 # Of the shipped work, which may be replaced. Its own tests check that the target exists.
-RUN_WORKER, RUN_WORKER_VARIABLES = "run-worker", {"REQUESTS", "SEED", "SCALE", "WORKERS"}
+RUN_WORKER, RUN_WORKER_VARIABLES = "run-worker", {"REQUESTS", "SEED", "SCALE", "WORKERS", "OUTAGE"}
 TARGETS = {RUN_WORKER, *re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE)}
 RESOURCES = set(parsed_template()["Resources"])
 SLOTKEEPER: Any = typer.main.get_command(app)

@@ -23,7 +23,7 @@ from .intervals import Interval, steps
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"
-GREY, LIGHT, INK = "#8C8C8C", "#D9D9D9", "#222222"
+GREY, SILVER, LIGHT, INK = "#8C8C8C", "#C4C4C4", "#D9D9D9", "#222222"
 DPI = 120
 WIDTH = 11.0  # inches
 
@@ -92,6 +92,33 @@ def limit_panel(title: str, ylabel: str, intervals: Iterable[Interval], limit: f
         axes.set_ylim(0, max(limit, most) * 1.18)
 
     return Panel(title, ylabel, 1.5, [draw_limit])
+
+
+def steps_of(
+    counts: Sequence[tuple[float, int]], end: float, color: str, label: str, *, filled: bool = False
+) -> Callable[[Axes], object]:
+    """Draws a count over time, as `draw_steps` does."""
+
+    def draw_counts(axes: Axes) -> None:
+        draw_steps(axes, counts, end, color, label, filled=filled)
+        axes.set_ylim(bottom=0)
+
+    return draw_counts
+
+
+def span(start: float, end: float, color: str, label: str) -> Callable[[Axes], object]:
+    """Draws a time behind a whole panel."""
+    return lambda axes: axes.axvspan(start, end, color=color, alpha=0.5, linewidth=0, zorder=0, label=label)
+
+
+def named_lanes(names: Sequence[str]) -> Callable[[Axes], object]:
+    """Writes the names of the lanes instead of their numbers."""
+    return lambda axes: axes.set_yticks(range(1, len(names) + 1), names, fontsize=8)
+
+
+def without_ticks(axes: Axes) -> None:
+    """Removes the numbers of the lanes."""
+    axes.set_yticks([])
 
 
 def draw_points(axes: Axes, points: Iterable[Point]) -> None:

@@ -78,6 +78,8 @@ class Command(click.Command):
 def _allowed(kind: click.ParamType) -> str:
     if isinstance(kind, click.IntRange | click.FloatRange):
         return f"{kind.min:g}..{kind.max:g}"
+    if isinstance(kind, click.Choice):
+        return "|".join(kind.choices)
     return "any whole number"
 
 
@@ -91,7 +93,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def option(name: str, kind: click.ParamType | type[int], default: float, text: str) -> Callable[..., Any]:
+def option(name: str, kind: click.ParamType | type[int], default: float | str, text: str) -> Callable[..., Any]:
     """An option whose help names its variable in the Makefile."""
     variable = name.removeprefix("--").replace("-", "_").upper()
     return click.option(name, type=kind, default=default, show_default=True, help=f"{text} (make: {variable}).")

@@ -16,6 +16,8 @@ request sent):
 | `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from the sending |
 | `schedules` | retries read from Scheduler: request_id, due |
 | `total_seconds` | first request sent to last record |
+| `samples` | about each second: at, breaker (its state), permitted (callers), backlog (messages on the queue) |
+| `outage` | worker_outage.py explains it; null without an outage |
 | `fates` | one entry per request: request_id, kind, what (its defect), end, sent, ended, attempts, dead_letters |
 | | (code, reason), calls (of the downstream: began, ended, answer) |
 """
@@ -33,6 +35,7 @@ from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.intervals import Interval, peak, since, spread, tally
 from dev.scenarios.runner.scenario import Run
 
+from . import worker_outage
 from .worker_mix import KINDS, Poison, limit
 from .worker_records import End, Records, RequestOutcome, Unassigned, request_outcomes
 
@@ -45,13 +48,14 @@ Outcomes = Sequence[RequestOutcome]
 
 @dataclass(frozen=True)
 class Parameters:
-    """`retry_after`: seconds in the answer to the request whose retry Scheduler sends."""
+    """`retry_after`: seconds in the answer to the request whose retry Scheduler sends. `outage`: there is one."""
 
     requests: int
     seed: int
     scale: float
     workers: int
     retry_after: int
+    outage: bool = False
 
     @property
     def work_seconds(self) -> int:
@@ -74,6 +78,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         retries_use_no_caller(outcomes, records, parameters.workers),
         went_by_schedule(outcomes, records),
         nothing_left(outcomes, records),
+        *(worker_outage.claims(records.outage) if records.outage else []),
     ]
     figures = {
         **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
@@ -86,6 +91,8 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         "waits": {kind: _waits(some) for kind, some in by_kind.items()},
         "schedules": [{"request_id": each.request_id, "due": since(each.due, origin)} for each in records.schedules],
         "total_seconds": since(end, origin),
+        "samples": [asdict(each) | {"at": since(each.at, origin)} for each in records.samples],
+        "outage": worker_outage.figures(records.outage, origin, end) if records.outage else None,
         "fates": [_outcome(each, origin) for each in outcomes],
     }
     report = run.report(parameters, origin, claims, figures)
@@ -185,7 +192,7 @@ def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim
             f"{each.name} ({missing})"
             for each in poison
             for message in each.dead
-            if each.request.poison and (missing := _missing(each.request.poison, each.request.is_message, message))
+            if each.request.poison and (missing := _missing(each, each.request.poison, message))
         ],
         "dead letters of no request": unassigned.dead,
     }
@@ -193,16 +200,17 @@ def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim
     return judge("each poison request has one dead letter with its history", problems, finding, shown=bool(poison))
 
 
-def _missing(poison: Poison, is_message: bool, message: DeadLetter) -> str:
+def _missing(outcome: RequestOutcome, poison: Poison, message: DeadLetter) -> str:
     """The expected parts that are missing. An invalid message has no attempts and no times."""
     wanted = {"code": message.code == poison.code, "reason": poison.reason in (message.reason or "")}
-    if is_message:
+    if outcome.request.is_message:
+        last = 1 + outcome.refused
         history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in message.history or []]
         wanted |= {
-            "attempts": message.retry_count == 1,
+            "attempts": message.retry_count == last,
             "first time": bool(message.first_attempt_at),
             "last time": bool(message.last_attempt_at),
-            "history": history == [(1, True)],
+            "history": history == [(number, number == last) for number in range(1, last + 1)],
         }
     return _false(wanted)
 
@@ -212,11 +220,11 @@ def _false(facts: dict[str, bool]) -> str:
 
 
 def poison_has_one_attempt(outcomes: Outcomes) -> Claim:
-    """R3: one attempt, and at most one call of the downstream."""
+    """R3: one attempt, and at most one call of the downstream, besides those that failed because of the outage."""
     poison = _poison(outcomes)
     problems = {
-        "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1],
-        "called again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1],
+        "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1 + each.refused],
+        "called again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1 + each.refused],
     }
     calls = counted(sum(len(each.calls) for each in poison), "call")
     finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream" if poison else NO_POISON

@@ -35,7 +35,14 @@ POLICY: dict[str, Any] = {
         "cap_seconds": 5,
         "max_attempts": MAX_ATTEMPTS,
         "max_age_seconds": 1800,
-    }
+    },
+    # For a downstream that recovers in seconds, and at which four in ten calls fail at any time: the retries that may
+    # fail are those of ten seconds instead of a minute.
+    "downstream": {
+        "breaker": {"failure_threshold": 5, "recovery_seconds": 3},
+        "concurrency": {"window_seconds": 2},
+        "budget": {"window_seconds": 10},
+    },
 }
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from dev.emulator.downstream import Call
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 
 from .worker_mix import Request
+from .worker_outage import REFUSALS, OutageRecord, Retried
 
 PUBLISHED, PARTS = "work/published/", "work/parts/"
 
@@ -47,6 +49,22 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """The state of the run at one instant.
+
+    Args:
+        breaker: CLOSED, OPEN or HALF_OPEN.
+        permitted: the permitted callers; none while the breaker is open, and one for the probe.
+        backlog: messages on the queue, waiting or in flight.
+    """
+
+    at: float
+    breaker: str
+    permitted: int
+    backlog: int
+
+
+@dataclass(frozen=True)
 class Records:
     sent: Sequence[SentRequest]
     calls: Sequence[Call]
@@ -56,6 +74,8 @@ class Records:
     parts: Mapping[str, bytes]  # key -> content of the objects under work/parts/
     schedules: Sequence[Schedule]
     left: Mapping[str, int]  # entries at the end in the queue, the schedule group and its dead-letter queue
+    samples: Sequence[Sample] = ()
+    outage: OutageRecord | None = None
 
 
 def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, float]]:
@@ -89,6 +109,27 @@ def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) ->
             except scheduler.exceptions.ResourceNotFoundException:
                 continue
     return waiting
+
+
+def read_breaker(dynamodb: Any, table: str, most: int) -> tuple[str, int]:
+    """The breaker's state and the permitted callers, at most `most`. CLOSED and `most` without an item."""
+    item = dynamodb.get_item(TableName=table, Key={"downstream": {"S": "default"}}, ConsistentRead=True).get("Item")
+    if item is None:
+        return "CLOSED", most
+    health = json.loads(item["health"]["S"])
+    limit = min(health["limit_set"] or health["limit"] or most, most)
+    return health["state"], {"OPEN": 0, "HALF_OPEN": 1}.get(health["state"], limit)
+
+
+def read_retried(log: Path) -> list[Retried]:
+    """The failed attempts with a next one, by the log lines of the functions."""
+    found = []
+    for line in log.read_text(errors="replace").splitlines():
+        if line.startswith("{") and '"The attempt failed; scheduled the next one"' in line:
+            entry = json.loads(line)
+            at = datetime.strptime(entry["timestamp"], "%Y-%m-%d %H:%M:%S,%f%z").timestamp()
+            found.append(Retried(entry["request_id"], at, entry["counted"]))
+    return found
 
 
 def parse_schedule(schedule: Mapping[str, Any]) -> Schedule:
@@ -134,6 +175,11 @@ class RequestOutcome:
         """When its result was published, or its dead letter was sent."""
         instants = [manifest.at for manifest in self.manifests] or [message.sent for message in self.dead]
         return min(instants, default=None)
+
+    @property
+    def refused(self) -> int:
+        """Its calls that failed because of the outage."""
+        return sum(call.number == 0 and call.answer in REFUSALS for call in self.calls)
 
     @property
     def attempts(self) -> int:

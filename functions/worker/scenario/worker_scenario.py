@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,10 @@ from rich.table import Table
 
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.downstream import Downstream
+from dev.emulator.downstream import Downstream, Outage
 from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
-from dev.scenarios.runner import chart, sending
-from dev.scenarios.runner.chart import Bar, Point
+from dev.scenarios.runner import sending
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -31,10 +32,13 @@ from dev.scenarios.runner.scenario import (
 )
 
 from . import worker_mix, worker_records
+from .worker_chart import CALLS, EXPECTED_END, draw
 from .worker_figures import Parameters, build
 from .worker_mix import Request
-from .worker_records import Records, Schedule, SentRequest
+from .worker_outage import OutageRecord, Settings
+from .worker_records import Records, Sample, Schedule, SentRequest
 
+AFTER = {"first call after": "first_call", "first success after": "first_success", "last request after": "empty"}
 ONE_CALLER = (
     "1 is below the minimum of Lambda's event source (MaximumConcurrency, 2 to 1000). For a downstream with one caller "
     "use RequestQueue with one slot: make run LIMIT=1."
@@ -43,17 +47,23 @@ ONE_CALLER = (
 RETRY_AFTER, SCHEDULER_BEYOND = 25, 20
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
-CALLS = {  # answer: colour, meaning
-    "200": (chart.BLUE, "answered"),
-    "gone": (chart.VERMILLION, "too slow, given up"),
-    "503": (chart.AMBER, "503 SlowDown"),
-    "500": (chart.ORANGE, "500 InternalError"),
-    "dropped": (chart.INK, "connection dropped"),
-    "404": (chart.GREY, "404, no such input"),
-    "None": (chart.GREY, "not ended"),
-}
-ENDS = {"succeeded": (chart.GREEN, "published", "o"), "dead_lettered": (chart.VERMILLION, "dead-lettered", "x")}
-EXPECTED_END = {"normal": "succeeded", "slow": "succeeded", "poison": "dead_lettered"}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of a run with an outage, in seconds.
+
+    Args:
+        sending: in which the requests are sent.
+        before: from the first of them to the outage.
+        outage: its duration.
+        answer: from a call in the outage to its failure.
+    """
+
+    sending: float = 60.0
+    before: float = 20.0
+    outage: float = 25.0
+    answer: float = 0.5
 
 
 def stalled_after(parameters: Parameters) -> float:
@@ -62,9 +72,16 @@ def stalled_after(parameters: Parameters) -> float:
 
 
 def perform(
-    aws: EmbeddedAws, parameters: Parameters, run: Run, scheduler_beyond: int = SCHEDULER_BEYOND
+    aws: EmbeddedAws,
+    parameters: Parameters,
+    run: Run,
+    scheduler_beyond: int = SCHEDULER_BEYOND,
+    timing: Timing | None = None,
 ) -> dict[str, Any]:
-    """Run on a started engine with `downstream`, and return the report. Raises Stalled and SendFailed."""
+    """Run on a started engine with `downstream`, and return the report. Raises Stalled and SendFailed.
+
+    `timing`: of an outage, if there is one.
+    """
     with run.phase("deploy", "build and deploy"):
         outputs = aws.deploy(
             {
@@ -82,19 +99,38 @@ def perform(
     downstream = Downstream(aws.state_dir)
     with run.phase("upload", "upload the inputs"):
         upload(aws.client("s3"), outputs["DataBucketName"], requests)
-    downstream.follow({request.key: request.steps for request in requests})
-    with run.phase("send", f"send {counted(parameters.requests, 'request')}"):
-        sent = send(aws.client("sqs"), outputs["WorkQueueUrl"], requests)
+    begins = time.time() + (timing.before if timing else 0.0)
+    outage = Outage(begins, begins + timing.outage, timing.answer) if timing else None
+    downstream.follow({request.key: request.steps for request in requests}, outage)
+    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else None)
+    if not timing:
+        with run.phase("send", f"send {counted(parameters.requests, 'request')}"):
+            sender.send_all()
     observer = Observer(aws, downstream)
-    with run.phase("run", "run"):
-        run.watch(
-            lambda elapsed: observer.progress(parameters.requests, parameters.workers, elapsed),
-            "Slotkeeper: the worker",
-            stalled_after(parameters),
-        )
+
+    def progress(elapsed: float) -> Snapshot:
+        sender.send_due(elapsed)
+        return observer.progress(parameters.requests, parameters.workers, elapsed)
+
+    with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
+        run.watch(progress, "Slotkeeper: the worker", stalled_after(parameters))
     with run.phase("collect", "collect the records"):
-        records = observer.collect(sent)
+        records = observer.collect(sender.sent)
+    if outage:
+        records = replace(records, outage=outage_record(outage, parameters.workers, requests, records, aws.state_dir))
     return build(parameters, records, run)
+
+
+def outage_record(
+    outage: Outage, workers: int, requests: Sequence[Request], records: Records, state_dir: Path
+) -> OutageRecord:
+    return OutageRecord(
+        outage,
+        Settings.of(worker_mix.POLICY, workers),
+        records.calls,
+        worker_records.read_retried(state_dir / "engine.log"),
+        {request.key: request.request_id for request in requests},
+    )
 
 
 def upload(s3: Any, bucket: str, requests: Sequence[Request]) -> None:
@@ -103,20 +139,50 @@ def upload(s3: Any, bucket: str, requests: Sequence[Request]) -> None:
             s3.put_object(Bucket=bucket, Key=request.key, Body=request.content, ContentType="application/x-ndjson")
 
 
-def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequest]:
-    """Within `SENT_WITHIN`. Raises SendFailed."""
-    entries = {each.request_id: {"MessageBody": each.body} for each in requests}
-    sent = sending.send(sqs, queue_url, entries, SENT_WITHIN)
-    return [SentRequest(request, at) for request, (_, at) in zip(requests, sent, strict=True)]
+@dataclass
+class Sender:
+    """Sends the requests in their order. Its methods raise SendFailed.
+
+    Args:
+        seconds: in which `send_due` sends them evenly.
+    """
+
+    sqs: Any
+    queue_url: str
+    requests: Sequence[Request]
+    seconds: float | None = None
+    sent: list[SentRequest] = field(default_factory=list)
+
+    def send_all(self) -> None:
+        """Send all within `SENT_WITHIN`."""
+        self._send(self.requests)
+
+    def send_due(self, elapsed: float) -> None:
+        """Send those that are due so many seconds after the start."""
+        share = min(1.0, elapsed / self.seconds) if self.seconds else 1.0
+        due = self.requests[len(self.sent) : max(1, math.ceil(share * len(self.requests)))]
+        if due:
+            self._send(due)
+
+    def _send(self, requests: Sequence[Request]) -> None:
+        entries = {each.request_id: {"MessageBody": each.body} for each in requests}
+        answers = sending.send(self.sqs, self.queue_url, entries, SENT_WITHIN if self.seconds is None else 0.0)
+        self.sent += [SentRequest(request, at) for request, (_, at) in zip(requests, answers, strict=True)]
 
 
 @dataclass
 class Observer:
-    """Reads the state of the run. `schedules`: all that were read, since a schedule is deleted when it fires."""
+    """Reads the state of the run.
+
+    Args:
+        schedules: all that were read, since a schedule is deleted when it fires.
+        samples: one for each call of `progress`.
+    """
 
     aws: EmbeddedAws
     downstream: Downstream
     schedules: dict[str, Schedule] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
 
     def progress(self, requests: int, limit: int, elapsed: float) -> Snapshot:
         """The current numbers.
@@ -128,7 +194,10 @@ class Observer:
         sqs, outputs = self.aws.client("sqs"), self.aws.outputs
         scheduled = len(self._waiting_schedules())
         depth = queue_reading.depth(sqs, outputs["WorkQueueUrl"])
-        rows = read_ledger(self.aws.client("dynamodb"), outputs["RequestLedgerTableName"])
+        dynamodb = self.aws.client("dynamodb")
+        state, permitted = worker_records.read_breaker(dynamodb, outputs["DownstreamTableName"], limit)
+        self.samples.append(Sample(time.time(), state, permitted, sum(depth.values())))
+        rows = read_ledger(dynamodb, outputs["RequestLedgerTableName"])
         calls = self.downstream.calls()
         callers = sum(call.ended is None for call in calls)
         succeeded = sum(row.status == "SUCCEEDED" for row in rows)
@@ -141,6 +210,8 @@ class Observer:
             total=requests,
             gauges={"callers": (callers, limit)},
             counts={
+                "permitted": permitted,
+                "breaker": state,
                 "waiting": depth["visible"],
                 "in flight": depth["in flight"],
                 "delayed": depth["delayed"],
@@ -169,6 +240,7 @@ class Observer:
                 "schedules": len(waiting),
                 "undelivered schedules": queue_reading.total(sqs, outputs["RetryScheduleDeadLetterQueueUrl"]),
             },
+            samples=self.samples,
         )
 
     def _waiting_schedules(self) -> list[Schedule]:
@@ -185,6 +257,15 @@ def _spread(spread: Mapping[str, Any]) -> str:
     return f"{spread['p50']:.1f} / {spread['p90']:.1f} / {spread['max']:.1f} s" if spread["count"] else "none"
 
 
+def _outage_rows(outage: Mapping[str, Any]) -> dict[str, str]:
+    after = [f"{name} {outage[key]:.1f} s" for name, key in AFTER.items() if outage[key] is not None]
+    return {
+        "outage": f"from {outage['began']:.1f} to {outage['ended']:.1f} s: {counted(outage['calls'], 'call')}, "
+        f"{counted(outage['counted'], 'attempt')} used up",
+        "after the outage": ", ".join(after),
+    }
+
+
 def tables(report: Mapping[str, Any]) -> list[Table]:
     parameters = report["parameters"]
     answers = (f"{CALLS[answer][1] if answer in CALLS else answer}: {n}" for answer, n in report["answers"].items())
@@ -198,6 +279,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "calls by their answer": "; ".join(answers) or "none",
         "retries by Scheduler": ", ".join(due) or "none",
         "total time": f"{report['total_seconds']:.1f} s",
+        **(_outage_rows(report["outage"]) if report["outage"] else {}),
     }
     kinds = (
         (
@@ -227,41 +309,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     ]
 
 
-def draw(report: Mapping[str, Any], path: Path) -> None:
-    """The concurrent callers, and each request's calls and end, by kind."""
-    end, callers, most = report["total_seconds"], report["parameters"]["workers"], report["most_callers"]
-    requests = sorted(report["fates"], key=lambda each: (list(EXPECTED_END).index(each["kind"]), each["sent"]))
-    intervals, bars, ends = [], [], []
-    for lane, request in enumerate(requests, 1):
-        stopped = end if request["ended"] is None else request["ended"]
-        bars.append(Bar(lane, request["sent"], stopped, chart.LIGHT, "waiting: queued, delayed, scheduled"))
-        for call in request["calls"]:
-            intervals.append((call["began"], end if call["ended"] is None else call["ended"]))
-            bars.append(Bar(lane, *intervals[-1], *CALLS.get(str(call["answer"]), (chart.GREY, "other answers"))))
-        if request["end"] in ENDS:
-            color, label, marker = ENDS[request["end"]]
-            ends.append(Point(request["ended"], lane, color, label, marker))
-    panels = [
-        chart.limit_panel(
-            f"At most {most} concurrent callers: {'within' if most <= callers else 'ABOVE'} the limit of {callers}",
-            "callers",
-            intervals,
-            callers,
-            "calls",
-            end,
-        ),
-        chart.lanes_panel(
-            f"{counted(len(requests), 'request')}: {report['succeeded']} succeeded, {report['dead_lettered']} "
-            f"dead-lettered{f', {report["nowhere"]} WITHOUT an end' if report['nowhere'] else ''}",
-            "normal, slow, poison",
-            len(requests),
-            bars,
-            ends,
-        ),
-    ]
-    chart.draw(path, "Slotkeeper: the worker", "seconds since the first request was sent", end, panels)
-
-
 SCENARIO = Scenario(Path("build/run-worker"), "worker.png", draw, tables, {"downstream": True})
 
 
@@ -279,12 +326,15 @@ class Callers(click.IntRange):
 @option("--seed", int, 1, "Draws the mix and every failure; the same seed gives the same run")
 @option("--scale", FiniteRange(0.02, 1.0), 0.15, "Factor for the downstream's 1 to 6 seconds per call")
 @option("--workers", Callers(2, 10), 3, "Concurrent callers of the downstream")
-def main(requests: int, seed: int, scale: float, workers: int) -> None:
+@option("--outage", click.Choice(["no", "yes"]), "no", "yes: the downstream fails for 25 seconds")
+def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> None:
     """Send requests to the deployed worker, whose downstream, S3, is slow and fails at random.
 
     Six in ten requests are normal, three in ten too slow at first, one in ten can never succeed; two in ten of all
-    other attempts fail. EventBridge Scheduler sends one retry. Writes build/run-worker/report.json and
+    other attempts fail. EventBridge Scheduler sends one retry. With an outage, the requests are sent in a minute, and
+    from its 20th to its 45th second S3 fails all calls. Writes build/run-worker/report.json and
     build/run-worker/worker.png. Uses nothing outside this machine, and leaves nothing running.
     """
-    parameters = Parameters(requests, seed, scale, workers, RETRY_AFTER)
-    carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run))
+    timing = Timing() if outage == "yes" else None
+    parameters = Parameters(requests, seed, scale, workers, RETRY_AFTER, timing is not None)
+    carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run, timing=timing))

@@ -9,15 +9,34 @@ import pytest
 from click.testing import CliRunner
 
 from functions.worker.scenario import worker_figures, worker_scenario
-from functions.worker.tests import worker_run
+from functions.worker.scenario.worker_records import Sample
+from functions.worker.tests import outage_run, worker_run
 from tests.scenarios import scenario_checks as checks
 from tests.scenarios.scenario_checks import make_options
 
-VARIABLES = "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10"
-WRONG = ["--requests 0", "--seed one", "--scale nan", "--scale 0.01", "--scale 1.5", "--workers 1", "--workers 11"]
+VARIABLES = "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10 OUTAGE=no|yes"
+WRONG = [
+    "--requests 0",
+    "--seed one",
+    "--scale nan",
+    "--scale 0.01",
+    "--scale 1.5",
+    "--workers 1",
+    "--workers 11",
+    "--outage 5",
+]
 RECORDS = worker_run.records()
 OPEN_CALL = worker_run.changed(RECORDS.calls, 1, ended=None, answer=None)
 ALL_LOST = worker_run.records(calls=OPEN_CALL, rows=[], dead=[], manifests=[], parts={})
+STATES = ("CLOSED", "OPEN", "HALF_OPEN", "OPEN", "CLOSED")
+OUTAGE = worker_run.records(
+    outage=outage_run.record(),
+    samples=[Sample(outage_run.ORIGIN + 9 * number, state, 1, 4) for number, state in enumerate(STATES)],
+)
+OUTAGE_TEXTS = (
+    "from 10.0 to 30.0 s: 7 calls, 1 attempt used up",
+    "first call after 3.3 s, first success after 4.5 s, last request after 21.7 s",
+)
 TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
 
 
@@ -58,8 +77,12 @@ def test_a_small_run_waits_for_its_schedule_before_it_is_stalled() -> None:
 
 @pytest.mark.parametrize(
     ("report", "texts"),
-    [(worker_run.report(RECORDS), TEXTS), (worker_run.report(ALL_LOST), ("Unexpected ends", "nowhere"))],
-    ids=["small", "everything lost"],
+    [
+        (worker_run.report(RECORDS), TEXTS),
+        (worker_run.report(ALL_LOST), ("Unexpected ends", "nowhere")),
+        (worker_run.report(OUTAGE), OUTAGE_TEXTS),
+    ],
+    ids=["small", "everything lost", "outage"],
 )
 def test_any_report_is_written_shown_and_drawn(report: dict[str, Any], texts: tuple[str, ...], tmp_path: Path) -> None:
     checks.a_report_is_written_shown_and_drawn(worker_scenario, worker_figures, report, texts, tmp_path)

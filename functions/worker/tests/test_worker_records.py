@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ from dev.emulator.worker_client import LedgerRow, drain_dead_letters, read_ledge
 from functions.worker.scenario import worker_records as records
 from functions.worker.scenario import worker_scenario as sending
 from functions.worker.scenario.worker_mix import draw
+from functions.worker.scenario.worker_outage import Retried
 from functions.worker.scenario.worker_scenario import Observer
+from tests.support.tables import create_table
 
 BUCKET = "bucket"
 
@@ -27,10 +30,52 @@ def queue(clients: Any) -> str:
 
 def test_requests_are_sent_in_order_ten_per_call(clients: Any, queue: str) -> None:
     requests = draw(21, 1, 0.02, 25)
-    sent = sending.send(clients("sqs"), queue, requests)
+    sender = sending.Sender(clients("sqs"), queue, requests)
+    sender.send_all()
+    sent = sender.sent
     assert [each.request for each in sent] == requests
     assert queue_reading.depth(clients("sqs"), queue) == {"visible": 21, "in flight": 0, "delayed": 0}
     assert sent[0].at <= sent[10].at <= sent[20].at
+
+
+def test_in_a_run_with_an_outage_the_requests_are_sent_evenly(clients: Any, queue: str) -> None:
+    sender = sending.Sender(clients("sqs"), queue, draw(40, 1, 0.02, 25), seconds=20.0)
+    counts = []
+    for elapsed in (0.0, 0.1, 5.0, 5.0, 10.2, 30.0, 31.0):
+        sender.send_due(elapsed)
+        counts.append(len(sender.sent))
+    assert counts == [1, 1, 10, 10, 21, 40, 40]
+    assert [each.request for each in sender.sent] == sender.requests
+    assert queue_reading.total(clients("sqs"), queue) == 40
+
+
+def health(**fields: Any) -> dict[str, Any]:
+    return {"health": {"S": json.dumps({"state": "CLOSED", "limit": 0, "limit_set": None} | fields)}}
+
+
+@pytest.mark.parametrize(
+    ("item", "read"),
+    [
+        ({}, ("CLOSED", 3)),
+        (health(), ("CLOSED", 3)),
+        (health(limit=2), ("CLOSED", 2)),
+        (health(limit=9), ("CLOSED", 3)),
+        (health(limit=3, limit_set=1), ("CLOSED", 1)),
+        (health(state="OPEN", limit=3), ("OPEN", 0)),
+        (health(state="HALF_OPEN", limit=3), ("HALF_OPEN", 1)),
+    ],
+)
+def test_the_breakers_state_is_read_with_the_permitted_callers(item: dict[str, Any], read: tuple[str, int]) -> None:
+    dynamodb: Any = SimpleNamespace(get_item=lambda **_: {"Item": item} if item else {})
+    assert records.read_breaker(dynamodb, "table", 3) == read
+
+
+def test_the_retries_are_read_from_the_functions_log(tmp_path: Path) -> None:
+    line = {"message": "The attempt failed; scheduled the next one", "timestamp": "1970-01-01 00:16:41,500+0000"}
+    other = {"message": "The work succeeded", "timestamp": "1970-01-01 00:16:41,500+0000"}
+    log = tmp_path / "engine.log"
+    log.write_text(f"START\n{json.dumps(other)}\n{json.dumps(line | {'request_id': 'a', 'counted': False})}\n")
+    assert records.read_retried(log) == [Retried("a", 1001.5, False)]
 
 
 def test_all_inputs_but_the_missing_one_are_uploaded(clients: Any) -> None:
@@ -100,10 +145,13 @@ def test_a_schedule_is_counted_until_it_fires_and_then_kept(clients: Any, queue:
         "WorkQueueUrl": queue,
         "WorkDeadLetterQueueUrl": queue,
         "RequestLedgerTableName": "ledger",
+        "DownstreamTableName": "downstreams",
     }
+    create_table(clients("dynamodb"), "downstreams", "downstream")
     stack: Any = SimpleNamespace(client=clients, outputs=outputs)
     observer = Observer(stack, Downstream(tmp_path))
     assert observer.progress(1, 3, 0.5).counts["scheduled"] == 1
     scheduler.delete_schedule(Name="one", GroupName="retries")
     assert observer.progress(1, 3, 1.5).counts["scheduled"] == 0
+    assert [(each.breaker, each.permitted, each.backlog) for each in observer.samples] == [("CLOSED", 3, 0)] * 2
     assert observer.schedules == {"one": records.Schedule("one", "a", 1893456060.0)}

@@ -272,6 +272,33 @@ def test_a_large_run_that_never_reaches_its_callers_fails() -> None:
     assert failing(report(replace(busy, calls=alone)))[CALLERS] == "at most 1, in 80 calls"
 
 
+def refused_poison(**changes: Any) -> Records:
+    """The outage has failed the first call of MISSING, and its second attempt is permanent."""
+    fields: dict[str, Any] = {
+        "calls": [*RUN.calls, replace(call(MISSING, 1, 1.2, 1.25, "503"), number=0)],
+        "rows": changed(RUN.rows, 3, attempts=2, history=(1, 2)),
+        "dead": [replace(DEAD_LETTER, retry_count=2, history=[REFUSED_ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
+    }
+    return records(**(fields | changes))
+
+
+REFUSED_ENTRY = ENTRY | {"error": "Retryable: S3 failed"}
+
+
+def test_poison_has_one_attempt_more_for_each_call_that_the_outage_failed() -> None:
+    assert failing(report(refused_poison())) == {}
+
+
+def test_poison_with_an_attempt_more_than_the_outage_explains_fails_the_checks() -> None:
+    assert set(failing(report(refused_poison(calls=RUN.calls)))) == {HISTORIES, ONE_ATTEMPT}
+
+
+def test_the_samples_are_in_the_report() -> None:
+    made = report(records())
+    assert made["samples"][1] == {"at": 1.2, "breaker": "CLOSED", "permitted": 1, "backlog": 4}
+    assert made["outage"] is None
+
+
 def test_retries_outside_the_worker_use_no_caller() -> None:
     assert IN_WORKER not in failing(report(many(40, 30.0)))
 

@@ -14,7 +14,7 @@ from dev.emulator.downstream import Call, Step
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 from functions.worker.scenario.worker_figures import Parameters, build
 from functions.worker.scenario.worker_mix import Kind, Poison, Request
-from functions.worker.scenario.worker_records import Manifest, Records, Schedule, SentRequest
+from functions.worker.scenario.worker_records import Manifest, Records, Sample, Schedule, SentRequest
 from tests.scenarios.reports import run_of
 
 ORIGIN = 1000.0
@@ -119,6 +119,7 @@ def records(**changes: Any) -> Records:
         "parts": objects((LATE, 2), (PLAIN, 1), (SLOW, 2)),
         "schedules": [Schedule("schedule", LATE, ORIGIN + 50)],
         "left": {"messages": 0, "schedules": 0, "undelivered schedules": 0},
+        "samples": [Sample(ORIGIN + 0.2, "CLOSED", 2, 5), Sample(ORIGIN + 1.2, "CLOSED", 1, 4)],
     }
     return Records(**(fields | changes))
 
@@ -148,4 +149,5 @@ def many(count: int, gap: float) -> Records:
 
 
 def report(recorded: Records) -> dict[str, Any]:
-    return build(Parameters(len(recorded.sent), 1, 0.15, 2, 25), recorded, run_of(run=4.2))
+    parameters = Parameters(len(recorded.sent), 1, 0.15, 2, 25, recorded.outage is not None)
+    return build(parameters, recorded, run_of(run=4.2))

@@ -222,6 +222,7 @@ def test_work_without_time_is_not_called_and_uses_up_no_attempt(workplace: Worke
     workplace.strike(1, "after", claim_slowly)
     outcome = workplace.consume(workplace.send())
     assert isinstance(outcome, WorkRetried)
+    assert not outcome.counted
     assert (
         outcome.reason == f"TooSlow: {left:.0f} s of the invocation were left after the claim; the work was not called"
     )

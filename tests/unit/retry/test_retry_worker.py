@@ -17,7 +17,9 @@ from slotkeeper import observability, retry
 from slotkeeper.aws.sqs import size
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry import worker as retrying_worker
+from slotkeeper.retry.attempt import WorkRetried
 from slotkeeper.retry.consumer import TimeoutTooShort
+from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.unit.conftest import NOW, CurrentStdout
@@ -224,6 +226,14 @@ def test_a_retry_is_logged_with_its_reason_delivery_and_time(worker: Worker) -> 
     assert (line["level"], line["reason"], line["by"]) == ("WARNING", "S3 is slow", "delay")
     assert line["due"] == "2027-01-15T08:01:00.000Z"
     assert "exception" not in line
+
+
+def test_a_retrys_log_line_states_whether_the_failed_attempt_counts(worker: Worker) -> None:
+    for counted in (True, False):
+        outcome = WorkRetried(PlannedDelivery("delay", NOW), "no", counted=counted)
+        worker.consumer.consume = lambda *_, outcome=outcome: outcome
+        worker.handle(record(work()))
+        assert [line["counted"] for line in worker.logged()] == [counted]
 
 
 def test_only_unexpected_errors_have_a_traceback(worker: Worker) -> None:

@@ -1,0 +1,232 @@
+"""The outage of `make run-worker OUTAGE=yes`: its figures and claims, from the downstream's own record. Pure.
+
+Keys of `outage` in report.json (seconds; instants count from the first request sent):
+
+| key | meaning |
+|---|---|
+| `began`, `ended` | the outage |
+| `calls` | that began in it |
+| `probes` | those of them that only a probe can be: see `probes` |
+| `counted` | attempts that failed in it and use up one of the policy's attempts, by the worker's log |
+| `first_call`, `first_success` | the beginning of the first call after it, the end of the first success; from its end |
+| `empty` | from its end to the end of the last request |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import floor
+from typing import Any
+
+from dev.emulator.downstream import Call, Outage
+from dev.emulator.live_view import counted
+from dev.scenarios.runner.claims import Claim, judge
+from dev.scenarios.runner.intervals import Interval, peak, since
+
+REFUSALS = ("503", "dropped")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The downstream's settings in the policy. Seconds."""
+
+    threshold: int
+    recovery: float
+    window: float
+    callers: int
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any], callers: int) -> Settings:
+        """From a policy that has all three. `callers`: the event source's concurrency."""
+        breaker, concurrency = (policy["downstream"][part] for part in ("breaker", "concurrency"))
+        return cls(breaker["failure_threshold"], breaker["recovery_seconds"], concurrency["window_seconds"], callers)
+
+
+@dataclass(frozen=True)
+class Retried:
+    """A failed attempt with a next one, by the worker's log. `at`: epoch seconds."""
+
+    request_id: str
+    at: float
+    counted: bool
+
+
+@dataclass(frozen=True)
+class OutageRecord:
+    """What a run with an outage has recorded. `retried`: in the order of the log."""
+
+    outage: Outage
+    settings: Settings
+    calls: Sequence[Call]
+    retried: Sequence[Retried]
+    request_ids: Mapping[str, str]  # by the key of the downstream's call
+
+    @property
+    def during(self) -> list[Call]:
+        """The calls that began in the outage."""
+        return [call for call in self.calls if self.outage.begins <= call.began < self.outage.ends]
+
+    @property
+    def after(self) -> list[Call]:
+        return [call for call in self.calls if call.began >= self.outage.ends]
+
+    @property
+    def success(self) -> Call | None:
+        """The first success after the outage."""
+        return min((call for call in self.after if call.answer == "200"), key=_ended, default=None)
+
+    @property
+    def since_answered(self) -> list[Call]:
+        """The calls of the outage that began after the last success of a call from before it.
+
+        A success ends a series of consecutive failures. Later there is none before the outage ends.
+        """
+        successes = [_ended(call) for call in self.calls if call.answer == "200" and call.began < self.outage.begins]
+        last = max(successes, default=0.0)
+        return [call for call in self.during if call.began > last]
+
+    @property
+    def before_open(self) -> int:
+        """The most calls that can begin after that success without being a probe.
+
+        `threshold` failures open the breaker. At that time at most callers - 1 others are under way, and between the
+        last success and its report each other caller may have begun one call.
+        """
+        return self.settings.threshold + 2 * (self.settings.callers - 1)
+
+    @property
+    def probes(self) -> list[Call]:
+        """The calls of the outage that are probes, because as many as the closed breaker permits began before."""
+        return self.since_answered[self.before_open :]
+
+    @property
+    def counted(self) -> list[str]:
+        """The requests of the outage's failed calls that count as attempts: the first line of the log after each."""
+        found = []
+        for call in self.during:
+            lines = [
+                each
+                for each in self.retried
+                if each.request_id == self.request_ids.get(call.key) and each.at >= _ended(call) - 0.001  # it has ms
+            ]
+            if lines and lines[0].counted and call.number == 0:
+                found.append(lines[0].request_id)
+        return found
+
+
+def _ended(call: Call) -> float:
+    return call.began if call.ended is None else call.ended
+
+
+def figures(record: OutageRecord, origin: float, last: float) -> dict[str, Any]:
+    """`last`: the end of the last request."""
+    end, first = record.outage.ends, min((call.began for call in record.after), default=None)
+    return {
+        "began": since(record.outage.begins, origin),
+        "ended": since(end, origin),
+        "calls": len(record.during),
+        "probes": len(record.probes),
+        "counted": len(record.counted),
+        "first_call": since(first, end),
+        "first_success": since(_ended(record.success), end) if record.success else None,
+        "empty": since(last, end),
+    }
+
+
+def claims(record: OutageRecord) -> list[Claim]:
+    return [
+        few_calls(record),
+        single_probes(record),
+        attempts_kept(record),
+        recovery_found(record),
+        callers_grow(record),
+    ]
+
+
+def few_calls(record: OutageRecord) -> Claim:
+    """At most the calls that open the breaker, and one for each time that a probe is due."""
+    seconds, settings = record.outage.ends - record.outage.begins, record.settings
+    allowed = record.before_open + floor(seconds / settings.recovery) + 1
+    made = len(record.since_answered)
+    name = "the downstream is hardly called while it is down"
+    if not record.during:
+        return Claim(name, None, "no call began in the outage")
+    finding = (
+        f"{counted(len(record.during), 'call')} in {seconds:.0f} s; {made} after the last success, {allowed} allowed"
+    )
+    return Claim(name, made <= allowed, finding)
+
+
+def single_probes(record: OutageRecord) -> Claim:
+    """Each probe begins one recovery time after the end of the one before, up to the first success.
+
+    After the outage also a request without input is answered, with 404. That shows nothing about the downstream, so the
+    next probe is due immediately.
+    """
+    until = record.success.began if record.success else float("inf")
+    calls = [*record.probes, *(call for call in record.after if call.began <= until)]
+    pairs = list(pairwise(calls))
+    early = [
+        f"{later.key} {later.began - _ended(earlier):.1f} s after the one before"
+        for earlier, later in pairs
+        if later.began < _ended(earlier) + (0 if earlier.answer == "404" else record.settings.recovery)
+    ]
+    apart = [later.began - _ended(earlier) for earlier, later in pairs]
+    finding = f"{counted(len(calls), 'probe')}, {min(apart, default=0):.1f} s apart or more"
+    return judge("one probe at a time, a recovery time apart", {"too early": early}, finding, shown=bool(pairs))
+
+
+def attempts_kept(record: OutageRecord) -> Claim:
+    """A failure uses up an attempt only if it directly follows a success, so an outage uses up one.
+
+    Calls that began before the outage can succeed in it. After each success, one more failure may count.
+    """
+    begins, ends = record.outage.begins, record.outage.ends
+    late = [call for call in record.calls if call.began < begins <= _ended(call) < ends and call.answer == "200"]
+    used, allowed = record.counted, 1 + len(late)
+    name = "the outage uses up at most one attempt in all"
+    if not record.during:
+        return Claim(name, None, "no call began in the outage")
+    finding = f"{counted(len(used), 'attempt')} of {counted(len(record.during), 'failed call')}"
+    late_ones = f"; {counted(len(late), 'earlier call')} still succeeded in it" if late else ""
+    return Claim(name, len(used) <= allowed, finding + late_ones)
+
+
+def recovery_found(record: OutageRecord) -> Claim:
+    """The first probe of a request that can succeed succeeds."""
+    able = [call for call in record.after if call.answer != "404"]
+    name = "the first probe after the outage succeeds"
+    if not able:
+        return Claim(name, False, "no call after the outage")
+    finding = f"{able[0].answer}, {_ended(able[0]) - record.outage.ends:.1f} s after it; a probe is due every "
+    return Claim(name, able[0].answer == "200", f"{finding}{record.settings.recovery:g} s")
+
+
+def callers_grow(record: OutageRecord) -> Claim:
+    """After the breaker has closed one caller is permitted, and more after each window at the earliest.
+
+    The worker notes the end of a call after the downstream does. So at any time the downstream sees at most the
+    permitted callers, and a limit that counts from its own record is never below the permitted one.
+    """
+    name = "after the outage the callers grow from one"
+    if record.success is None:
+        return Claim(name, False, "no success after the outage")
+    closed = _ended(record.success)
+    later = [_interval(call, closed) for call in record.after if call.began >= closed]
+    too_many, permitted, start = [], 1, closed
+    while permitted < record.settings.callers:
+        end = start + record.settings.window
+        most = peak((max(began, start), min(ended, end)) for began, ended in later if began < end and ended > start)
+        if most > permitted:
+            too_many.append(
+                f"{most} of {permitted} from {start - closed:.0f} s to {end - closed:.0f} s after the first success"
+            )
+        permitted, start = permitted + max(1, permitted // 2), end
+    finding = f"{record.settings.callers} at the earliest {start - closed:.0f} s after the first success"
+    return judge(name, {"too many": too_many}, finding, shown=bool(later))
+
+
+def _interval(call: Call, closed: float) -> Interval:
+    return call.began, float("inf") if call.ended is None else call.ended
