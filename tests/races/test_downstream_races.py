@@ -47,7 +47,7 @@ class Containers:
         return lambda: watched.ask(self.name, policy, is_retry=False, lease=LEASE)
 
     def ask(self) -> list[Admission]:
-        """Ask by all containers at once; returns the permitted attempts."""
+        """Ask by all containers at the same instant; returns the permitted attempts."""
         return [answer for answer in simultaneously(self.asks) if isinstance(answer, Admission)]
 
     @property
@@ -95,14 +95,14 @@ def test_many_throttled_answers_of_one_window_halve_the_limit_once(tables: Seque
     assert (containers.unreported, health.limit, health.cut, health.permits) == ([], CROWD // 2, NOW, {})
 
 
-def test_no_failure_of_many_at_once_is_lost_and_one_counts(tables: Sequence[DownstreamTable]) -> None:
+def test_no_simultaneous_failure_is_lost_and_one_counts(tables: Sequence[DownstreamTable]) -> None:
     policy = Policy.from_document({"downstream": {"breaker": {"failure_threshold": CROWD + 1}}})
     containers = Containers(tables, Health(healthy=True), policy)
     counted = simultaneously([_fails(admission, DOWN) for admission in containers.ask()])
     assert (containers.unreported, containers.health.failures, counted.count(True)) == ([], CROWD, 1)
 
 
-def test_many_failures_at_once_open_the_breaker_once(tables: Sequence[DownstreamTable]) -> None:
+def test_simultaneous_failures_open_the_breaker_once(tables: Sequence[DownstreamTable]) -> None:
     containers = Containers(tables, Health(healthy=True))
     simultaneously([_fails(admission, DOWN) for admission in containers.ask()])
     health = containers.health
