@@ -330,6 +330,20 @@ def test_the_success_of_a_call_that_began_before_a_failure_does_not_let_the_next
         assert downstream.attempt(FAILED) is False
 
 
+def test_a_call_that_began_after_the_first_failure_shows_that_the_downstream_works() -> None:
+    downstream = healthy()
+    earlier = downstream.begin()
+    downstream.wait(5)
+    downstream.attempt(FAILED)
+    downstream.report(earlier, SUCCEEDED, 5.0)
+    assert downstream.attempt(FAILED) is False
+    later = downstream.begin()
+    downstream.wait(5)
+    downstream.attempt(FAILED)
+    downstream.report(later, SUCCEEDED, 5.0)
+    assert downstream.attempt(FAILED) is True
+
+
 def test_without_the_breaker_every_failure_counts() -> None:
     downstream = Downstream(settings=replace(ALL, breaker=Breaker(enabled=False)))
     assert [downstream.attempt(FAILED) for _ in range(9)] == [True] * 9
@@ -356,6 +370,35 @@ def test_no_more_attempts_begin_than_the_limit(health: Health, settings: Downstr
     assert downstream.refused() == Refusal("concurrency", NOW, 4 * callers / 0.5)
     downstream.report(permit, UNKNOWN)
     downstream.begin()
+
+
+def test_the_limit_stays_after_a_window_that_was_not_in_full_use() -> None:
+    downstream = Downstream(Health(limit=2))
+    permits = [downstream.begin(), downstream.begin()]
+    for permit in permits:
+        downstream.report(permit, SUCCEEDED)
+    for _ in range(3):
+        downstream.wait(10)
+        downstream.attempt(SUCCEEDED)
+        assert downstream.health.limit == 3
+
+
+def test_what_is_known_about_other_limits_is_forgotten_when_the_breaker_closes() -> None:
+    downstream = healthy().opened()
+    downstream.health = replace(downstream.health, limit=4, proven=3, throttled=6, calm=2)
+    downstream.wait(RECOVERY)
+    downstream.attempt(SUCCEEDED)
+    health = downstream.health
+    assert (health.limit, health.proven, health.throttled, health.calm) == (1, 0, 0, 0)
+
+
+def test_the_limit_grows_although_the_clock_of_the_operator_who_closed_is_ahead() -> None:
+    downstream = healthy().opened()
+    downstream.health = force_closed(downstream.health, NOW + 3600, "repaired")
+    downstream.attempt(SUCCEEDED)
+    downstream.wait(10)
+    downstream.begin()
+    assert downstream.health.limit == 2
 
 
 def test_a_permit_of_a_dead_container_ends_with_its_lease() -> None:
@@ -463,8 +506,9 @@ def test_a_retry_that_does_not_fail_costs_nothing() -> None:
     downstream = Downstream(settings=FEW)
     for answer in (SUCCEEDED, UNKNOWN, THROTTLED):
         downstream.attempt(answer, is_retry=True)
+    downstream.begin()
     downstream.give_back(downstream.begin(is_retry=True))
-    assert downstream.health.retries == 0
+    assert (downstream.health.first_attempts, downstream.health.retries) == (1, 0)
 
 
 def test_a_first_attempt_that_was_given_back_is_not_counted() -> None:

@@ -191,13 +191,13 @@ def ask(
     is_written = permit.code in health.permits  # by this call's own earlier write, whose answer was lost
     if health.state != State.CLOSED:
         if is_written and health.state == State.HALF_OPEN and health.probe_at == permit.until:
-            return _permitted(health, replace(permit, is_retry=False))
+            return _permitted(health, permit)
         if now < health.probe_at:
             # A probe is under way for an unknown time, so messages come back soon.
             due = health.probe_at if health.state == State.OPEN else now
             return health, Refusal("breaker", due, _returns(health, settings, most))
         health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
-        return _permitted(health, replace(permit, is_retry=False))
+        return _permitted(health, permit)
     if is_written:
         return _permitted(health, permit)
     callers = health.callers(settings, most)
@@ -337,7 +337,7 @@ def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: f
             due = now
         case _:
             due = now + settings.breaker.recovery
-    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=due, healthy=False)
+    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=due)
 
 
 def _opened(health: Health, probe_at: float, now: float, why: str, by: str = "") -> Health:
@@ -348,7 +348,6 @@ def _opened(health: Health, probe_at: float, now: float, why: str, by: str = "")
         epoch=health.epoch + 1,
         since=now,
         probe_at=probe_at,
-        healthy=False,
         changes=(*health.changes, change)[-MAX_CHANGES:],
     )
 
