@@ -28,6 +28,7 @@ FUNCTIONS = [
     "ChatbotFunction",
     "TokenRefresherFunction",
     "WorkerFunction",
+    "RetryReportFunction",
 ]
 
 

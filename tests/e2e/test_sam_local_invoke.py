@@ -65,7 +65,7 @@ def test_no_function_calls_an_account_not_even_one_that_is_not_deployed(
 ) -> None:
     endpoint = stack.aws.endpoint.replace("127.0.0.1", "127.0.0.2")
     assert {name: each["AWS_ENDPOINT_URL"] for name, each in passed.items()} == dict.fromkeys(passed, endpoint)
-    assert passed.keys() - file.keys() == {"TokenRefresherFunction"}
+    assert passed.keys() - file.keys() == {"RetryReportFunction", "TokenRefresherFunction"}
 
 
 def test_the_starter_admits_the_sample_request_with_these_variables_alone(

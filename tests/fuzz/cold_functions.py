@@ -62,6 +62,8 @@ ENVIRONMENT = {
     "WORK_SECONDS": "50",
     "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
     "WORKER_CONCURRENCY": "25",
+    "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
+    "STACK_NAME": "slotkeeper",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
     "POWERTOOLS_SERVICE_NAME": "slotkeeper",
     "POWERTOOLS_TRACE_DISABLED": "true",

@@ -23,12 +23,13 @@ FLOWS = CHATBOT | WORKER
 VARIANTS: dict[str, dict[str, str]] = {
     "default": FLOWS,
     "token refresher": FLOWS | {"TokenRefreshSchedule": "rate(30 minutes)"},
+    "retry report": FLOWS | {"RetryReportSchedule": "rate(7 days)"},
     "own jobs": FLOWS
     | {
         "GlueJobName": "own-job",
         "MoreGlueJobArns": ",".join(f"arn:aws:glue:us-east-1:123456789012:job/{name}" for name in ("second", "third")),
     },
-    "own key": FLOWS | {"KmsKeyArn": KEY_ARN},
+    "own key": FLOWS | {"KmsKeyArn": KEY_ARN, "RetryReportSchedule": "rate(7 days)"},
     "in a VPC": FLOWS | {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
 }
 VARIANTS["all"] = {name: value for variant in VARIANTS.values() for name, value in variant.items()}
@@ -47,6 +48,7 @@ def jobs(made: Stack) -> list[str]:
 
 # Functions whose calls depend on the token refresher or on the jobs. A key and a VPC change no calls.
 _BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
+_REPORT = ("RetryReportFunction",)
 _BY_JOBS = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
 
 
@@ -57,6 +59,8 @@ def calls(variant: str) -> dict[str, list[Call]]:
     from_where = dict.fromkeys(made.of_type("AWS::Lambda::Function"), "default")
     if "TokenRefresherFunction" in from_where:
         from_where |= dict.fromkeys(_BY_A_WRITER, "token refresher")
+    if "RetryReportFunction" in from_where:
+        from_where |= dict.fromkeys(_REPORT, "retry report")
     if made.parameters["GlueJobName"]:
         from_where |= dict.fromkeys(_BY_JOBS, "own jobs")
     for function, other in from_where.items():
@@ -69,7 +73,7 @@ def calls(variant: str) -> dict[str, list[Call]]:
 @cache
 def _recorded(variant: str) -> dict[str, list[Call]]:
     made = stack(variant)
-    functions = {"token refresher": _BY_A_WRITER, "own jobs": _BY_JOBS}.get(
+    functions = {"token refresher": _BY_A_WRITER, "retry report": _REPORT, "own jobs": _BY_JOBS}.get(
         variant, tuple(made.of_type("AWS::Lambda::Function"))
     )
     with recorder(made) as running:

@@ -57,6 +57,7 @@ def _cases(stack: Stack, jobs: list[str], api: RawApi) -> Iterator[Case]:
     yield from token_cases.chatbot(stack, api)
     yield from token_cases.token_refresher(stack)
     yield from work_cases.worker()
+    yield from work_cases.retry_report()
 
 
 def run_case(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:

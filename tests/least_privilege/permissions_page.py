@@ -12,6 +12,7 @@ from tests.least_privilege.resolved_template import NAMES, Stack
 # Variant -> the parameter that its grants depend on.
 PARAMETERS = {
     "token refresher": "TokenRefreshSchedule",
+    "retry report": "RetryReportSchedule",
     "own jobs": "MoreGlueJobArns",
     "own key": "KmsKeyArn",
     "in a VPC": "SubnetIds",
@@ -34,7 +35,7 @@ def rows() -> set[Row]:
     listed = set()
     for who, action, resource in granted:
         shared = who in functions and {(each, action, resource) for each in functions} <= granted
-        parameter = _with(min(functions - {"TokenRefresher"}) if shared else who, action, resource)
+        parameter = _with(min(functions - {"TokenRefresher", "RetryReport"}) if shared else who, action, resource)
         listed.add((EVERY_FUNCTION if shared else who, action, resource, parameter))
     return listed
 

@@ -1,4 +1,4 @@
-"""Cases of the worker with the work of tests: one for each branch with different calls."""
+"""Cases of the worker with the work of tests, and of the retry report: one for each branch with different calls."""
 
 from __future__ import annotations
 
@@ -61,3 +61,7 @@ def worker() -> Iterator[Case]:
         ("held back", sent, opened),
     ):
         yield Case("WorkerFunction", name, event, arrange)
+
+
+def retry_report() -> Iterator[Case]:
+    yield Case("RetryReportFunction", "the schedule", {}, put(LEDGER))

@@ -140,6 +140,9 @@ EXPECTED: dict[str, Expectation] = {
         (outcome.response["Status"], outcome.response["Data"], outcome.row("TokenTable", "chatbot"))
         == ("SUCCESS", {}, {})
     ),
+    "retry_report/scheduled": lambda outcome: (
+        outcome.answer == {"failures": 1, "causes": 1, "rows": 1} and outcome.counted("RetryReports") == [1.0]
+    ),
     "chatbot/happy": _answers,
     "chatbot/replay": _refuses(401, "ReplayedSignature"),
     "chatbot/wrong_signature": _refuses(401, "WrongSignature"),

@@ -22,6 +22,7 @@ from tests.support.in_process_tables import Refusal, Tables
 from tests.unit.work_messages import ALLOWED
 
 LARGEST_MESSAGE = 1_048_576
+LARGEST_NOTIFICATION = 262_144
 MOST_ATTRIBUTES = 10
 GROUP = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 # Characters that a name must not contain (Step Functions API Reference, StartExecution, `name`).
@@ -38,6 +39,7 @@ class InProcessAws:
     def __init__(self) -> None:
         self.tables = Tables()
         self.sent: list[tuple[str, Parameters]] = []
+        self.published: list[Parameters] = []
         self.made_visible: list[str] = []
         self.executions: dict[str, Parameters] = {}
         self.jobs: dict[str, Parameters] = {"job": {"Name": "job"}}
@@ -114,6 +116,15 @@ class InProcessAws:
             except Refusal:
                 failed.append({"Id": entry["Id"], "Code": "ReceiptHandleIsInvalid", "SenderFault": True})
         return {"Successful": [], "Failed": failed}
+
+    # SNS
+
+    def _Publish(self, parameters: Parameters) -> Parameters:
+        """The rules of SNS (SNS API Reference, Publish)."""
+        assert re.fullmatch(r"[\x20-\x7e]{1,99}", parameters["Subject"])
+        assert 1 <= len(parameters["Message"].encode()) <= LARGEST_NOTIFICATION
+        self.published.append(parameters)
+        return {"MessageId": f"sent-{next(self._ids)}"}
 
     # Step Functions
 

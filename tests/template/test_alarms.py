@@ -224,8 +224,11 @@ def test_an_alarm_on_a_metric_that_is_never_written_is_found() -> None:
     assert judge(Asked("AWS/Lambda", "Errors", (("Function", "${StarterFunction}"),)))
 
 
-def test_the_page_states_the_cost_of_the_scheduled_refreshers_alarms() -> None:
+@pytest.mark.parametrize(
+    ("condition", "parameter"), [("HasRefresher", "TokenRefreshSchedule"), ("HasRetryReport", "RetryReportSchedule")]
+)
+def test_the_page_states_the_cost_of_a_scheduled_functions_alarms(condition: str, parameter: str) -> None:
     """CloudWatch pricing: 0.10 dollars a month for each metric of an alarm. The page has a table for the others."""
-    refreshers = [alarm for name, alarm in ALARMS.items() if RESOURCES[name].get("Condition") == "HasRefresher"]
-    dollars = sum(len(list(asked_by_alarm(alarm))) for alarm in refreshers) / 10
-    assert f"`TokenRefreshSchedule` adds {dollars:.2f} for alarms" in (ROOT / "docs" / "costs.md").read_text()
+    scheduled = [alarm for name, alarm in ALARMS.items() if RESOURCES[name].get("Condition") == condition]
+    dollars = sum(len(list(asked_by_alarm(alarm))) for alarm in scheduled) / 10
+    assert f"`{parameter}` adds {dollars:.2f} for alarms" in (ROOT / "docs" / "costs.md").read_text()

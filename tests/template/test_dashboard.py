@@ -86,6 +86,7 @@ def test_the_dashboard_shows_every_metric_of_the_application() -> None:
         "ColdStart",
         "JanitorRounds",
         "JanitorRunsSkipped",
+        "RetryReports",
         "StatusEventsHandled",
         "TokenRefresherRuns",
     }

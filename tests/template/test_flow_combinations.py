@@ -20,7 +20,7 @@ WORDS = {
     "DeployWorker": re.compile("work(?!flow)|retr[yi]|hop", re.I),
 }
 # Exceptions to these words: `WorkflowRole` does not belong to the worker.
-CONDITIONS = {"ChatApiUrl": {"HasChatbot", "HasRefresher"}, "DeployWorker": {"HasWorker"}}
+CONDITIONS = {"ChatApiUrl": {"HasChatbot", "HasRefresher"}, "DeployWorker": {"HasRetryReport", "HasWorker"}}
 
 
 def _named(flows: dict[str, str]) -> str:

@@ -148,6 +148,6 @@ def test_the_file_is_where_prod_builds_from_and_its_paths_lead_to_the_sources(
         for path in gradual.PATHS
         if path in each.get("Properties", {})
     ]
-    assert len(paths) == 10
+    assert len(paths) == 11
     for path in paths:
         assert (ROOT / "build" / "gradual" / path).resolve().exists(), path

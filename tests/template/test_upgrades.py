@@ -49,6 +49,7 @@ _NO_CHATBOT = {"ChatApiUrl": "no API, no chatbot; its secrets are kept"}
 _NO_WORKER = {"DeployWorker": "no worker; its queues, ledger, retry policy and scheduled retries are kept"}
 MAY_MOVE = {
     "TokenRefresherLogGroup": _NO_CHATBOT | {"TokenRefreshSchedule": "no schedule, no refresher, no log"},
+    "RetryReportLogGroup": _NO_WORKER | {"RetryReportSchedule": "no schedule, no report, no log"},
     **dict.fromkeys(
         (
             "ApiCredentialsSecret",

@@ -24,6 +24,7 @@ from slotkeeper.settings import (
     CredentialsSettings,
     EventSettings,
     JanitorSettings,
+    RetryReportSettings,
     RetrySettings,
     StarterSettings,
     TokenSettings,
@@ -216,6 +217,7 @@ def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:
         ("ChatbotFunction", TokenSettings),
         ("TokenRefresherFunction", CredentialsSettings),
         ("TokenRefresherFunction", TokenSettings),
+        ("RetryReportFunction", RetryReportSettings),
     ],
 )
 def test_a_function_has_the_variables_that_its_settings_read(

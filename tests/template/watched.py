@@ -85,7 +85,7 @@ def asked_by_alarm(alarm: Any) -> Iterator[Asked]:
 # --------------------------------------------------------------------------------------------------------- dashboard
 
 
-FLOWS = ("HasChatbot", "HasRefresher", "HasWorker")
+FLOWS = ("HasChatbot", "HasRefresher", "HasRetryReport", "HasWorker")
 
 
 def dashboard(conditions: Collection[str] = FLOWS) -> dict[str, Any]:

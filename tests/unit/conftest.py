@@ -311,6 +311,8 @@ def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Load:
         "STATUS_EVENT_QUEUE_URL": account.status_event_url,
         "GRACE_SECONDS": "120",
         "LOOK_GAP_SECONDS": "30",
+        "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
+        "STACK_NAME": "slotkeeper",
         "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
         "POWERTOOLS_SERVICE_NAME": "slotkeeper",
         "POWERTOOLS_TRACE_DISABLED": "true",

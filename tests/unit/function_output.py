@@ -43,6 +43,7 @@ def by_function(load: Load) -> dict[str, str]:
         "execution_closed": _output_of(_execution_closed(load("execution_closed"))),
         "chatbot": _output_of(_chatbot(load("chatbot"))),
         "token_refresher": _output_of(_token_refresher(load("token_refresher"))),
+        "retry_report": _output_of(_retry_report(load)),
         "worker": _output_of(_worker(load("worker"))),
     }
 
@@ -115,6 +116,16 @@ def _chatbot(module: ModuleType) -> Iterator[None]:
             "requestContext": {"requestId": "r"},
         }
         yield module.handler(event, CONTEXT)
+
+
+def _retry_report(load: Load) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:  # not in `load`: with this variable the worker watches its downstream
+        patch.setenv("DOWNSTREAM_TABLE_NAME", "downstreams")
+        module: Any = load("retry_report")
+    module._ledger = SimpleNamespace(failed_rows=lambda *_: iter(()))
+    module._downstreams = SimpleNamespace(read_all=dict)
+    module._sns = SimpleNamespace(publish=lambda **_: None)
+    yield module.handler({}, CONTEXT)
 
 
 def _token_refresher(module: ModuleType) -> Iterator[None]:

@@ -124,7 +124,7 @@ def test_the_costs_count_the_states_and_alarms_of_the_template() -> None:
         key=len,
     )
     alarms: dict[str, Any] = parsed_template()["Resources"]
-    watched = {None: 0, "HasChatbot": 0, "HasWorker": 0, "HasRefresher": 0}
+    watched = {None: 0, "HasChatbot": 0, "HasWorker": 0, "HasRefresher": 0, "HasRetryReport": 0}
     for alarm in alarms.values():
         if alarm["Type"] == "AWS::CloudWatch::Alarm":
             given = alarm["Properties"].get("Metrics", [])

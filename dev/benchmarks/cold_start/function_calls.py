@@ -28,6 +28,7 @@ USUAL = {
     "token_refresher": "schedule",
     "worker": "redelivery",  # of any work
     "process_registrar": "create",
+    "retry_report": "scheduled",
 }
 
 

@@ -20,6 +20,8 @@ from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, D
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
@@ -84,6 +86,7 @@ class EventSetup:
                 "process_registrar": self._registrar,
                 "chatbot": self._chatbot,
                 "token_refresher": self._refresher,
+                "retry_report": self._retry_report,
             }
             if self._folder in makers:
                 event = makers[self._folder](name, event)
@@ -151,6 +154,15 @@ class EventSetup:
             # The chatbot acquires the lock before it invokes the refresher.
             table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
             table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
+        return event
+
+    def _retry_report(self, name: str, event: Event) -> Event:
+        if name == "scheduled" and self._own:
+            ledger = Ledger(self._client("dynamodb"), self.names["RequestLedgerTable"])
+            message = Message("order-1", {})
+            claim = ledger.claim(message, "a-delivery", self._now - 3600, 60)
+            if isinstance(claim, Claimed):
+                ledger.record(message, claim, {"when": self._now, "counted": True}, "HTTP 503", "Retryable")
         return event
 
     # ------------------------------------------------------------------------------------------------------ helpers

@@ -91,8 +91,10 @@ def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function in ("chatbot", "token_refresher"):
             service = ChatService(client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
             parameters["ChatApiUrl"] = stack.enter_context(service).url
-        if function == "worker":
+        if function in ("worker", "retry_report"):
             parameters["DeployWorker"] = "true"
+        if function == "retry_report":
+            parameters["RetryReportSchedule"] = "rate(7 days)"  # without it the template has no RetryReport
         if function == "token_refresher":
             parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without it the template has no TokenRefresher
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)

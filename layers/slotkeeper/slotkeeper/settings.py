@@ -120,6 +120,15 @@ class RetrySettings(NamedTuple):
     worker_concurrency: int | None
 
 
+class RetryReportSettings(NamedTuple):
+    """For the function that publishes the retry report."""
+
+    request_ledger_table_name: str
+    downstream_table_name: str
+    failure_topic_arn: str
+    stack_name: str
+
+
 MEANINGS = {
     "WORK_QUEUE_URL": "the URL of the standard SQS queue with the requests",
     "WORK_QUEUE_ARN": "the ARN of that queue, to which schedules send retries",
