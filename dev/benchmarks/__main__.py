@@ -34,6 +34,7 @@ PARTS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
     "token": "dev.benchmarks.token.token_benchmark",
     "cold-start": "dev.benchmarks.cold_start.cold_start_benchmark",
+    "outage": "dev.benchmarks.outage.outage_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
 }
 # Above this load another program uses the machine, and the figures are less exact.
