@@ -18,7 +18,7 @@ def change_text(failures: int, before: int) -> str:
 
 
 def breaker_text(each: BreakerHistory) -> str:
-    """What the breaker of a downstream did in the period."""
+    """The openings, closings and open time of a breaker in the period."""
     at_least = "at least " if each.incomplete else ""
     now = "it is open now" if each.is_open else "it is closed now"
     return (
@@ -28,7 +28,7 @@ def breaker_text(each: BreakerHistory) -> str:
 
 
 def footer(found: FailureReport) -> Iterator[str]:
-    """What was read, and what was not."""
+    """Sentences about the items that were read, and those that were not."""
     reading = found.reading
     yield (
         f"Read {count(reading.rows, 'row')} of RequestLedgerTable and {count(reading.dead_letters, 'message')} of "

@@ -74,8 +74,11 @@ def test_a_function_loads_with_the_layer_and_the_runtime_alone(
     variables: dict[str, dict[str, str]], runtime: Path, function: str
 ) -> None:
     layer = str(BUILT / "SlotkeeperLayer" / "python")
-    # The chatbot of this stack also refreshes the token, so it has the refresher's variables.
-    environment = {"AWS_DEFAULT_REGION": "us-east-1", **variables.get(function, variables["ChatbotFunction"])}
+    # The chatbot of this stack also refreshes the token, so it has the refresher's variables. The worker has the tables
+    # of the retry report.
+    others = variables["ChatbotFunction"] | variables["WorkerFunction"]
+    others |= {"FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures", "STACK_NAME": "slotkeeper"}
+    environment = {"AWS_DEFAULT_REGION": "us-east-1", **variables.get(function, others)}
     code = LOAD.format(path=[str(BUILT / function), layer, str(runtime)], layer=layer)
     # -I and -S: neither the environment's packages nor the project's folders. -B: the build is not changed.
     command = [sys.executable, "-I", "-S", "-B", "-c", code]

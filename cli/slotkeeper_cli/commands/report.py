@@ -1,4 +1,4 @@
-"""`slotkeeper retry report`: what failed, why, and what to do about it."""
+"""`slotkeeper retry report`: the failures of work by cause, with the next steps."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def report(
 
     A cause is an error type and its message without numbers, ids, times and quoted values. The command reads
     RequestLedgerTable (at most 2,000 pages of 1 MB, at half a read unit per 4 KB), 500 messages of WorkDeadLetterQueue
-    and DownstreamTable, with at most 2,556 calls. The last lines state what was read. It changes nothing; dead-letter
-    messages are hidden from other commands while it reads them.
+    and DownstreamTable, with at most 2,556 calls. The last lines state the numbers of items that were read. The command
+    changes nothing; dead-letter messages are hidden from other commands while it reads them.
     """
     length = _seconds(since)
     context = current_context()
@@ -170,6 +170,8 @@ def _render(console: Console, found: FailureReport, stack: str, limit: int) -> N
         _render_cause(console, number, cause, next_steps(cause, found, stack))
     if len(found.causes) > limit:
         console.print(f"\n{count(len(found.causes) - limit, 'more cause')} not shown: raise --limit")
+    if found.gone:
+        console.print()
     for cause in found.gone[:limit]:
         failures = count(cause.before, "failure")
         console.print(Text(f"gone since the period before: {cause.error_type}: {cause.fingerprint} ({failures})"))

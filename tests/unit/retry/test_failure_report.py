@@ -12,14 +12,13 @@ import pytest
 from slotkeeper.retry.breaker_history import breaker_history
 from slotkeeper.retry.downstream import MAX_CHANGES, Change, Health, State
 from slotkeeper.retry.failure_advice import next_steps
+from slotkeeper.retry.failure_analysis import MAX_EXAMPLES, FailureAnalysis
 from slotkeeper.retry.failure_reading import Bounds, counted_calls, read_report
 from slotkeeper.retry.failure_report import (
     BUCKETS,
     MAX_CAUSES,
-    MAX_EXAMPLES,
     OTHER,
     DeadLetterNote,
-    FailureAnalysis,
     FailureReport,
     Period,
 )
@@ -87,6 +86,11 @@ def test_only_failures_in_the_period_count_and_those_in_the_one_before_are_compa
 def test_a_loss_before_the_period_is_not_a_loss_of_the_period() -> None:
     found = report(row((3000, "A", "e"), status=DEAD_LETTERED))
     assert (found.causes, found.downstreams["crm"].lost) == ((), 0)
+
+
+def test_a_loss_by_a_failure_after_the_period_is_not_a_loss_by_the_one_before() -> None:
+    found = report(row((1, "A", "e"), (-1, "B", "e"), status=DEAD_LETTERED))
+    assert [(each.error_type, each.lost) for each in found.causes] == [("A", 0)]
 
 
 def test_failures_are_counted_over_time_and_by_downstream() -> None:
