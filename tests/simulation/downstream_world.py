@@ -293,7 +293,7 @@ class DownstreamWorld(RetryWorld):
         writers = [actor.notes for name, actor in self.actors.items() if name.startswith("worker")]
         writer: Notes | None = next((notes for notes in writers if notes.name == item.writer), None)
         failed = writer if writer and writer.failed_at else None
-        if item.state == HALF_OPEN and item.writer != self.probe[0]:
+        if item.state == HALF_OPEN and item.epoch != self.item.epoch:
             self.probe, self.not_before = (item.writer, ""), 0.0
         elif item.state == OPEN != self.item.state:
             self.not_before = failed.failed_at + RECOVERY - self._spread() if failed else 0.0

@@ -197,7 +197,7 @@ def r5_no_message_waits(patch: Patch) -> None:
         (r5_an_open_breaker_permits, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
         (
             r5_a_lease_without_clock_skew,
-            Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN, step=5, skews=(-5, 0), fault_kinds=FROZEN),
+            Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN, step=23, skews=(-5, 0), fault_kinds=FROZEN),
             1,
             "R5",
         ),
