@@ -29,7 +29,7 @@ MISSING = '{"request_id": "b", "payload": {"input_key": "work/input/nothing", "s
 def test_every_claim_of_the_workers_run_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_records, "read_schedules", read_sooner_schedules)
     monkeypatch.setitem(worker_mix.POLICY["downstream"], "breaker", BREAKER)
-    parameters = Parameters(requests=20, seed=1, scale=0.05, workers=2, retry_after=RETRY_AFTER, outage=True)
+    parameters = Parameters(requests=20, seed=6, scale=0.05, workers=2, retry_after=RETRY_AFTER, outage=True)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
         report = perform(aws, parameters, run_of(), scheduler_beyond=7, timing=Timing(10.0, 3.0, 9.0, 0.2))
         sample.upload(aws)
