@@ -6,7 +6,7 @@ Keys of `outage` in report.json (seconds; instants count from the first request 
 |---|---|
 | `began`, `ended` | the outage |
 | `calls` | that began in it |
-| `probes` | those of them that only a probe can be: see `probes` |
+| `probes` | those of them that are certainly probes |
 | `counted` | attempts that failed in it and use up one of the policy's attempts, by the worker's log |
 | `first_call`, `first_success` | the beginning of the first call after it, the end of the first success; from its end |
 | `empty` | from its end to the end of the last request |
@@ -55,13 +55,19 @@ class Retried:
 
 @dataclass(frozen=True)
 class OutageRecord:
-    """What a run with an outage has recorded. `retried`: in the order of the log."""
+    """What a run with an outage has recorded.
+
+    Args:
+        retried: in the order of the log.
+        seen_open: the instants at which the breaker was read as OPEN, in their order.
+    """
 
     outage: Outage
     settings: Settings
     calls: Sequence[Call]
     retried: Sequence[Retried]
     request_ids: Mapping[str, str]  # by the key of the downstream's call
+    seen_open: Sequence[float] = ()
 
     @property
     def during(self) -> list[Call]:
@@ -78,14 +84,18 @@ class OutageRecord:
         return min((call for call in self.after if call.answer == "200"), key=_ended, default=None)
 
     @property
-    def since_answered(self) -> list[Call]:
-        """The calls of the outage that began after the last success of a call from before it.
+    def answered(self) -> float:
+        """The end of the last success of a call from before the outage.
 
         A success ends a series of consecutive failures. Later there is none before the outage ends.
         """
         successes = [_ended(call) for call in self.calls if call.answer == "200" and call.began < self.outage.begins]
-        last = max(successes, default=0.0)
-        return [call for call in self.during if call.began > last]
+        return max(successes, default=0.0)
+
+    @property
+    def since_answered(self) -> list[Call]:
+        """The calls of the outage that began after that success."""
+        return [call for call in self.during if call.began > self.answered]
 
     @property
     def before_open(self) -> int:
@@ -98,8 +108,14 @@ class OutageRecord:
 
     @property
     def probes(self) -> list[Call]:
-        """The calls of the outage that are probes, because as many as the closed breaker permits began before."""
-        return self.since_answered[self.before_open :]
+        """The calls of the outage that are probes, because they began after the breaker was seen open.
+
+        The first callers - 1 are left out, since they may have been permitted before it opened. An open breaker that
+        was seen before `answered` does not count, since that call could close it.
+        """
+        seen = [at for at in self.seen_open if at > max(self.answered, self.outage.begins)]
+        later = [call for call in self.during if seen and call.began > seen[0]]
+        return later[self.settings.callers - 1 :]
 
     @property
     def counted(self) -> list[str]:

@@ -130,6 +130,7 @@ def outage_record(
         records.calls,
         worker_records.read_retried(state_dir / "engine.log"),
         {request.key: request.request_id for request in requests},
+        [sample.at for sample in records.samples if sample.breaker == "OPEN"],
     )
 
 

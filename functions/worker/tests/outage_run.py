@@ -59,5 +59,6 @@ def record(
         "calls": list(calls),
         "retried": list(log),
         "request_ids": {f"key {name}": name for name in NAMES},
+        "seen_open": [ORIGIN + 9.9, ORIGIN + 10.1, ORIGIN + 10.7, ORIGIN + 11.0],
     }
     return OutageRecord(**(fields | changes))

@@ -24,7 +24,7 @@ def findings(recorded: OutageRecord, *, ok: bool | None) -> dict[str, str]:
 def test_a_run_whose_breaker_keeps_the_rules_passes_every_check() -> None:
     assert findings(record(), ok=True) == {
         FEW: "7 calls in 20 s; 7 after the last success, 10 allowed",
-        PROBES: "5 probes, 0.2 s apart or more",
+        PROBES: "6 probes, 0.2 s apart or more",
         ATTEMPTS: "1 attempt of 7 failed calls; 1 earlier call still succeeded in it",
         FOUND: "200, 4.5 s after it; a probe is due every 4 s",
         GROW: "2 at the earliest 2 s after the first success",
@@ -36,7 +36,7 @@ def test_the_figures_count_from_the_first_request_and_from_the_end_of_the_outage
         "began": 10.0,
         "ended": 30.0,
         "calls": 7,
-        "probes": 3,
+        "probes": 4,
         "counted": 1,
         "first_call": 3.3,
         "first_success": 4.5,
@@ -67,7 +67,7 @@ FAILED_AGAIN = [call("c", 33.3, 33.8, "dropped"), call("b", 37.9, 38.4, "200")]
                 FEW: "63 calls in 20 s; 63 after the last success, 10 allowed",
                 PROBES: "too early: key a -0.4 s after the one before, key a -0.4 s after the one before, "
                 "key a -0.4 s after the one before, key a -0.4 s after the one before, "
-                "key a -0.4 s after the one before and 53 more",
+                "key a -0.4 s after the one before and 54 more",
             },
         ),
         (
@@ -111,7 +111,12 @@ def test_calls_before_the_last_success_of_an_earlier_one_do_not_count_against_th
     late = call("h", 9.5, 11.4, "200", 1)
     recorded = record([BEFORE[0], late, *DURING, *AFTER])
     assert len(recorded.since_answered) == 4
-    assert recorded.probes == []
+    assert recorded.probes == []  # it could have closed the breaker
+
+
+def test_probes_are_the_calls_after_the_breaker_was_seen_open_without_those_permitted_before() -> None:
+    assert record().probes == DURING[3:]
+    assert record(seen_open=[]).probes == []
 
 
 def test_a_counted_attempt_from_before_the_outage_or_after_it_is_none_of_its() -> None:
