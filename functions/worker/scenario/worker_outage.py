@@ -1,5 +1,7 @@
 """The outage of `make run-worker OUTAGE=yes`: its figures and claims, from the downstream's own record. Pure.
 
+Only the attempts that count are from the worker's log, and the opening from reads of the breaker's item.
+
 Keys of `outage` in report.json (seconds; instants count from the first request sent):
 
 | key | meaning |
