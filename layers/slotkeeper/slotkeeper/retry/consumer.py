@@ -104,6 +104,25 @@ Perform = Callable[[WorkRequest, float], Any]
 DownstreamOf = str | Callable[[WorkRequest], str]
 
 
+@dataclass(frozen=True)
+class _Delivery:
+    """One delivery of a message, and what its invocation needs to handle it.
+
+    Args:
+        downstream: the name of the request's downstream; empty if the worker watches none.
+        now: when the delivery began to be handled, epoch seconds.
+        lease: seconds for which its attempt is claimed.
+    """
+
+    record: SQSRecord
+    message: Message
+    perform: Perform
+    context: LambdaContext
+    downstream: str
+    now: float
+    lease: float
+
+
 class Consumer:
     """Handles deliveries one by one.
 
@@ -179,17 +198,17 @@ class Consumer:
                 f"{left:.0f} s of the invocation are left, and {RESERVED_SECONDS:.0f} s are reserved for recording the "
                 "outcome"
             )
-        lease = left + CLOCK_SKEW_SECONDS
         name = self._downstream_of(message)
-        admission = self._ask(record, message, name, now, lease)
+        delivery = _Delivery(record, message, perform, context, name, now, left + CLOCK_SKEW_SECONDS)
+        admission = self._ask(delivery)
         match admission:
             case WorkDeferred():
                 return admission
             case DeadLetter():
-                outcome = self._handle(record, message, REFUSED, perform, context, name, now, lease, admission)
+                outcome = self._handle(delivery, REFUSED, admission)
             case Admission():
                 with admission:
-                    outcome = self._handle(record, message, admission, perform, context, name, now, lease)
+                    outcome = self._handle(delivery, admission)
         self._on_end(message, record, outcome)
         return outcome
 
@@ -199,9 +218,7 @@ class Consumer:
             return ""
         return name_of(self._downstream, WorkRequest(message.request_id, message.payload, message.attempt))
 
-    def _ask(
-        self, record: SQSRecord, message: Message, name: str, now: float, lease: float
-    ) -> Admission | WorkDeferred | DeadLetter:
+    def _ask(self, delivery: _Delivery) -> Admission | WorkDeferred | DeadLetter:
         """Ask whether the downstream may be called. A DeadLetter: the message has waited longer than any rule allows.
 
         Raises:
@@ -209,9 +226,10 @@ class Consumer:
         """
         if self._downstreams is None:
             return UNWATCHED
+        record, message, name, now = delivery.record, delivery.message, delivery.downstream, delivery.now
         policy = self._policy.get_for_downstream()
         try:
-            answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=lease)
+            answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=delivery.lease)
             # A message that only has to be deleted or dead-lettered does not wait for the downstream.
             if isinstance(answer, Admission) or not self._ledger.would_begin(message, now):
                 return answer if isinstance(answer, Admission) else REFUSED
@@ -227,23 +245,14 @@ class Consumer:
             )
         return self._deferrals.hold_back(record, message, answer, now)
 
-    def _handle(
-        self,
-        record: SQSRecord,
-        message: Message,
-        admission: Admission,
-        perform: Perform,
-        context: LambdaContext,
-        name: str,
-        now: float,
-        lease: float,
-        expired: DeadLetter | None = None,
-    ) -> Outcome:
-        claim = self._claim(record, message, name, now, lease)
+    def _handle(self, delivery: _Delivery, admission: Admission, expired: DeadLetter | None = None) -> Outcome:
+        record, message = delivery.record, delivery.message
+        claim = self._claim(delivery)
         match claim:
             case InProgress(lease_until):
                 raise StillInProgress(
-                    f"another delivery works on attempt {message.attempt}; its lease ends in {lease_until - now:.0f} s"
+                    f"another delivery works on attempt {message.attempt}; its lease ends in "
+                    f"{lease_until - delivery.now:.0f} s"
                 )
             case AlreadySettled():
                 return claim
@@ -254,15 +263,16 @@ class Consumer:
                 )
                 return self._refuse(record, message, "RequestIdReused", reason)
             case Claimed():
-                outcome = self._attempt(record, message, claim, admission, perform, context, expired)
+                outcome = self._attempt(delivery, claim, admission, expired)
                 self._settle(message, claim, outcome)
                 return outcome
 
-    def _claim(self, record: SQSRecord, message: Message, name: str, now: float, lease: float) -> Claim:
+    def _claim(self, delivery: _Delivery) -> Claim:
+        token, name = uuid.uuid4().hex, delivery.downstream
         try:
-            return self._ledger.claim(message, uuid.uuid4().hex, now, lease, name)
+            return self._ledger.claim(delivery.message, token, delivery.now, delivery.lease, name)
         except Exception:
-            self._retry_soon(record)
+            self._retry_soon(delivery.record)
             raise
 
     def _retry_soon(self, record: SQSRecord) -> None:
@@ -270,21 +280,15 @@ class Consumer:
             self._queue.hide(record.receipt_handle, QUICK_RETRY_SECONDS)
 
     def _attempt(
-        self,
-        record: SQSRecord,
-        message: Message,
-        claim: Claimed,
-        admission: Admission,
-        perform: Perform,
-        context: LambdaContext,
-        expired: DeadLetter | None,
+        self, delivery: _Delivery, claim: Claimed, admission: Admission, expired: DeadLetter | None
     ) -> WorkSucceeded | WorkRetried | WorkDeadLettered:
+        message = delivery.message
         recorded = claim.plan and parse_plan(claim.plan)
         if isinstance(recorded, RetryAt | DeadLetter):
             return self._carry_out(message, claim, recorded, claim.history)
         cause = None
         # Read the remaining time again, because the claim may have been slow.
-        seconds = _seconds_left(context) - RESERVED_SECONDS
+        seconds = _seconds_left(delivery.context) - RESERVED_SECONDS
         if recorded:
             failure = recorded
             claim = replace(claim, died=failure == DIED)
@@ -302,7 +306,7 @@ class Consumer:
             request = WorkRequest(message.request_id, message.payload, message.attempt)
             began = self._timer()
             try:
-                result = perform(request, min(self._work_seconds, seconds))
+                result = delivery.perform(request, min(self._work_seconds, seconds))
             except Exception as error:
                 failure = Failure.of(error)
                 # Log a traceback only for exceptions that the work did not raise deliberately.
@@ -312,13 +316,22 @@ class Consumer:
             else:
                 admission.succeeded(self._timer() - began)
                 return WorkSucceeded(result, claim.started_at)
-        # The decision is recorded before it is carried out, so that a later delivery does not decide differently.
+        return self._decide(delivery, claim, failure, cause)
+
+    def _decide(
+        self, delivery: _Delivery, claim: Claimed, failure: Failure, cause: Exception | None
+    ) -> WorkRetried | WorkDeadLettered:
+        """Decide about a failure, record the decision, and carry it out.
+
+        It is recorded first, so that a later delivery does not decide differently.
+        """
+        message = delivery.message
         attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:
             policy = BUILT_IN if failure.final else self._policy.get()  # every policy dead-letters Poison
         except PolicyUnavailable:
             self._ledger.defer(message, claim, failure.to_record(), failure.reason, failure.type)
-            self._retry_soon(record)
+            self._retry_soon(delivery.record)
             raise
         plan = plan_retry(failure, attempts, policy, self._clock())
         history = self._ledger.record(message, claim, vars(plan), failure.reason, failure.type)
