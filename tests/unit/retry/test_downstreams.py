@@ -166,8 +166,16 @@ def test_reporting_never_raises_and_returns_the_reason_to_the_worker(scene: Scen
     ]
     assert answers == [None, False, None]  # the failure may be a second one of an outage, so it does not count
     assert scene.unreported == [f"{type(trouble).__name__}: {trouble}"] * 3
-    with pytest.raises(type(trouble)):
-        scene.ask()
+    if not isinstance(trouble, TooManyWriters):
+        with pytest.raises(type(trouble)):
+            scene.ask()
+
+
+def test_a_message_comes_back_soon_if_too_many_containers_ask(scene: Scene) -> None:
+    scene.trouble = TooManyWriters("too many")
+    held = scene.ask()
+    assert isinstance(held, HeldBack)
+    assert (held.reason, held.not_before) == ("too many containers ask at the same time", scene.now)
 
 
 class Busy(Retryable):

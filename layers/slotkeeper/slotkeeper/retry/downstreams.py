@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.retry import downstream
-from slotkeeper.retry.downstream import Answer, Health, Permit, Refusal
+from slotkeeper.retry.downstream import MIN_PER_SECOND, Answer, Health, Permit, Refusal
 from slotkeeper.retry.downstream_settings import DownstreamSettings
 from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth, TooManyWriters
 from slotkeeper.retry.errors import Failure
@@ -106,7 +106,7 @@ class Downstreams:
             lease: seconds after which the attempt no longer counts as under way if it is not reported.
 
         Raises:
-            MalformedHealth, TooManyWriters: the downstream's state could not be read or changed.
+            MalformedHealth: the downstream's state could not be read.
             ClientError, BotoCoreError: DynamoDB failed.
         """
         settings = policy.downstream_settings(name)
@@ -116,7 +116,11 @@ class Downstreams:
             after, answer = downstream.ask(health, settings, wanted, self._most, self._clock())
             return (health, answer) if isinstance(answer, Refusal) else (after, answer)
 
-        before, after, answer = self._table.change(name, decide)
+        try:
+            before, after, answer = self._table.change(name, decide)
+        except TooManyWriters:
+            # The others have written meanwhile. As an error this would hide the message for minutes.
+            return HeldBack(name, "too many containers ask at the same time", self._clock(), MIN_PER_SECOND)
         self._on_health(name, before, after, after.callers(settings, self._most))
         if isinstance(answer, Refusal):
             return HeldBack(name, answer.reason, answer.not_before, answer.per_second)

@@ -199,7 +199,8 @@ def _downstreams(table: str | None, most: int | None, events: BreakerEvents | No
 def _health_seen(events: BreakerEvents | None, name: str, before: Health, after: Health, callers: int | None) -> None:
     metrics.add_metric("BreakerOpen", MetricUnit.Count, after.state != State.CLOSED)
     if callers is not None:
-        metrics.add_metric("PermittedCallers", MetricUnit.Count, callers)
+        permitted = callers if after.state == State.CLOSED else int(after.state == State.HALF_OPEN)
+        metrics.add_metric("PermittedCallers", MetricUnit.Count, permitted)
     if after.changes != before.changes:
         change = after.changes[-1]
         logger.warning("The breaker changed its state", downstream=name, state=change.to, reason=change.why)
