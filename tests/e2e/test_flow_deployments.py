@@ -74,7 +74,7 @@ def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..
     looked = json.loads(slotkeeper("doctor"))
     assert looked["not_deployed"] == ["chatbot", "worker"]
     levels = {one["check"]: one["level"] for one in looked["checks"]}
-    absent = {"worker-concurrency", "retries", "retry-policy"}
+    absent = {"worker-concurrency", "retries", "retry-policy", "breakers"}
     assert {name for name, level in levels.items() if level == "absent"} == absent
     # The test's job is not one of the template.
     assert {name for name, level in levels.items() if level == "problem"} <= {"jobs"}

@@ -99,11 +99,12 @@ def r5_an_old_outcome_closes(patch: Patch) -> None:
 def r5_a_message_that_is_held_back_claims_its_attempt(patch: Patch) -> None:
     ask = Consumer._ask
 
-    def claims(self: Any, record: Any, message: Any, name: str, now: float, lease: float) -> Any:
+    def claims(self: Any, delivery: Any) -> Any:
         try:
-            return ask(self, record, message, name, now, lease)
+            return ask(self, delivery)
         except WaitsForDownstream:
-            self._ledger.claim(message, record.receipt_handle, now, 0.0, name)
+            token, name = delivery.record.receipt_handle, delivery.downstream
+            self._ledger.claim(delivery.message, token, delivery.now, 0.0, name)
             raise
 
     patch.setattr(Consumer, "_ask", claims)
