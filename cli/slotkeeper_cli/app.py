@@ -16,7 +16,7 @@ from rich.console import Console
 
 from slotkeeper import __version__
 from slotkeeper.retry.delivery import TooLarge
-from slotkeeper.retry.downstream_table import MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token

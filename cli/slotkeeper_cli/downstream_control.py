@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from slotkeeper.retry.downstream import Health
-from slotkeeper.retry.downstream_settings import DownstreamSettings
-from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth
-from slotkeeper.retry.downstreams import names
+from slotkeeper.retry.downstream.downstreams import names
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from slotkeeper_cli.retry_control import policy_text

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.retry.downstream import Health, State, current, force_closed
-from slotkeeper.retry.downstream_settings import DownstreamSettings
-from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.rules import current, force_closed
+from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import table
 

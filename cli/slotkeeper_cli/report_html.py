@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from slotkeeper.retry.failure_advice import next_steps
-from slotkeeper.retry.failure_report import Cause, FailureReport, Period
+from slotkeeper.retry.failures.advice import next_steps
+from slotkeeper.retry.failures.report import Cause, FailureReport, Period
 from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.report_text import breaker_text, change_text, footer
 

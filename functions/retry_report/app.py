@@ -14,10 +14,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.failure_mail import mail
-from slotkeeper.retry.failure_reading import Bounds, read_report
-from slotkeeper.retry.failure_report import Period
+from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.failures.mail import mail
+from slotkeeper.retry.failures.reading import Bounds, read_report
+from slotkeeper.retry.failures.report import Period
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.settings import RetryReportSettings, load_settings
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import downstream as rules
-from slotkeeper.retry.downstream import Answer, Change, Health, Permit, State
-from slotkeeper.retry.downstream_settings import DownstreamSettings
-from slotkeeper.retry.downstream_table import DownstreamTable
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.health import Answer, Change, Health, Permit, State
+from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator, StubbedCalls

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import downstream as rules
-from slotkeeper.retry.downstream import Change, Health, State
-from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows

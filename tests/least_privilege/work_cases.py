@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from slotkeeper.retry.downstream import Health, force_open
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import parse_message
 from tests.least_privilege.cases import Case, message, put
 from tests.least_privilege.recording import Recorded

@@ -13,9 +13,9 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.aws.dynamodb import Table, Write
-from slotkeeper.retry.downstream import Health, State
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.downstreams import Admission, Downstreams, HeldBack
+from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, HeldBack
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.races.shared_token import simultaneously

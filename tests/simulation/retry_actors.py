@@ -23,8 +23,8 @@ from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper.retry.parameter import PolicyParameter

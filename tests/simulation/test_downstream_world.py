@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws.dynamodb import Table
-from slotkeeper.retry import consumer, deferral, downstream
+from slotkeeper.retry import consumer, deferral
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import RetryQueue
-from slotkeeper.retry.downstream import State
-from slotkeeper.retry.downstreams import Admission, Downstreams
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.downstreams import Admission, Downstreams
+from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.policy import Policy
 from tests.simulation import downstream_world, small_worlds
@@ -62,9 +63,9 @@ def r5_state_is_written_unconditionally(patch: Patch) -> None:
     patch.setattr(Table, "put", unconditional)
 
 
-def _changed_ask(patch: Patch, change: Callable[[downstream.Health], downstream.Health]) -> None:
-    ask = downstream.ask
-    patch.setattr(downstream, "ask", lambda health, *given: ask(change(health), *given))
+def _changed_ask(patch: Patch, change: Callable[[Health], Health]) -> None:
+    ask = rules.ask
+    patch.setattr(rules, "ask", lambda health, *given: ask(change(health), *given))
 
 
 def r5_every_message_is_a_probe(patch: Patch) -> None:
@@ -88,12 +89,12 @@ def r5_a_lease_without_clock_skew(patch: Patch) -> None:
 
 
 def r5_an_old_outcome_closes(patch: Patch) -> None:
-    report = downstream.report
+    report = rules.report
 
     def of_any_epoch(health: Any, settings: Any, permit: Any, *given: Any) -> Any:
         return report(health, settings, replace(permit, epoch=health.epoch), *given)
 
-    patch.setattr(downstream, "report", of_any_epoch)
+    patch.setattr(rules, "report", of_any_epoch)
 
 
 def r5_a_message_that_is_held_back_claims_its_attempt(patch: Patch) -> None:
@@ -125,7 +126,7 @@ def r6_an_unused_permit_is_kept(patch: Patch) -> None:
 def r6_a_writer_does_not_recognize_its_write(patch: Patch) -> None:
     """Either guard alone prevents the bug."""
     put = Table.put
-    ask = downstream.ask
+    ask = rules.ask
 
     def with_another_writer(self: Any, item: Any, *given: Any) -> Any:
         write = put(self, item, *given)
@@ -133,7 +134,7 @@ def r6_a_writer_does_not_recognize_its_write(patch: Patch) -> None:
 
     patch.setattr(Table, "put", with_another_writer)
     patch.setattr(
-        downstream,
+        rules,
         "ask",
         lambda health, settings, permit, *given: ask(
             health, settings, replace(permit, code=permit.code + "+" * (permit.code in health.permits)), *given
@@ -142,8 +143,8 @@ def r6_a_writer_does_not_recognize_its_write(patch: Patch) -> None:
 
 
 def r7_every_failure_counts(patch: Patch) -> None:
-    report = downstream.report
-    patch.setattr(downstream, "report", lambda *given: (report(*given)[0], True))
+    report = rules.report
+    patch.setattr(rules, "report", lambda *given: (report(*given)[0], True))
 
 
 def r7_a_failure_that_was_not_reported_counts(patch: Patch) -> None:

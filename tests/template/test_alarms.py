@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
-from slotkeeper.retry.downstream_settings import Breaker
+from slotkeeper.retry.downstream.settings import Breaker
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO

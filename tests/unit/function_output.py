@@ -18,7 +18,8 @@ from slotkeeper.retry import attempt, ledger
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import PlannedDelivery
-from slotkeeper.retry.downstream import Health, force_open
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import Message
 from slotkeeper.slots import admission, run_report
 from slotkeeper.slots.process import Process

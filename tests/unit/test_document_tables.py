@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream.settings import DownstreamSettings
 from tests.support.template import parsed_template
 from tests.workflow.interpreter import all_walks
 

@@ -19,7 +19,7 @@ from slotkeeper.events import (
     MAX_TRY_SECONDS,
     CompletionEvents,
 )
-from slotkeeper.retry.downstreams import NAME
+from slotkeeper.retry.downstream.downstreams import NAME
 from tests.support.boundary import refuse
 from tests.support.client_configs import longest_call
 from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, SCHEMA, Bus

@@ -23,9 +23,9 @@ from slotkeeper.retry.consumer import Consumer, DownstreamOf, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream import Health
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import ClaimLost, Ledger
 from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed, note_parameters

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.retry import downstream as rules
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
-from slotkeeper.retry.downstream import Health, State
-from slotkeeper.retry.downstream_table import MalformedHealth
-from slotkeeper.retry.downstreams import DEFAULT, check_name
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.downstreams import DEFAULT, check_name
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl

@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.retry.breaker_history import BreakerHistory
-from slotkeeper.retry.downstream_table import DownstreamTable
-from slotkeeper.retry.failure_advice import next_steps
-from slotkeeper.retry.failure_reading import MAX_PAGES, Bounds, counted_calls, read_report
-from slotkeeper.retry.failure_report import Cause, DeadLetterNote, FailureReport, Period
+from slotkeeper.retry.downstream.breaker_history import BreakerHistory
+from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.failures.advice import next_steps
+from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, read_report
+from slotkeeper.retry.failures.report import Cause, DeadLetterNote, FailureReport, Period
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from slotkeeper.retry.downstream import State
-from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper.retry.downstream.health import State
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams

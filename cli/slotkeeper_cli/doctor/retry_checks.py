@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slotkeeper.retry.downstream import State
-from slotkeeper.retry.downstream_table import MalformedHealth
+from slotkeeper.retry.downstream.health import State
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Outcome
-from slotkeeper.retry.downstream_settings import Breaker
+from slotkeeper.retry.downstream.settings import Breaker
 
 from .outage_run import CAPACITY, CONCURRENCY, TOLERANCE
 from .retry_designs import DESIGNS, UNWATCHED, WATCHING

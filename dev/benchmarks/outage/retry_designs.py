@@ -14,9 +14,9 @@ from slotkeeper.retry.consumer import Consumer, StillInProgress
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream import Health, State
-from slotkeeper.retry.downstream_table import DownstreamTable, TooManyWriters
-from slotkeeper.retry.downstreams import Downstreams
+from slotkeeper.retry.downstream.downstreams import Downstreams
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.table import DownstreamTable, TooManyWriters
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, parse_message
 from slotkeeper.retry.parameter import BuiltInPolicy

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from slotkeeper.retry.deferral import MAX_SPREAD_PER_SECOND, MAX_SPREAD_SECONDS, spread_seconds
-from slotkeeper.retry.downstream import Answer, Health, Permit, Refusal, State, ask, report
-from slotkeeper.retry.downstream_settings import Breaker, DownstreamSettings
+from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.rules import ask, report
+from slotkeeper.retry.downstream.settings import Breaker, DownstreamSettings
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS, AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN

@@ -7,9 +7,10 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.concurrency_limit import HOLD_WINDOWS, Limit, grown, reduced
-from slotkeeper.retry.downstream import Answer, Health, Permit, ask, report
-from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream.concurrency_limit import HOLD_WINDOWS, Limit, grown, reduced
+from slotkeeper.retry.downstream.health import Answer, Health, Permit
+from slotkeeper.retry.downstream.rules import ask, report
+from slotkeeper.retry.downstream.settings import DownstreamSettings
 
 MOST = 16
 SETTINGS = DownstreamSettings()

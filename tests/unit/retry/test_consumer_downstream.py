@@ -12,8 +12,9 @@ from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.attempt import WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import QUICK_RETRY_SECONDS
 from slotkeeper.retry.deferral import RESEND_RECEIVES, WaitsForDownstream
-from slotkeeper.retry.downstream import Health, State, force_open
-from slotkeeper.retry.downstreams import DEFAULT
+from slotkeeper.retry.downstream.downstreams import DEFAULT
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.ledger import DEAD_LETTERED, WAITING, AlreadySettled
 from slotkeeper.retry.message import parse_message
 from tests.support.boundary import refuse

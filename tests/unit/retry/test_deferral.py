@@ -21,7 +21,7 @@ from slotkeeper.retry.deferral import (
     spread_seconds,
     waiting_since,
 )
-from slotkeeper.retry.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import HeldBack
 from slotkeeper.retry.message import Message
 from tests.unit.work_messages import QueuedMessage
 

@@ -9,21 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.downstream import (
-    MAX_CHANGES,
-    Answer,
-    Health,
-    Permit,
-    Refusal,
-    State,
-    ask,
-    force_closed,
-    force_open,
-    give_back,
-    report,
-    set_limit,
-)
-from slotkeeper.retry.downstream_settings import Breaker, Budget, Concurrency, DownstreamSettings
+from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.rules import MAX_CHANGES, ask, force_closed, force_open, give_back, report, set_limit
+from slotkeeper.retry.downstream.settings import Breaker, Budget, Concurrency, DownstreamSettings
 
 NOW = 1_800_000_000.0
 LEASE = 125.0

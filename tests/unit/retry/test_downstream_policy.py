@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream_settings import (
+from slotkeeper.retry.downstream.settings import (
     BREAKER_ERRORS,
     THROTTLE_ERRORS,
     Breaker,

@@ -13,17 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry import downstream_table
-from slotkeeper.retry.downstream import (
-    MAX_CHANGES,
-    Change,
-    Health,
-    State,
-    force_closed,
-    force_open,
-    set_limit,
-)
-from slotkeeper.retry.downstream_table import (
+from slotkeeper.retry.downstream import table as downstream_table
+from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
+from slotkeeper.retry.downstream.table import (
     MAX_ROUNDS,
     PAUSE_SECONDS,
     ROUNDS_WITHOUT_PAUSE,

@@ -9,10 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.retry import Poison, Retryable
-from slotkeeper.retry.downstream import Answer, Health, State
-from slotkeeper.retry.downstream_settings import DownstreamSettings
-from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth, TooManyWriters
-from slotkeeper.retry.downstreams import (
+from slotkeeper.retry.downstream.downstreams import (
     DEFAULT,
     REFUSED,
     UNWATCHED,
@@ -24,6 +21,9 @@ from slotkeeper.retry.downstreams import (
     name_of,
     names,
 )
+from slotkeeper.retry.downstream.health import Answer, Health, State
+from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, TooManyWriters
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.support.prepared_account import prepared_account

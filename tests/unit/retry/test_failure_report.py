@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.breaker_history import breaker_history
-from slotkeeper.retry.downstream import MAX_CHANGES, Change, Health, State
-from slotkeeper.retry.failure_advice import next_steps
-from slotkeeper.retry.failure_analysis import MAX_EXAMPLES, FailureAnalysis
-from slotkeeper.retry.failure_reading import Bounds, counted_calls, read_report
-from slotkeeper.retry.failure_report import (
+from slotkeeper.retry.downstream.breaker_history import breaker_history
+from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.rules import MAX_CHANGES
+from slotkeeper.retry.failures.advice import next_steps
+from slotkeeper.retry.failures.analysis import MAX_EXAMPLES, FailureAnalysis
+from slotkeeper.retry.failures.reading import Bounds, counted_calls, read_report
+from slotkeeper.retry.failures.report import (
     BUCKETS,
     MAX_CAUSES,
     OTHER,

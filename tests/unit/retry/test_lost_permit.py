@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slotkeeper.retry.downstream import Health, Permit, State, ask
-from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream.health import Health, Permit, State
+from slotkeeper.retry.downstream.rules import ask
+from slotkeeper.retry.downstream.settings import DownstreamSettings
 
 NOW = 1_800_000_000.0
 MOST = 3

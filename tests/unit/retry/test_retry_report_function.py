@@ -8,10 +8,10 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry.breaker_history import BreakerHistory
-from slotkeeper.retry.failure_analysis import FailureAnalysis
-from slotkeeper.retry.failure_mail import MAX_CAUSES, MAX_CHARACTERS, mail
-from slotkeeper.retry.failure_report import FailureReport, Period
+from slotkeeper.retry.downstream.breaker_history import BreakerHistory
+from slotkeeper.retry.failures.analysis import FailureAnalysis
+from slotkeeper.retry.failures.mail import MAX_CAUSES, MAX_CHARACTERS, mail
+from slotkeeper.retry.failures.report import FailureReport, Period
 from slotkeeper.retry.ledger import DEAD_LETTERED, MAX_ERROR_CHARACTERS, Row
 from slotkeeper.retry.message import instant
 from tests.fuzz.cold_functions import Functions, invocation

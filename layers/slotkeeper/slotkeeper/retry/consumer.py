@@ -41,7 +41,7 @@ from slotkeeper.retry.attempt import (
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import Deferrals, waiting_since
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
-from slotkeeper.retry.downstreams import DEFAULT, REFUSED, UNWATCHED, Admission, Downstreams, name_of
+from slotkeeper.retry.downstream.downstreams import DEFAULT, REFUSED, UNWATCHED, Admission, Downstreams, name_of
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
     AlreadySettled,

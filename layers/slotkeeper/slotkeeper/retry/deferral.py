@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from slotkeeper.retry.attempt import WorkDeferred
 from slotkeeper.retry.backoff import share
 from slotkeeper.retry.delivery import FIRST_RECEIVED_ATTRIBUTE, RetryQueue
-from slotkeeper.retry.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import HeldBack
 from slotkeeper.retry.message import Message, instant
 
 # A hidden message of this age that is not due yet is sent again. SQS deletes it after at most 14 days (SQS quotas). The

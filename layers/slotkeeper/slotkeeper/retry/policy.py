@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from slotkeeper.retry.backoff import JITTERS, WAITS, decorrelated, share
-from slotkeeper.retry.downstream_settings import DownstreamSettings
+from slotkeeper.retry.downstream.settings import DownstreamSettings
 
 Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]

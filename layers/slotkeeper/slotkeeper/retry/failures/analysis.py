@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from slotkeeper.retry.breaker_history import BreakerHistory
-from slotkeeper.retry.failure_fingerprint import fingerprint
-from slotkeeper.retry.failure_report import (
+from slotkeeper.retry.downstream.breaker_history import BreakerHistory
+from slotkeeper.retry.failures.fingerprint import fingerprint
+from slotkeeper.retry.failures.report import (
     MAX_CAUSES,
     OTHER,
     UNKNOWN,

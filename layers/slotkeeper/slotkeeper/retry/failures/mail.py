@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slotkeeper.retry.breaker_history import BreakerHistory
-from slotkeeper.retry.failure_advice import next_steps
-from slotkeeper.retry.failure_report import Cause, FailureReport
+from slotkeeper.retry.downstream.breaker_history import BreakerHistory
+from slotkeeper.retry.failures.advice import next_steps
+from slotkeeper.retry.failures.report import Cause, FailureReport
 from slotkeeper.retry.message import instant
 
 MAX_CAUSES = 5

@@ -3,11 +3,11 @@
     downstream   S, key: the downstream's name
     version      N: increased by each write
     writer       S: the token of the last write, by which its writer recognizes it after a lost answer
-    health       S: the fields of downstream.Health, JSON
+    health       S: the fields of health.Health, JSON
 
 A change is computed from the item as it was read, and written on the condition that its version is still the same. If
 another container has written in between, the change is computed again from that item. So all conditions of
-downstream.py hold for the item at the time of the write, although they compare numbers and count the entries of a map.
+rules.py hold for the item at the time of the write, although they compare numbers and count the entries of a map.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
-from slotkeeper.retry.downstream import Change, Health, State
+from slotkeeper.retry.downstream.health import Change, Health, State
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slotkeeper.retry.downstream import MAX_CHANGES, Change, Health, State
+from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.rules import MAX_CHANGES
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Failures of work by cause, by downstream and over time, compared with the period before.
 
-A cause is an error type and a fingerprint (failure_fingerprint.py). failure_analysis.py counts the failures of rows,
-which failure_reading.py reads.
+A cause is an error type and a fingerprint (fingerprint.py). analysis.py counts the failures of rows,
+which reading.py reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from slotkeeper.retry.breaker_history import BreakerHistory
+from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 
 BUCKETS = 24  # of the period, for the failures over time
 MAX_CAUSES = 500  # failures of further causes are counted together

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.retry import downstream
-from slotkeeper.retry.downstream import MIN_PER_SECOND, Answer, Health, Permit, Refusal
-from slotkeeper.retry.downstream_settings import DownstreamSettings
-from slotkeeper.retry.downstream_table import DownstreamTable, MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal
+from slotkeeper.retry.downstream.rules import MIN_PER_SECOND
+from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, TooManyWriters
 from slotkeeper.retry.errors import Failure
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Downstreams:
         wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
 
         def decide(health: Health) -> tuple[Health, Permit | Refusal]:
-            after, answer = downstream.ask(health, settings, wanted, self._most, self._clock())
+            after, answer = rules.ask(health, settings, wanted, self._most, self._clock())
             return (health, answer) if isinstance(answer, Refusal) else (after, answer)
 
         try:
@@ -132,8 +133,8 @@ class Downstreams:
         def decide(health: Health) -> tuple[Health, bool]:
             now = self._clock()
             if answer is None:
-                return downstream.give_back(health, permit, now), True
-            return downstream.report(health, settings, permit, answer, seconds, self._most, now)
+                return rules.give_back(health, permit, now), True
+            return rules.report(health, settings, permit, answer, seconds, self._most, now)
 
         try:
             before, after, counts = self._table.change(name, decide)

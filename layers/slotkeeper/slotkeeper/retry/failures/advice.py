@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
-from slotkeeper.retry.downstream_settings import THROTTLE_ERRORS
-from slotkeeper.retry.failure_report import OTHER, Cause, FailureReport
+from slotkeeper.retry.downstream.settings import THROTTLE_ERRORS
+from slotkeeper.retry.failures.report import OTHER, Cause, FailureReport
 
 # The failures that the next attempt would have again, because the message itself is at fault.
 _SENDER = ("Poison", "InvalidMessage", "TooLarge", "RequestIdReused")
