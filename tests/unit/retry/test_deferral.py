@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,3 +149,20 @@ def test_a_first_received_time_that_no_worker_can_have_set_is_ignored(kept: str)
     attributes = {"first_received": {"DataType": "Number", "StringValue": kept}}
     record = QueuedMessage("{}", 0.0, "m", attributes, sent_at=NOW).record
     assert (first_received(record), waiting_since(record, Message("r", {}), DAY)) == (NOW, NOW)
+
+
+@pytest.mark.parametrize(
+    ("retries", "received", "since"),
+    [
+        pytest.param((), NOW - 50, NOW - 50, id="never attempted"),
+        pytest.param((NOW - 3600, NOW - 60), NOW - 50, NOW - 3600, id="a retry"),
+        pytest.param((NOW - 9 * DAY,), NOW - 50, NOW - 50, id="redriven after nine days"),
+        pytest.param((NOW - 9 * DAY,), NOW - 7 * DAY, NOW - 7 * DAY, id="redriven, and held back for eight days"),
+    ],
+)
+def test_the_age_counts_from_the_first_attempt_or_from_the_redrive(
+    retries: tuple[float, ...], received: float, since: float
+) -> None:
+    attributes = {"ApproximateFirstReceiveTimestamp": str(int(received * 1000)), "SentTimestamp": "0"}
+    record = SQSRecord({"attributes": attributes, "messageAttributes": {}})
+    assert waiting_since(record, Message("r", {}, retries), DAY) == since

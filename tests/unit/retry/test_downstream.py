@@ -523,7 +523,18 @@ def test_without_the_budget_any_number_of_retries_begins() -> None:
     spend(Downstream(settings=replace(FEW, budget=Budget(enabled=False))), 50)
 
 
-# A call whose own write is found again after its answer was lost; see also test_lost_permit.py.
+# A call whose own write is found again after its answer was lost.
+
+
+def test_the_probe_whose_answer_was_lost_is_still_the_probe() -> None:
+    settings = DownstreamSettings()
+    due = replace(Health(), state=State.OPEN, epoch=1, probe_at=NOW)
+    wanted = Permit("mine", NOW + 125)
+    written, _ = ask(due, settings, wanted, MOST, NOW)
+    changed_by_another = replace(written, seconds=1.5)
+    after, granted = ask(changed_by_another, settings, wanted, MOST, NOW)
+    assert isinstance(granted, Permit)
+    assert (granted.epoch, after) == (written.epoch, changed_by_another)
 
 
 def test_a_lost_permit_does_not_begin_after_an_operators_open() -> None:
