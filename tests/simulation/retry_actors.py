@@ -14,15 +14,14 @@ from slotkeeper.retry import (
     Retryable,
     WorkRequest,
     consumer,
-    downstream,
-    downstream_table,
-    downstreams,
     operations,
 )
 from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream import downstreams, rules
+from slotkeeper.retry.downstream import table as downstream_table
 from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
 from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import Ledger
@@ -148,7 +147,7 @@ def operate_breaker(outside: Outside, now: float, step: str, token: str) -> str:
     """Run an operator's command on the breaker, `open` or `close`; the state after it."""
     time = _Time(outside, now)
     table = DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS)  # type: ignore[arg-type]
-    force = downstream.force_open if step == "open" else downstream.force_closed
+    force = rules.force_open if step == "open" else rules.force_closed
     _install_doubles()
     before = _running.set(_Invocation(token))
     try:

@@ -43,7 +43,9 @@ PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/s
 # Records its access key, name and arguments. Prints what the pages read: the stack's outputs, a message, JSON, an ARN
 # that is long enough for each field, or a word.
 RECORDER = r"""#!/bin/bash
-{ printf '%s\0' "${AWS_ACCESS_KEY_ID:-}" "${0##*/}" "$@"; printf '\n'; } >> "$CALLS"
+# Appended in one write, because the programs of a pipe run at the same time.
+{ printf '%s\0' "${AWS_ACCESS_KEY_ID:-}" "${0##*/}" "$@"; printf '\n'; } > "$CALLS.$$"
+cat "$CALLS.$$" >> "$CALLS"
 case "${0##*/} $*" in
   aws*describe-stacks*) printf '%s\n' $OUTPUTS ;;
   aws*receive-message*) cat dead-letter.json ;;
