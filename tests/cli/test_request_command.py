@@ -163,7 +163,8 @@ def test_show_of_an_unknown_request_lists_possible_reasons(operator: Operator) -
 def test_show_of_an_unknown_request_exits_with_4_if_the_queue_is_empty(operator: Operator) -> None:
     ended = operator.run("request", "show", "a", "--json")
     assert ended.exit_code == 4
-    assert len(ended.json["may_be"]) == 3
+    assert len(ended.json["may_be"]) == 4
+    assert "it is on WorkQueue, which cannot be searched" in ended.json["may_be"][0]
 
 
 def test_the_text_output_shows_the_same(operator: Operator) -> None:
