@@ -149,7 +149,9 @@ def _possibilities(found: FoundRequest) -> list[str]:
         texts.append(f"it is queued, {ahead}: {messages}" if ahead else f"it is queued: {messages}")
     texts += [f"it is a request of the worker, held back: {line(one, time.time())}" for one in found.open_breakers]
     if "RequestLedgerTable" in found.searched and not found.open_breakers:
-        texts.append("it is a request of the worker without an attempt yet: it is on WorkQueue, which cannot be searched")
+        texts.append(
+            "it is a request of the worker without an attempt yet: it is on WorkQueue, which cannot be searched"
+        )
     return [
         *texts,
         "it was never sent, or SQS refused it",
