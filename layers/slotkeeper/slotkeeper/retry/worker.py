@@ -243,7 +243,7 @@ def _log_outcome(outcome: Outcome) -> None:
             logger.warning("Deleted a repeated message", request_status=status, request_attempts=attempts)
             metrics.add_metric("WorkRepeated", MetricUnit.Count, 1)
         case WorkDeferred(until):
-            logger.info("The message is not due yet; sent it to the queue again", due=instant(until))
+            logger.info("No attempt may begin yet; sent the message to the queue again", due=instant(until))
     if isinstance(outcome, WorkRetried | WorkDeadLettered) and outcome.died:
         metrics.add_metric("WorkDied", MetricUnit.Count, 1)
 
