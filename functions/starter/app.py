@@ -101,20 +101,20 @@ def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None
 
 def _report(admission: Admission, waited: float) -> None:
     match admission:
-        case Admitted(execution, process):
-            logger.info("Started the workflow", execution=execution, waited_seconds=int(waited))
+        case Admitted(request):
+            logger.info("Started the workflow", execution=request.execution_name, waited_seconds=int(waited))
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
-            measure_process(process, MetricUnit.Seconds, RequestWait=waited)
+            measure_process(request.process, MetricUnit.Seconds, RequestWait=waited)
         case Repeated(execution):
             logger.warning("Deleted the message of a request that has run before", execution=execution)
             metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
         case DeadLettered(code, reason):
             logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
             metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
-        case Waiting(process, because):
+        case Waiting(request, because):
             logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
-            measure_process(process, MetricUnit.Seconds, RequestWaitSoFar=waited)
+            measure_process(request.process, MetricUnit.Seconds, RequestWaitSoFar=waited)
         case Deferred(_, reason):
             logger.error("Left the message on the queue", reason=reason)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)

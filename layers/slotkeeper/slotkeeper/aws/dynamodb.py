@@ -128,6 +128,10 @@ class Attributes:
     def whole[D = Never](self, name: str, default: D = _REQUIRED) -> int | D:
         return self._get(name, "N", int, default, "must be a whole number, got {}")
 
+    def parsed_number[T, D = Never](self, name: str, parse: Callable[[str], T], default: D = _REQUIRED) -> T | D:
+        """Parse a number attribute. A ValueError of `parse` becomes a MalformedAttribute."""
+        return self._get(name, "N", parse, default, "must be a valid number, got {}")
+
     def parsed[T, D = Never](self, name: str, parse: Callable[[str], T], default: D = _REQUIRED) -> T | D:
         """Parse a string attribute. A ValueError, TypeError or KeyError of `parse` becomes a MalformedAttribute."""
         return self._get(name, "S", parse, default)

@@ -10,6 +10,7 @@ from slotkeeper.slots.process import Holder, MalformedProcess, Process, Processe
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
+    Candidate,
     Full,
     Granted,
     Misconfigured,
@@ -25,6 +26,7 @@ __all__ = [
     "AlreadyHeld",
     "CancelOutcome",
     "Cancelled",
+    "Candidate",
     "Delivery",
     "FailedRequestQueue",
     "Full",

@@ -14,6 +14,17 @@ The order of the steps matters:
   finds the reservation (AlreadyHeld). After an error the starter sets a shorter timeout: no wake comes for the message,
   its whole group waits behind it, and the janitor frees an unused reservation after its grace time.
 - Cancel a reservation only if no workflow can confirm it, or if this call made it.
+
+A registered message keeps lower priorities out. So whatever ends it also wakes the next request:
+
+- A grant after more than one receive looks for room once more, and wakes. At the first receive the message was never
+  registered, so no request can be hidden because of it. Without this wake:
+  1. A release wakes the registered request of high priority, although two slots are free.
+  2. The starter is granted one. The registered request of low priority stays hidden beside the other.
+- A dead-lettered message's registration ends, and the next request is woken, before the message is deleted.
+
+A function that dies before such a wake leaves it to the redelivery, after the queue's default visibility timeout at
+most.
 """
 
 from __future__ import annotations
@@ -25,6 +36,7 @@ from datetime import UTC, datetime
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
+    Candidate,
     Cancelled,
     Full,
     Granted,
@@ -35,7 +47,7 @@ from slotkeeper.slots.protocol import (
     UnknownProcess,
 )
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
-from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
 # the head of each process's group tries.
@@ -55,8 +67,7 @@ _ERROR_EXPIRES_BEFORE = 2 * MAX_HIDE_SECONDS
 class Admitted:
     """The workflow runs. The message can be deleted."""
 
-    execution: str
-    process: str
+    request: Request
 
 
 @dataclass(frozen=True)
@@ -78,9 +89,9 @@ class DeadLettered:
 
 @dataclass(frozen=True)
 class Waiting:
-    """No slot is free. The message is hidden until a wake."""
+    """The request does not fit, or it is not its turn. The message is hidden until a wake."""
 
-    process: str
+    request: Request
     because: str
     waited: float
 
@@ -128,8 +139,9 @@ class Starter:
             return self._dead_letter(delivery, "InvalidRequest", str(error))
         self.on_request(request)
 
+        candidate = Candidate.of(request, delivery)
         for _ in range(_MAX_RESERVES):
-            reservation = self.slots.reserve(request.process, request.execution_name, now)
+            reservation = self.slots.reserve(candidate, now)
             match reservation:
                 case Granted() | AlreadyHeld():
                     return self._start(delivery, request, now, made_here=isinstance(reservation, Granted))
@@ -145,24 +157,24 @@ class Starter:
                 case Misconfigured(reason):
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
-                case Full() | Paused():
+                case Full(seen) | Paused(seen):
                     because = type(reservation).__name__.lower()
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; the process is {because}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, "Expired", reason, request)
-                    if not self._wait(request, delivery, now):
-                        return Waiting(request.process, because, now - delivery.sent_at)
+                    registration = self.slots.wait(candidate, seen)
+                    if registration is Registration.SPENT:
+                        break
+                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, now):
+                        return Waiting(request, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
-        return Waiting(request.process, "contended", now - delivery.sent_at)
+        return Waiting(request, "contended", now - delivery.sent_at)
 
-    def _wait(self, request: Request, delivery: Delivery, now: float) -> bool:
-        """Register and hide the message; True if it can proceed, so that the caller reserves again."""
-        registration = self.slots.wait(request.process, request.execution_name, delivery, request.request_id)
-        if registration is Registration.RESERVE_AGAIN:
-            return True
+    def _hide(self, candidate: Candidate, delivery: Delivery, now: float) -> bool:
+        """Hide a registered message; False if it can proceed, so that the caller reserves again."""
         self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
-        return self.slots.can_proceed(request.process, request.execution_name)
+        return not self.slots.can_proceed(candidate)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
         """After `admit` raised `error`: shorten the message's visibility timeout, or dead-letter it.
@@ -184,17 +196,19 @@ class Starter:
     def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
         match self.workflow.start(request):
             case Started():
-                return Admitted(request.execution_name, request.process)
+                if delivery.receives > 1:
+                    self._wake(request)
+                return Admitted(request)
             case AlreadyRan():
                 # Safe whether this call or an earlier one made the reservation: the execution of this name has closed
                 # and no other can start, so no workflow can confirm it. Such a reservation is made when the message
                 # comes again between its workflow's release and its end.
-                self._release(delivery, request)
+                self._release(request)
                 return Repeated(request.execution_name, request.process)
             case NameTaken(is_open):
                 # An earlier reservation may belong to the open execution, which has not confirmed it yet.
                 if made_here or not is_open:
-                    self._release(delivery, request)
+                    self._release(request)
                 reason = (
                     f"request_id {request.request_id!r} is already used by another request, which "
                     f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}. A request_id "
@@ -202,15 +216,18 @@ class Starter:
                 )
                 return self._dead_letter(delivery, "RequestIdReused", reason, request)
             case StartRejected(reason):
-                self._release(delivery, request)
+                self._release(request)
                 return self._dead_letter(delivery, "InvalidExecution", reason, request)
             case StartUnavailable(reason):
-                self._release(delivery, request)
+                self._release(request)
                 return self._defer(delivery, now, request, f"the workflow cannot be started: {reason}")
 
-    def _release(self, delivery: Delivery, request: Request) -> None:
+    def _release(self, request: Request) -> None:
         self.slots.cancel(request.process, request.execution_name)
-        wake_next(self.slots, self.queue, request.process, but_not=delivery)
+        self._wake(request)
+
+    def _wake(self, request: Request) -> None:
+        wake_next(self.slots, self.queue, request.process)
 
     def _defer(
         self, delivery: Delivery, now: float, request: Request | None, reason: str, margin: int = EXPIRES_BEFORE
@@ -223,7 +240,7 @@ class Starter:
         if overdue := self._overdue(delivery, now, margin):
             return self._dead_letter(delivery, "Expired", f"{overdue}: {reason}", request)
         self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
-        return Deferred(request.process if request else delivery.group_id, reason)
+        return Deferred(process_of(delivery.group_id), reason)
 
     def _overdue(self, delivery: Delivery, now: float, margin: int = EXPIRES_BEFORE) -> str:
         """Why the message must not wait longer, or "": SQS would delete it, or dead-letter it without a reason."""
@@ -236,4 +253,7 @@ class Starter:
 
     def _dead_letter(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:
         self.queue.dead_letter(delivery, code, reason)
+        if request:
+            self.slots.end_wait(Candidate.of(request, delivery))
+            self._wake(request)
         return DeadLettered(code, reason, request)

@@ -1,12 +1,12 @@
 """Measures hand-offs: for how long a slot was free before a waiting request started.
 
-Step Functions lists when the workflows of a process started and ended. The process's item contains the request that was
-refused last, often even after that request has started. So each janitor run can measure the hand-off to that request:
-at most one sample per process and run, and none if no request waited.
+Step Functions lists when the workflows of a process started and ended. The process's item contains the request whose
+turn it is, until that request starts. So each janitor run can measure the hand-off to a request that an earlier run has
+seen waiting: at most one sample per process and run, and none if no request waited.
 
 A sample is too short by the time between a workflow's release and its end, a fraction of a second. There is no sample
 if a limit was changed or a pause lifted since the previous run, because then the request did not wait for the end of a
-workflow.
+workflow, and none for a process whose holders have weights: Step Functions does not list the weights of the others.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float |
 class _Seen:
     slot_limit: int
     paused: bool
-    waiting: str | None  # the execution that was registered last
+    waiting: str | None  # the execution that is to be measured
     measured: str | None  # the execution that was measured last, or cannot be measured
 
 
@@ -78,21 +78,26 @@ class HandOffs:
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
             before = self._seen.get(process.name)
-            waiting = process.waiting_execution or (before.waiting if before else None)
+            # A registration ends when its request starts, so a request that this container has seen waiting comes first.
             measured = before.measured if before else None
+            waiting = before.waiting if before else None
+            if waiting in (None, measured):
+                waiting = process.first.execution if process.first else None
             same = before is not None and (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
             if waiting is not None and waiting != measured:
                 stays = self._stays(now) if stays is None else stays
                 of_process = stays.get(process.name, {})
                 stay = of_process.get(waiting)
                 if stay is None:
-                    # With a free slot no request waits for long, so its workflow ended before the listed period.
-                    measured = waiting if process.has_free_slot else measured
+                    # It still waits, its workflow is not listed yet, or it will never start.
+                    registered = {each.execution for each in process.waiting.values()}
+                    measured = measured if waiting in registered or waiting in process.holders else waiting
                 elif stay.started <= now - LIST_LAG_SECONDS:
                     measured = waiting
                     others = (other for name, other in of_process.items() if name != waiting)
                     seconds = hand_off(stay.started, others, process.slot_limit)
-                    if same and not process.paused and seconds is not None:
+                    weighs_one = process.held_weight == len(process.holders)
+                    if same and weighs_one and not process.paused and seconds is not None:
                         hand_offs[process.name] = seconds
             self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting, measured)
         return hand_offs

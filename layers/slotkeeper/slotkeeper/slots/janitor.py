@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,17 +80,17 @@ class Janitor:
         with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
             self._read(processes, report)
         self._repair(processes, report)
-        spent = self._wake_all(processes, report)
+        self._wake_all(processes, report, until)
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
         with report.guard("Could not list the executions that closed without success"):
             self.settlement.find(settle_until - SETTLE_SECONDS / 2)
             self.settlement.settle_found(report, settle_until)
         freed = self._free(processes, report, until - _WAKE_SECONDS)
-        self._wake_freed(freed, report)
+        self._wake([held.process for held in freed], report)
         self.settlement.settle_found(report, until)
         with report.guard("Could not record up to which time all requests are settled"):
             self.settlement.note_settled(started_at)
-        self._tidy(processes, spent, report, until)
+        self._drop_cancellations(processes, report, until)
         return report
 
     def _read(self, processes: list[Process], report: RunReport) -> None:
@@ -104,41 +104,43 @@ class Janitor:
     def _repair(self, processes: Sequence[Process], report: RunReport) -> None:
         for process in [each for each in processes if each.has_drifted]:
             with report.guard("Could not repair a counter", process_name=process.name):
-                if self.processes.repair_counter(process):
+                fresh = self.slots.read(process.name)  # in a busy process the holders change all the time
+                if fresh and fresh.has_drifted and self.processes.repair_counter(fresh):
                     report.note(
                         "CounterDrift",
-                        "Set slots_in_use to the number of holders",
+                        "Set slots_in_use to the sum of the holders' weights",
                         process_name=process.name,
-                        was=process.slots_in_use,
-                        holders=len(process.holders),
+                        was=fresh.slots_in_use,
+                        held=fresh.held_weight,
                     )
 
-    def _wake_all(self, processes: Sequence[Process], report: RunReport) -> list[Process]:
-        """Wake each request that waits although a slot is free; return the processes with an outdated receipt handle.
+    def _wake_all(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Wake each process's request whose turn it is, if it fits.
 
         Every run does this, because a wake may have been lost. It uses the table as it was read. If a slot was taken
-        since, the woken request is refused again. A request that registered since has found no free slot.
+        since, the woken request is refused again. A request that registered since has found no free slot. A
+        registration with an outdated receipt handle is cleared, because it keeps lower priorities out.
         """
-        waiting = [process for process in processes if _waits_at_free_slot(process)]
+        waiting = [(process, first) for process in processes if (first := process.to_wake)]
         self.shuffle(waiting)
         spent: list[Process] = []
         for start in range(0, len(waiting), _WAKE_BATCH):
             some = waiting[start : start + _WAKE_BATCH]
             try:
-                woken = self.queue.make_all_visible([process.waiting_handle or "" for process in some])
+                woken = self.queue.make_all_visible([first.receipt_handle for _, first in some])
             except Exception as error:
-                report.failed("Could not wake waiting requests", error, processes=[each.name for each in some])
+                report.failed("Could not wake waiting requests", error, processes=[each.name for each, _ in some])
                 if is_outage(error):
                     break
                 continue
-            for process, was_woken in zip(some, woken, strict=True):
+            for (process, _), was_woken in zip(some, woken, strict=True):
                 if was_woken:
                     report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=process.name)
                 elif was_woken is None:
                     report.note("JanitorErrors", "SQS could not wake a request", process_name=process.name)
                 else:
                     spent.append(process)
-        return spent
+        self._wake(spent, report, until)
 
     def _free(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Held]:
         """Free the slots of dead holders until `until` (epoch seconds); return the freed ones."""
@@ -207,8 +209,10 @@ class Janitor:
                 break
         return closed
 
-    def _wake_freed(self, freed: Sequence[Held], report: RunReport) -> None:
-        for name in {held.process.name: None for held in freed}:
+    def _wake(self, processes: Iterable[Process], report: RunReport, until: float = math.inf) -> None:
+        for name in {process.name: None for process in processes}:
+            if self.clock() >= until:
+                break
             try:
                 if wake_next(self.slots, self.queue, name):
                     report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=name)
@@ -217,17 +221,8 @@ class Janitor:
                 if is_outage(error):
                     break
 
-    def _tidy(self, processes: Sequence[Process], spent: Sequence[Process], report: RunReport, until: float) -> None:
-        """Remove registrations with outdated receipt handles, and expired cancellations."""
-        with report.guard("Could not remove outdated registrations and cancellations"):
+    def _drop_cancellations(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        with report.guard("Could not remove expired cancellations"):
             for process in processes:
                 if process.cancelled and self.clock() < until:
                     self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
-            for process in spent:
-                if self.clock() >= until:
-                    break
-                self.slots.remove_registration(process.name, process.waiting_handle or "")
-
-
-def _waits_at_free_slot(process: Process) -> bool:
-    return process.has_free_slot and process.waiting_handle is not None

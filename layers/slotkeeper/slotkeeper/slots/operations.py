@@ -26,7 +26,8 @@ class Operations:
     def set_limit(self, process: str, slot_limit: int) -> bool:
         """Change the limit; True if that woke a waiting request. Raises ValueError if the limit is not valid.
 
-        Below the number of holders, no request is admitted until enough holders release.
+        Below slots_in_use, no request is admitted until enough holders release. A waiting request whose weight is above
+        the limit is blocked until it is raised.
         """
         self.processes.set_limit(process, slot_limit)
         return wake_next(self.slots, self.queue, process)
@@ -43,7 +44,7 @@ class Operations:
     def remove(self, process: str) -> bool:
         """Remove a paused process without holders; return False, without effect, for any other process.
 
-        Its queued requests are dead-lettered as UnknownProcess: the head immediately, since it is woken.
+        Its queued requests are dead-lettered as UnknownProcess: the heads immediately, since they are woken.
         """
         item = self.processes.remove(process)
         if item is not None:
@@ -62,12 +63,9 @@ class Operations:
         return outcome
 
     def _wake_to_dead_letter(self, item: Mapping[str, Any], execution: str | None = None) -> None:
-        """Wake the registered request, whether or not a slot is free: the starter dead-letters it.
-
-        With an execution, only if the registration names it or names none: a starter of an earlier version registered
-        no name, and a needless wake costs one receive.
-        """
-        waiting = item.get("waiting", {}).get("M", {})
-        handle, registered = (waiting.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
-        if handle and (execution is None or registered in (None, execution)):
-            self.queue.make_visible(handle)
+        """Wake the registered requests, or one of them, whether or not it fits: the starter dead-letters it."""
+        for entry in item.get("waiting", {}).get("M", {}).values():
+            registration = entry.get("M", {})
+            handle, registered = (registration.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
+            if handle and execution in (None, registered):
+                self.queue.make_visible(handle)

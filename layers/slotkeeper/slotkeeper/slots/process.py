@@ -6,17 +6,21 @@ A process is data. Adding one, or changing its limit, is a conditional write and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Priority
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-MAX_SLOT_LIMIT = 500
+# In the unit of the limit: slots, or for example DPUs if requests have weights.
+MAX_SLOT_LIMIT = MAX_WEIGHT
+# Each holder adds up to 200 bytes to the item, and so to the price of each write.
+MAX_HOLDERS = 500
 _EXISTS = "attribute_exists(process_name)"
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
@@ -30,7 +34,8 @@ class MalformedProcess(ValueError):
 class Holder:
     """An execution that holds a slot. `job` is empty until the workflow has confirmed the slot.
 
-    `raw` is the map in DynamoDB's format, for write conditions that the holder is unchanged.
+    `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
+    unchanged.
     """
 
     state: Literal["RESERVED", "RUNNING"]
@@ -38,15 +43,34 @@ class Holder:
     job: str
     quiet_since: int | None
     raw: Mapping[str, Any]
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class WaitingRequest:
+    """A registration: the head of a message group that was refused a slot.
+
+    `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
+    since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
+    """
+
+    priority: Priority
+    receipt_handle: str
+    sequence: str
+    receives: int
+    weight: int
+    since: int
+    execution: str
+    request_id: str
 
 
 @dataclass(frozen=True)
 class Process:
-    """One item of SlotTable. Times are seconds since the epoch.
+    """One item of SlotTable. Times are seconds since the epoch, weights in the unit of the limit.
 
-    `waiting_execution` and `waiting_request_id` are those of the last refused head of the queue. Each is None also if a
-    starter of an earlier version registered it. `waiting_handle` is the receipt handle of its message, which may be
-    outdated: a registration remains after its request has started, was cancelled or has expired.
+    Attributes:
+        waiting: the registered head of each priority's message group.
+        tombstones: for a priority without a registration, the sequence number and receive count of its last one.
     """
 
     name: str
@@ -55,20 +79,65 @@ class Process:
     holders: Mapping[str, Holder]
     paused: bool
     job_name: str
-    waiting_since: int | None
-    waiting_execution: str | None = None
-    waiting_handle: str | None = None
-    waiting_request_id: str | None = None
+    default_weight: int = 1
+    waiting: Mapping[Priority, WaitingRequest] = field(default_factory=dict)
+    tombstones: Mapping[Priority, tuple[str, int]] = field(default_factory=dict)
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
-    def has_free_slot(self) -> bool:
-        """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read."""
-        return not self.paused and max(self.slots_in_use, len(self.holders)) < self.slot_limit
+    def held_weight(self) -> int:
+        """The sum of the holders' weights, which slots_in_use should be."""
+        return sum(holder.weight for holder in self.holders.values())
 
     @property
     def has_drifted(self) -> bool:
-        return self.slots_in_use != len(self.holders)
+        return self.slots_in_use != self.held_weight
+
+    @property
+    def has_free_slot(self) -> bool:
+        """Whether there is room for a request of weight 1."""
+        return self.has_room(1)
+
+    def has_room(self, weight: int) -> bool:
+        """Whether a request of this weight fits now."""
+        in_use = max(self.slots_in_use, self.held_weight)
+        return not self.paused and in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
+
+    def is_blocked(self, waiting: WaitingRequest) -> bool:
+        """Whether a waiting request cannot start before the limit is raised. It keeps no other request out."""
+        return waiting.weight > self.slot_limit
+
+    @property
+    def first(self) -> WaitingRequest | None:
+        """The waiting request whose turn it is: the highest priority that is not blocked."""
+        return next((each for each in self._counting(PRIORITIES)), None)
+
+    @property
+    def to_wake(self) -> WaitingRequest | None:
+        """The waiting request whose turn it is, if it fits now."""
+        first = self.first
+        return first if first is not None and self.has_room(first.weight) else None
+
+    def admits(self, weight: int, priority: Priority, sequence: str | None) -> bool:
+        """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
+
+        Args:
+            sequence: of the request's message, sortable. None: a request without a message, which waits for all others.
+        """
+        if sequence is None:
+            return self.has_room(weight) and self.first is None
+        own = self.waiting.get(priority)
+        is_next = own is None or own.sequence <= sequence
+        return self.has_room(weight) and is_next and not any(self._counting(higher(priority)))
+
+    def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
+        registered = (self.waiting[each] for each in priorities if each in self.waiting)
+        return (each for each in registered if not self.is_blocked(each))
+
+
+def higher(priority: Priority) -> tuple[Priority, ...]:
+    """The priorities that come before this one."""
+    return PRIORITIES[: PRIORITIES.index(priority)]
 
 
 def read_process(item: Mapping[str, Any]) -> Process:
@@ -80,7 +149,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
     """
     attributes = Attributes(item)
     try:
-        since, execution, handle, request_id = _read_waiting(attributes.map("waiting", Attributes({})))
+        waiting, tombstones = _read_waiting(attributes.map("waiting", Attributes({})))
         return Process(
             name=attributes.text("process_name"),
             slot_limit=attributes.whole("slot_limit"),
@@ -88,10 +157,9 @@ def read_process(item: Mapping[str, Any]) -> Process:
             holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
             paused=attributes.flag("paused", False),
             job_name=attributes.text("job_name"),
-            waiting_since=since,
-            waiting_execution=execution,
-            waiting_handle=handle,
-            waiting_request_id=request_id,
+            default_weight=attributes.parsed_number("default_weight", _weight, 1),
+            waiting=waiting,
+            tombstones=tombstones,
             cancelled={
                 name: _read_cancellation(name, note)
                 for name, note in attributes.map("cancelled", Attributes({})).maps()
@@ -101,14 +169,43 @@ def read_process(item: Mapping[str, Any]) -> Process:
         raise MalformedProcess(str(error)) from None
 
 
-def _read_waiting(waiting: Attributes) -> tuple[int | None, str | None, str | None, str | None]:
-    if not waiting.raw:
-        return None, None, None, None
-    # Without these two, no later delivery can replace the registration, and no wake finds its message.
-    waiting.text("sequence")
-    waiting.whole("receives")
-    execution, request_id = (waiting.text(name, "") or None for name in ("execution", "request_id"))
-    return waiting.whole("since"), execution, waiting.text("receipt_handle"), request_id
+def _read_waiting(
+    attributes: Attributes,
+) -> tuple[dict[Priority, WaitingRequest], dict[Priority, tuple[str, int]]]:
+    waiting: dict[Priority, WaitingRequest] = {}
+    tombstones: dict[Priority, tuple[str, int]] = {}
+    for priority in PRIORITIES:
+        entry = attributes.map(priority, None)
+        if entry is None:
+            continue
+        # Without these two, no later delivery can replace the entry.
+        sequence, receives = entry.text("sequence"), entry.whole("receives")
+        if "receipt_handle" in entry.raw:
+            waiting[priority] = read_registration(priority, entry)
+        else:
+            tombstones[priority] = (sequence, receives)
+    return waiting, tombstones
+
+
+def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
+    """Parse a registration. Raises MalformedAttribute."""
+    return WaitingRequest(
+        priority=priority,
+        receipt_handle=entry.text("receipt_handle"),
+        sequence=entry.text("sequence"),
+        receives=entry.whole("receives"),
+        weight=entry.parsed_number("weight", _weight),
+        since=entry.whole("since"),
+        execution=entry.text("execution"),
+        request_id=entry.text("request_id", ""),
+    )
+
+
+def _weight(number: str) -> int:
+    weight = int(number)
+    if not 1 <= weight <= MAX_WEIGHT:
+        raise ValueError
+    return weight
 
 
 def _read_holder(holder: Attributes) -> Holder:
@@ -118,6 +215,7 @@ def _read_holder(holder: Attributes) -> Holder:
         job=holder.text("job", ""),
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
+        weight=holder.parsed_number("weight", _weight, 1),
     )
 
 
@@ -134,12 +232,14 @@ def _read_cancellation(name: str, note: Attributes) -> Cancellation:
     return Cancellation(since, note.text("by", ""))
 
 
-def check_settings(name: str, slot_limit: int, job_name: str) -> None:
+def check_settings(name: str, slot_limit: int, job_name: str, default_weight: int = 1) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
         raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
     if isinstance(slot_limit, bool) or not isinstance(slot_limit, int) or not 0 <= slot_limit <= MAX_SLOT_LIMIT:
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
+    if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
+        raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
     if not 1 <= len(job_name) <= 255:
         raise ValueError(f"job name must be 1 to 255 characters, got {job_name!r}")
 
@@ -151,7 +251,9 @@ class Processes:
         self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
-    def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False) -> bool:
+    def create(
+        self, name: str, slot_limit: int, job_name: str, paused: bool = False, default_weight: int = 1
+    ) -> bool:
         """Add a process; return False and change nothing if it exists.
 
         The put is conditional, because overwriting a live item would lose its holders and admit as many again.
@@ -159,14 +261,17 @@ class Processes:
         Raises:
             ValueError: a setting is not valid.
         """
-        check_settings(name, slot_limit, job_name)
+        check_settings(name, slot_limit, job_name, default_weight)
         item: dict[str, Any] = {
             "process_name": {"S": name},
             "slot_limit": {"N": str(slot_limit)},
             "slots_in_use": {"N": "0"},
             "holders": {"M": {}},
+            "waiting": {"M": {}},
             "job_name": {"S": job_name},
         }
+        if default_weight != 1:
+            item["default_weight"] = {"N": str(default_weight)}
         if paused:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
@@ -181,7 +286,7 @@ class Processes:
         return deleted.item if deleted.held else None
 
     def set_limit(self, name: str, slot_limit: int) -> None:
-        """Change the limit. Below the number of holders, no request is admitted until enough holders release.
+        """Change the limit. Below slots_in_use, no request is admitted until enough holders release.
 
         Raises:
             ValueError: the limit is not valid.
@@ -205,9 +310,14 @@ class Processes:
         self._change_existing(name, "REMOVE paused")
 
     def repair_counter(self, seen: Process) -> bool:
-        """Set slots_in_use to the number of holders; False if either has changed since `seen` was read."""
-        values = {":held": {"N": str(len(seen.holders))}, ":counted": {"N": str(seen.slots_in_use)}}
-        condition = f"{_EXISTS} AND slots_in_use = :counted AND size(holders) = :held"
+        """Set slots_in_use to the sum of the holders' weights; False if either has changed since `seen` was read."""
+        values = {
+            ":held": {"N": str(seen.held_weight)},
+            ":counted": {"N": str(seen.slots_in_use)},
+            ":holders": {"M": {name: {"M": holder.raw} for name, holder in seen.holders.items()}},
+        }
+        # The holders themselves: their number and the counter may be the same again with other weights.
+        condition = f"{_EXISTS} AND slots_in_use = :counted AND holders = :holders"
         return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
 
     def all(self) -> Iterator[Process | MalformedProcess]:

@@ -1,67 +1,97 @@
 """The slot protocol: one DynamoDB item per process, one conditional UpdateItem per step.
 
     process_name   S, key
-    slot_limit     N, 0..500: the maximum number of holders
-    slots_in_use   N: always size(holders)
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, job, quiet_since}
-    waiting        M: the last refused head of the queue, {receipt_handle, sequence, receives, since, execution,
-                   request_id}
+    slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
+    slots_in_use   N: always the sum of the holders' weights
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, job, quiet_since}; no weight means 1
+    waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
+                   priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
     job_name       S: the process's Glue job
+    default_weight N, optional: the weight of a request that states none
 
-    reserve   starter            takes a slot, if one is free
-    wait      starter            stores the receipt handle, so that the next wake can make this message visible
+    reserve   starter            takes a slot, if the request fits and no higher priority waits
+    wait      starter            registers the message, so that the next wake can make it visible
     confirm   workflow           RESERVED -> RUNNING; the Glue job starts only after it
     release   workflow, janitor  frees the slot
     cancel    starter, janitor   frees the slot while it is still RESERVED
-    wake      after each release reads `waiting` and the counters, and makes that message visible again
+    wake      after each release makes the message of the waiting request visible whose turn it is, if it fits
 
-The head of the queue is the first request of a process's message group. After an operator raises a limit or lifts a
-pause, the operator command wakes too.
+The head of the queue is the first request of a message group; a process has one group per priority. The registered head
+of the highest priority has its turn. A head whose weight is above the limit is blocked: it is skipped until the limit
+is raised. After an operator raises a limit or lifts a pause, the operator command wakes too.
 
-The workflow performs confirm and release itself (statemachines/glue_workflow.asl.json). Their expressions are repeated
-here, and a test compares the two. The holders never exceed the limit because of write conditions alone; no clock is
-part of that argument. Times are whole seconds since the epoch.
+A registration keeps lower priorities out, so each end of its message replaces it by a tombstone: the grant does so in
+the same write, the starter before it dead-letters the message, and each waker whose receipt handle SQS rejects. A
+tombstone refuses a late or repeated `wait` of the same receive.
+
+The workflow performs confirm, release and wake itself (statemachines/glue_workflow.asl.json). Their expressions are
+repeated here, and a test compares the two. The weight in use never exceeds the limit because of write conditions alone;
+no clock is part of that argument. Times are whole seconds since the epoch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
-from slotkeeper.slots.process import MalformedProcess, Process, read_process
-from slotkeeper.slots.request import Delivery
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
+from slotkeeper.slots.process import (
+    MAX_HOLDERS,
+    MalformedProcess,
+    Process,
+    WaitingRequest,
+    higher,
+    read_process,
+    read_registration,
+)
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Priority, Request
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 # Both counts, because a counter that has drifted must refuse rather than admit: slots_in_use may be wrong, the map not.
-# `<`, not `<>`: after an operator lowers the limit below the number of holders, `<>` would admit every request.
-RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
+# `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
+ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
+# A condition cannot add, so the room is computed from a read, and a changed limit refuses.
+ROOM_FOR_WEIGHT = (
+    "slots_in_use <= :room AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
+)
+NO_DEFAULT_WEIGHT = "attribute_not_exists(default_weight)"
+RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
-    "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
-    "AND attribute_not_exists(cancelled.#me) AND (attribute_not_exists(paused) OR paused = :false)"
+    "attribute_not_exists(holders.#me) AND attribute_not_exists(cancelled.#me) "
+    "AND (attribute_not_exists(paused) OR paused = :false)"
 )
+NOT_REGISTERED = "(attribute_not_exists(waiting.{0}.receipt_handle) OR waiting.{0}.weight > slot_limit)"
+# A later message's registration must not be lost to a slow starter of an earlier one.
+NO_LATER_REGISTRATION = "(attribute_not_exists(waiting.{0}.receipt_handle) OR waiting.{0}.#sequence <= :sequence)"
+ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
+GRANTED_UPDATE = ", waiting.{0} = :tombstone"
 
-# Only a newer delivery registers: a slow duplicate must not replace the receipt handle of the delivery after it.
-WAIT_UPDATE = "SET waiting = :waiting"
-WAIT_CONDITION = (
-    "(slots_in_use >= slot_limit OR size(holders) >= slot_limit OR paused = :true) "
-    "AND (attribute_not_exists(waiting) OR waiting.#sequence < :sequence "
-    "OR (waiting.#sequence = :sequence AND waiting.receives < :receives))"
+NO_ROOM = "((slots_in_use > :room OR size(holders) > :room) AND slot_limit = :limit)"
+WAIT_CONDITION = "({refused}) AND attribute_not_exists(holders.#me) AND {newer}"
+REGISTERED = "(attribute_exists(waiting.{0}.receipt_handle) AND waiting.{0}.weight <= slot_limit)"
+# Only a newer receive registers: a slow duplicate must not replace the receipt handle of the receive after it, and a
+# repeated call must not register a message that has been granted since.
+NEWER_RECEIVE = (
+    "(attribute_not_exists(waiting.{0}.#sequence) OR waiting.{0}.#sequence < :sequence "
+    "OR (waiting.{0}.#sequence = :sequence AND waiting.{0}.receives < :receives))"
 )
+SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
+NOT_LATER = "attribute_exists(waiting.{0}.receipt_handle) AND waiting.{0}.#sequence <= :sequence"
 
 CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.job = job_name"
 CONFIRM_CONDITION = "attribute_exists(holders.#me)"
 
-RELEASE_UPDATE = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
+# The operand is the weight before the removal: an update reads the item as it was (verified on DynamoDB Local).
+RELEASE_UPDATE = "SET slots_in_use = slots_in_use - if_not_exists(holders.#me.weight, :one) REMOVE holders.#me"
 RELEASE_CONDITION = "attribute_exists(holders.#me)"
 CANCEL_CONDITION = "holders.#me.#state = :reserved"
 UNCHANGED_CONDITION = "holders.#me = :seen"
@@ -73,6 +103,45 @@ WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
 # the 1,000 write units per second of one item (DynamoDB guide, "DynamoDB read and write operations"). With fewer
 # holders the extra call would save almost nothing.
 PRECHECK_FROM_HOLDERS = 30
+# Writes of a reserve. A further one is needed only if the limit, or the default weight, changed after the read.
+_MAX_WRITES = 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A request that asks for a slot, and the delivery of its message.
+
+    Attributes:
+        weight: None means the process's default weight.
+        delivery: None for a caller without a message: it is refused while any request waits.
+        request_id: for the operator command. An execution's name is a hash, which does not contain it.
+    """
+
+    process: str
+    execution: str
+    weight: int | None = None
+    priority: Priority = DEFAULT_PRIORITY
+    delivery: Delivery | None = None
+    request_id: str = ""
+
+    @classmethod
+    def of(cls, request: Request, delivery: Delivery) -> Candidate:
+        """The candidate of a request that was delivered."""
+        execution, id_ = request.execution_name, request.request_id
+        return cls(request.process, execution, request.weight, request.priority, delivery, id_)
+
+    @property
+    def sequence(self) -> str | None:
+        return self.delivery.sortable_sequence if self.delivery else None
+
+    def weight_in(self, process: Process) -> int:
+        """The weight that it takes of a process's limit."""
+        return self.weight or process.default_weight
+
+    def is_admitted_by(self, process: Process) -> bool:
+        """Whether a reserve would succeed, for the item as it was read."""
+        is_known = self.execution in process.holders or self.execution in process.cancelled
+        return not is_known and process.admits(self.weight_in(process), self.priority, self.sequence)
 
 
 @dataclass(frozen=True)
@@ -87,12 +156,16 @@ class AlreadyHeld:
 
 @dataclass(frozen=True)
 class Full:
-    """Every slot is held. Requests are admitted again after a release."""
+    """The request does not fit, or another one has its turn. `seen`: the process's item as it was at the refusal."""
+
+    seen: Process = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Paused:
-    """The process is paused. Requests are admitted again after an operator lifts the pause."""
+    """The process is paused. Requests are admitted again after an operator lifts the pause. `seen`: as in `Full`."""
+
+    seen: Process = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -122,17 +195,9 @@ class Registration(Enum):
     """The result of registering a refused delivery."""
 
     REGISTERED = auto()
-    RESERVE_AGAIN = auto()  # a reserve would now have another outcome: a slot is free, or the process was removed
-    SUPERSEDED = auto()  # a newer delivery is already registered
-
-
-@dataclass(frozen=True)
-class WaitingRequest:
-    """The message that a wake would make visible."""
-
-    receipt_handle: str
-    sequence: str
-    receives: int
+    RESERVE_AGAIN = auto()  # a reserve may now have another outcome: a slot is free, or the process was removed
+    SUPERSEDED = auto()  # a newer receive is already registered, or was granted
+    SPENT = auto()  # a waker found this receive's handle outdated; only a further receive of the message can register
 
 
 class Slots:
@@ -144,67 +209,126 @@ class Slots:
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, large: Iterable[str] = ()) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
-        self._is_large = dict.fromkeys(large, True)  # as of the last refusal or read
+        self._reads_first = dict.fromkeys(large, True)  # as of the last refusal or read
 
-    def reserve(self, process: str, execution: str, now: float) -> Reservation:
-        """Take a slot for an execution that is about to start. `now` is in seconds since the epoch."""
+    def reserve(self, candidate: Candidate, now: float) -> Reservation:
+        """Take a slot for an execution that is about to start. `now` is in seconds since the epoch.
+
+        A request of weight 1 takes one call. Another weight, and a process with a default weight or with many holders,
+        takes a read before the write.
+        """
         try:
-            return self._precheck(process, execution) or self._reserve(process, execution, now)
+            return self._reserve(candidate, now)
         except ClientError as error:
             # `holders` as a list or a string has a size, so the condition holds, but the update cannot add an entry.
-            if error.response["Error"]["Code"] != "ValidationException":
+            if not _is_invalid(error):
                 raise
-            reservation = self._why_refused(process, execution, {})
-            if not isinstance(reservation, Misconfigured):
-                raise
-            return reservation
+            try:
+                if self._add_waiting(candidate.process):
+                    return self._reserve(candidate, now)
+            except MalformedProcess as malformed:
+                return Misconfigured(str(malformed))
+            raise
 
-    def _precheck(self, process: str, execution: str) -> Full | Paused | None:
-        """Refuse by a read where the process has many holders; None if a write must decide. A read never admits."""
-        if not self._is_large.get(process):
-            return None
-        try:
-            seen = self.read(process)
-        except MalformedProcess:
-            return None
-        if seen is None or seen.has_free_slot or execution in seen.holders or execution in seen.cancelled:
-            return None
-        return Paused() if seen.paused else Full()
+    def _reserve(self, candidate: Candidate, now: float) -> Reservation:
+        seen: Process | None = None
+        if (candidate.weight or 1) > 1 or self._reads_first.get(candidate.process):
+            try:
+                seen = self.read(candidate.process)
+            except MalformedProcess as error:
+                return Misconfigured(str(error))
+            if seen is None:
+                return UnknownProcess()
+            if refused := _refusal(candidate, seen):
+                return refused
+        for _ in range(_MAX_WRITES):
+            write = self._write_reservation(candidate, seen, now)
+            if write.held:
+                return Granted()
+            try:
+                seen = self._parse(candidate.process, write.item)
+            except MalformedProcess as error:
+                return Misconfigured(str(error))
+            if seen is None:
+                return UnknownProcess()
+            if refused := _refusal(candidate, seen):
+                return refused
+        return Full(seen) if seen else UnknownProcess()
 
-    def _reserve(self, process: str, execution: str, now: float) -> Reservation:
-        entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
-        values = {":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}}
-        write = self._table.update(process, RESERVE_UPDATE, RESERVE_CONDITION, values, {"#me": execution})
-        return Granted() if write.held else self._why_refused(process, execution, write.item)
+    def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
+        weight = candidate.weight_in(seen) if seen else 1
+        entry: Item = {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}
+        conditions = [RESERVE_CONDITION]
+        update, names = RESERVE_UPDATE, {"#me": candidate.execution}
+        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(MAX_HOLDERS)}
+        if seen and weight > 1:
+            entry["weight"] = _number(weight)
+            conditions.append(ROOM_FOR_WEIGHT)
+            values |= _room(weight, seen)
+        else:
+            conditions += [ROOM_FOR_ONE] if candidate.weight else [ROOM_FOR_ONE, NO_DEFAULT_WEIGHT]
+        values[":entry"] = {"M": entry}
+        earlier = PRIORITIES
+        if delivery := candidate.delivery:
+            earlier = higher(candidate.priority)
+            conditions.append(NO_LATER_REGISTRATION.format(candidate.priority))
+            update += GRANTED_UPDATE.format(candidate.priority)
+            names["#sequence"] = "sequence"
+            values |= {":sequence": {"S": delivery.sortable_sequence}, ":tombstone": _tombstone(delivery)}
+        conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
+        return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
 
-    def wait(self, process: str, execution: str, delivery: Delivery, request_id: str = "") -> Registration:
+    def wait(self, candidate: Candidate, seen: Process) -> Registration:
         """Register a refused delivery, so that the next wake makes its message visible.
 
         `since` is the time at which the message was sent, however often the request was refused.
 
         Args:
-            request_id: for the operator command. An execution's name is a hash, which does not contain it.
+            seen: the process's item at the refusal (Full, Paused).
         """
-        sequence = {"S": delivery.sortable_sequence}
-        receives = {"N": str(delivery.receives)}
-        waiting = {
+        delivery, weight = candidate.delivery, candidate.weight_in(seen)
+        if delivery is None:
+            raise ValueError("a candidate without a message cannot wait")
+        refused = [NO_ROOM, "size(holders) >= :most", "paused = :true"]
+        refused += [REGISTERED.format(priority) for priority in higher(candidate.priority)]
+        condition = WAIT_CONDITION.format(
+            refused=" OR ".join(refused), newer=NEWER_RECEIVE.format(candidate.priority)
+        )
+        entry = {
+            **_position(delivery),
             "receipt_handle": {"S": delivery.receipt_handle},
-            "sequence": sequence,
-            "receives": receives,
-            "since": {"N": str(int(delivery.sent_at))},
-            "execution": {"S": execution},
-        } | ({"request_id": {"S": request_id}} if request_id else {})
+            "priority": {"S": candidate.priority},
+            "weight": _number(weight),
+            "since": _number(int(delivery.sent_at)),
+            "execution": {"S": candidate.execution},
+        } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
         values = {
-            ":waiting": {"M": waiting},
-            ":sequence": sequence,
-            ":receives": receives,
+            **_room(weight, seen),
+            ":entry": {"M": entry},
+            ":sequence": {"S": delivery.sortable_sequence},
+            ":receives": _number(delivery.receives),
+            ":most": _number(MAX_HOLDERS),
             ":true": {"BOOL": True},
         }
-        write = self._table.update(process, WAIT_UPDATE, WAIT_CONDITION, values, {"#sequence": "sequence"})
+        names = {"#me": candidate.execution, "#sequence": "sequence"}
+        try:
+            update = ENTRY_UPDATE.format(candidate.priority)
+            write = self._table.update(candidate.process, update, condition, values, names)
+        except ClientError as error:
+            if not _is_invalid(error) or not self._add_waiting(candidate.process):
+                raise
+            return Registration.RESERVE_AGAIN
         if write.held:
             return Registration.REGISTERED
-        seen = self._parse(process, write.item)
-        return Registration.RESERVE_AGAIN if seen is None or seen.has_free_slot else Registration.SUPERSEDED
+        now = self._parse(candidate.process, write.item)
+        if now is None or candidate.execution in now.holders or candidate.is_admitted_by(now):
+            return Registration.RESERVE_AGAIN
+        if now.tombstones.get(candidate.priority) == (delivery.sortable_sequence, delivery.receives):
+            return Registration.SPENT
+        registered = now.waiting.get(candidate.priority)
+        newest = (registered.sequence, registered.receives) if registered else now.tombstones.get(candidate.priority)
+        is_newer = newest is None or newest < (delivery.sortable_sequence, delivery.receives)
+        return Registration.RESERVE_AGAIN if is_newer else Registration.SUPERSEDED
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
         """Free a slot whose holder has not changed since the caller read it; False if it has changed.
@@ -216,15 +340,17 @@ class Slots:
             process, execution, f"{RELEASE_CONDITION} AND {UNCHANGED_CONDITION}", {":seen": {"M": seen}}
         )
 
-    def adopt(self, process: str, execution: str, since: float, job: str) -> bool:
+    def adopt(self, process: str, execution: str, since: float, job: str, weight: int = 1) -> bool:
         """Adopt a running execution: record it as a holder; False if it already holds a slot.
 
         For use after the table was restored or edited manually. Adopting ignores the limit, because the execution runs
         anyway. While the holders exceed the limit, no request is admitted.
         """
-        holder = {"state": {"S": "RUNNING"}, "since": {"N": str(int(since))}, "job": {"S": job}}
+        holder = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "job": {"S": job}}
+        if weight > 1:
+            holder["weight"] = _number(weight)
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
-        values = {":one": {"N": "1"}, ":entry": {"M": holder}}
+        values = {":weight": _number(weight), ":entry": {"M": holder}}
         return self._table.update(process, RESERVE_UPDATE, condition, values, {"#me": execution}).held
 
     def cancel(self, process: str, execution: str) -> bool:
@@ -247,37 +373,56 @@ class Slots:
             values[":now"] = {"N": str(math.ceil(now))}
         return self._table.update(process, update, UNCHANGED_CONDITION, values, names).held
 
-    def remove_registration(self, process: str, receipt_handle: str) -> bool:
-        """Remove a registration whose receipt handle SQS has rejected; False if a newer one has replaced it.
+    def clear(self, process: str, waiting: WaitingRequest) -> bool:
+        """Replace a registration whose receipt handle SQS has rejected by its tombstone; False if it has changed.
 
         A rejected handle never becomes valid again, so no wake is lost. A message that was received since then is
         registered with its new handle before the starter hides it.
         """
-        values = {":handle": {"S": receipt_handle}}
-        return self._table.update(process, "REMOVE waiting", "waiting.receipt_handle = :handle", values).held
+        tombstone = {"sequence": {"S": waiting.sequence}, "receives": _number(waiting.receives)}
+        values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}}
+        update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE, SAME_HANDLE))
+        return self._table.update(process, update, condition, values).held
 
-    def waiting_at_free_slot(self, process: str) -> WaitingRequest | None:
-        """Return the waiting request if a slot is free: the read that precedes a wake."""
+    def end_wait(self, candidate: Candidate) -> bool:
+        """Replace the registration of a message that is about to be dead-lettered by its tombstone; False if none."""
+        delivery = candidate.delivery
+        if delivery is None:
+            return False
+        values = {":entry": _tombstone(delivery), ":sequence": {"S": delivery.sortable_sequence}}
+        update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, NOT_LATER))
+        return self._table.update(candidate.process, update, condition, values, {"#sequence": "sequence"}).held
+
+    def to_wake(self, process: str) -> WaitingRequest | None:
+        """Return the waiting request whose turn it is, if it fits: the read that precedes a wake."""
         item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
         try:
-            waiting = item.map("waiting", None)
-            is_full = item.number("slots_in_use") >= item.number("slot_limit")
-            if waiting is None or is_full or item.flag("paused", False):
+            limit, in_use = item.number("slot_limit"), item.number("slots_in_use")
+            if item.flag("paused", False):
                 return None
-            return WaitingRequest(waiting.text("receipt_handle"), waiting.text("sequence"), waiting.whole("receives"))
+            registered = item.map("waiting", Attributes({}))
+            for priority in PRIORITIES:
+                entry = registered.map(priority, Attributes({}))
+                if "receipt_handle" in entry.raw and (waiting := read_registration(priority, entry)).weight <= limit:
+                    return waiting if in_use + waiting.weight <= limit else None
         except MalformedAttribute:
-            return None  # the step that freed a slot must not fail because of it; the janitor reports the item
+            pass  # the step that freed a slot must not fail because of it; the janitor reports the item
+        return None
 
-    def can_proceed(self, process: str, execution: str) -> bool:
+    def can_proceed(self, candidate: Candidate) -> bool:
         """Read consistently whether a new reserve is needed: its outcome would differ, or no wake would come.
 
-        Between `wait` and this read, only a removal of the process removes a registration. So an item without a
-        registration was removed and added again, and a release would not wake the request.
+        No wake comes without a registration. After `wait`, it is missing if the process was removed and added again,
+        and a tombstone if a waker found the message visible, before the starter hid it.
         """
-        seen = self.read(process)
-        if seen is None or seen.waiting_handle is None:
+        seen, delivery = self.read(candidate.process), candidate.delivery
+        if seen is None or candidate.execution in seen.cancelled or delivery is None:
             return True
-        return seen.has_free_slot or execution in seen.cancelled
+        waiting = seen.waiting.get(candidate.priority)
+        if waiting is None:
+            position = (delivery.sortable_sequence, delivery.receives)
+            return seen.tombstones.get(candidate.priority, position) <= position
+        return candidate.is_admitted_by(seen)
 
     def read(self, process: str) -> Process | None:
         """Read the process's item consistently; None if it does not exist.
@@ -291,24 +436,57 @@ class Slots:
         names = {"#me": execution} | ({"#state": "state"} if "#state" in condition else {})
         return self._table.update(process, RELEASE_UPDATE, condition, {":one": {"N": "1"}, **values}, names).held
 
+    def _add_waiting(self, process: str) -> bool:
+        """Add the map of registrations to an item without one, made manually or by an earlier version; True if added.
+
+        Raises:
+            MalformedProcess: the item's attributes are not of the documented types.
+        """
+        if self.read(process) is None:
+            return False
+        condition = "attribute_exists(process_name) AND attribute_not_exists(waiting)"
+        return self._table.update(process, "SET waiting = :none", condition, {":none": {"M": {}}}).held
+
     def _parse(self, process: str, item: Item) -> Process | None:
         # A refused write returns the item only if one exists, and some local engines never return it.
         item = item or self._table.read(process)
         if not item:
             return None
         seen = read_process(item)
-        self._is_large[process] = len(seen.holders) >= PRECHECK_FROM_HOLDERS
+        self._reads_first[process] = len(seen.holders) >= PRECHECK_FROM_HOLDERS or seen.default_weight > 1
         return seen
 
-    def _why_refused(self, process: str, execution: str, item: Item) -> Reservation:
-        try:
-            seen = self._parse(process, item)
-        except MalformedProcess as error:
-            return Misconfigured(str(error))
-        if seen is None:
-            return UnknownProcess()
-        if execution in seen.holders:
-            return AlreadyHeld()
-        if cancelled := seen.cancelled.get(execution):
-            return Cancelled(cancelled.since, cancelled.by)
-        return Paused() if seen.paused else Full()
+
+def _refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+    if candidate.execution in seen.holders:
+        return AlreadyHeld()
+    if cancelled := seen.cancelled.get(candidate.execution):
+        return Cancelled(cancelled.since, cancelled.by)
+    if candidate.is_admitted_by(seen):
+        return None
+    return Paused(seen) if seen.paused else Full(seen)
+
+
+def _room(weight: int, seen: Process) -> Item:
+    """The most that may be in use for a request of this weight to fit, and the limit for which that is so.
+
+    A counter that has drifted below the holders is corrected here. Every step of the protocol keeps the difference.
+    """
+    missing = max(0, seen.held_weight - seen.slots_in_use)
+    return {":room": _number(seen.slot_limit - weight - missing), ":limit": _number(seen.slot_limit)}
+
+
+def _position(delivery: Delivery) -> Item:
+    return {"sequence": {"S": delivery.sortable_sequence}, "receives": _number(delivery.receives)}
+
+
+def _tombstone(delivery: Delivery) -> Item:
+    return {"M": _position(delivery)}
+
+
+def _number(value: int) -> Item:
+    return {"N": str(value)}
+
+
+def _is_invalid(error: ClientError) -> bool:
+    return error.response["Error"]["Code"] == "ValidationException"

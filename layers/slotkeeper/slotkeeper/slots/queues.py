@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.sqs import number, text
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.request import PRIORITIES, Delivery
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MAX_HIDE_SECONDS = 1800
 FIRST_BACKOFF_SECONDS = 5
 MAX_REASON_CHARACTERS = 2000
+# One for each priority, and one for a request that registered meanwhile. The janitor repeats a wake that needs more.
+MAX_WAKES = len(PRIORITIES) + 1
 MAX_CAUSE_CHARACTERS = 8000
 
 # A receipt handle that a later receive, a wake or a deletion has invalidated. For a FIFO queue SQS rejects an expired
@@ -134,21 +136,17 @@ class FailedRequestQueue:
         self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)
 
 
-def wake_next(slots: Slots, queue: RequestQueue, process: str, but_not: Delivery | None = None) -> bool:
-    """Wake the waiting request if a slot is free; True if its message was made visible. Call it after each release.
+def wake_next(slots: Slots, queue: RequestQueue, process: str) -> bool:
+    """Wake the waiting request whose turn it is, if it fits; True if its message was made visible.
 
-    Args:
-        but_not: the caller's own delivery, which is not woken. An earlier receive may have registered it, and waking it
-            would only repeat the error because of which the caller released its slot. A later receive of the same
-            message is woken: SQS delivered the message again while the caller was slow, and that delivery waits for the
-            slot.
+    Call it after each release, and whenever a message that may have kept others out is consumed. A registration whose
+    receipt handle is outdated is cleared, and the next one is woken: it would keep lower priorities out.
     """
-    waiting = slots.waiting_at_free_slot(process)
-    if waiting is None:
-        return False
-    if but_not is not None and waiting.sequence == but_not.sortable_sequence and waiting.receives <= but_not.receives:
-        return False
-    woken = queue.make_visible(waiting.receipt_handle)
-    if not woken:
-        slots.remove_registration(process, waiting.receipt_handle)
-    return woken
+    for _ in range(MAX_WAKES):
+        waiting = slots.to_wake(process)
+        if waiting is None:
+            return False
+        if queue.make_visible(waiting.receipt_handle):
+            return True
+        slots.clear(process, waiting)
+    return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fastjsonschema
 
@@ -19,6 +19,11 @@ SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
 MAX_BODY_BYTES = 65_536
 ADDED_BYTES = 1024
+
+Priority = Literal["high", "normal", "low"]
+PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
+DEFAULT_PRIORITY: Priority = "normal"
+MAX_WEIGHT = 100_000
 
 
 class InvalidRequest(ValueError):
@@ -64,14 +69,34 @@ def execution_name(process: str, request_id: str, attempt: int) -> str:
     return f"{process}-{digest[:32]}"
 
 
+def message_group(process: str, priority: str = DEFAULT_PRIORITY) -> str:
+    """The message group of a process's requests of one priority: `<process>`, `<process>#high` or `<process>#low`.
+
+    SQS keeps the order of messages within a group, and delivers the head of each group independently. A process name
+    cannot contain "#", and a MessageGroupId can (SQS API Reference, SendMessage). The workflow's ReturnRequest state
+    computes the group in the same way.
+    """
+    return process if priority == DEFAULT_PRIORITY else f"{process}#{priority}"
+
+
+def process_of(group: str) -> str:
+    """The process of a message group."""
+    return group.partition("#")[0]
+
+
 @dataclass(frozen=True)
 class Request:
-    """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it."""
+    """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it.
+
+    `weight` is in the unit of the process's limit, 1 to MAX_WEIGHT. None: the process's default weight.
+    """
 
     process: str
     arguments: Mapping[str, str]
     request_id: str
     attempt: int = 1
+    priority: Priority = DEFAULT_PRIORITY
+    weight: int | None = None
 
     @property
     def execution_name(self) -> str:
@@ -83,15 +108,17 @@ class Request:
         Step Functions answers a repeated StartExecution of a running execution with that execution only if the input
         is the same (API Reference, StartExecution). So the text contains nothing of the delivery.
         """
-        return encode(
-            {
-                "process": self.process,
-                "arguments": dict(self.arguments),
-                "request_id": self.request_id,
-                "attempt": self.attempt,
-            },
-            sort_keys=True,
-        )
+        fields: dict[str, Any] = {
+            "process": self.process,
+            "arguments": dict(self.arguments),
+            "request_id": self.request_id,
+            "attempt": self.attempt,
+        }
+        if self.priority != DEFAULT_PRIORITY:
+            fields["priority"] = self.priority
+        if self.weight is not None:
+            fields["weight"] = self.weight
+        return encode(fields, sort_keys=True)
 
 
 def parse_request(delivery: Delivery) -> Request:
@@ -99,7 +126,7 @@ def parse_request(delivery: Delivery) -> Request:
 
     Raises:
         InvalidRequest: the body is not JSON, does not match request.schema.json, or is too large, or the message is in
-            another process's message group.
+            the message group of another process or priority.
     """
     fields = _decode(delivery.body)
     request = Request(
@@ -107,16 +134,18 @@ def parse_request(delivery: Delivery) -> Request:
         arguments=fields["arguments"],
         request_id=fields.get("request_id", delivery.message_id),
         attempt=int(fields["attempt"]),
+        priority=fields["priority"],
+        weight=int(fields["weight"]) if "weight" in fields else None,
     )
     if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
         raise InvalidRequest(
             f"body has {size:,} bytes; the first attempt of a request may have at most {MAX_BODY_BYTES:,}. "
             "Put large input into S3 and send its key"
         )
-    if delivery.group_id != request.process:
+    if delivery.group_id != (group := message_group(request.process, request.priority)):
         raise InvalidRequest(
-            f"MessageGroupId is {delivery.group_id!r} but process is {request.process!r}: "
-            "they must be the same, because SQS keeps the order of requests per message group"
+            f"MessageGroupId is {delivery.group_id!r}, but a request of process {request.process!r} with priority "
+            f"{request.priority!r} must have {group!r}, because SQS keeps the order of requests per message group"
         )
     return request
 

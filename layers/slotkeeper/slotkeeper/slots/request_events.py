@@ -8,7 +8,7 @@ from typing import Any
 from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.failure_reason import failure_reason
-from slotkeeper.slots.request import Delivery, Request
+from slotkeeper.slots.request import Delivery, Request, process_of
 
 _FLOW = "gated"  # words: allowed, a value of completion.schema.json
 
@@ -31,7 +31,7 @@ class RequestEvents:
             delivery.message_id,
             {
                 "flow": _FLOW,
-                "process": delivery.group_id,
+                "process": process_of(delivery.group_id),
                 "request_id": request.request_id if request else None,
                 "attempt": request.attempt if request else None,
                 "message_id": delivery.message_id,
