@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.check_results import Failed, NotShown
-from slotkeeper.slots.protocol import Granted
+from slotkeeper.slots.protocol import Candidate, Granted
 from slotkeeper.slots.request import execution_name
 
 RUN_STATE = "RunGlueJob"
@@ -68,7 +68,7 @@ def timeout(context: CheckContext) -> str:
     name = execution_name(process, "only", 1)
     machine = _own_machine(context)
     arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
-    if not isinstance(context.slots.reserve(process, name, time.time()), Granted):
+    if not isinstance(context.slots.reserve(Candidate(process, name), time.time()), Granted):
         raise Failed(f"process {process} has one free slot, but reserving it was refused")
     context.executions.append(arn)
     request = json.dumps(context.request(process, "only", context.timings.long))

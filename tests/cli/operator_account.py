@@ -22,7 +22,7 @@ from botocore.awsrequest import AWSResponse
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper_cli import app as command
@@ -121,7 +121,7 @@ class Operator:
         """Let a request hold a slot, RESERVED or RUNNING, with or without an execution; return its name."""
         request = parse_request(self.send(request_id, process))
         name = request.execution_name
-        self.slots.reserve(process, name, 1_790_000_000.0)
+        self.slots.reserve(Candidate(process, name), 1_790_000_000.0)
         if started:
             self.workflow.start(request)
         if confirmed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -142,7 +143,7 @@ def test_release_fails_if_the_holder_changes_between_the_checks(
     def again(_: float) -> None:
         holder = operator.process().holders[name]
         operator.slots.release("sample", name, holder.raw)
-        operator.slots.reserve("sample", name, 1_790_000_500.0)
+        operator.slots.reserve(Candidate("sample", name), 1_790_000_500.0)
 
     replace_time(monkeypatch, holder, sleep=again)
 

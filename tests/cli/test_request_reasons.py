@@ -12,6 +12,7 @@ import pytest
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.process import Holder
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import show_request
 from slotkeeper_cli.request_states import RequestState
@@ -40,7 +41,9 @@ def _wait(operator: Operator, request_id: str) -> str:
     """Register a request as the first waiting one; return its execution name."""
     delivery = operator.send(request_id)
     name = operator.workflow_name(delivery)
-    operator.slots.wait("sample", name, delivery, request_id)
+    operator.slots.wait(
+        Candidate("sample", name, delivery=delivery, request_id=request_id), operator.slots.read("sample")
+    )
     return name
 
 

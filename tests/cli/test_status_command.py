@@ -9,6 +9,7 @@ import pytest
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.waiting_requests import GONE_AFTER
 from tests.cli.operator_account import Operator
@@ -59,7 +60,7 @@ def waits(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     operator.hold("a")
     second = operator.send("b")
     name = operator.workflow_name(second)
-    operator.slots.wait("sample", name, second, "b")
+    operator.slots.wait(Candidate("sample", name, delivery=second, request_id="b"), operator.slots.read("sample"))
     return name
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import CHECK_GAP, DeployedStack
 from tests.support.waiting import wait_until
 
@@ -144,7 +145,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
 
 def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_the_waiting_request(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
-    stack.slots.reserve(process, f"{process}-dead", 1.0)
+    stack.slots.reserve(Candidate(process, f"{process}-dead"), 1.0)
     name = stack.send(process, "r1")
     stack.wait_until_waiting(process)
     assert stack.janitor()["SlotsReclaimed"] >= 1

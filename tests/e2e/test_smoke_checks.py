@@ -17,6 +17,7 @@ from dev.smoke.check_results import Failed
 from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
 from dev.smoke.stack_under_test import embedded
+from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 
@@ -81,7 +82,7 @@ def _fails_while_it_runs(context: CheckContext) -> str:
 
 def _breaks_before_it_starts(context: CheckContext) -> str:
     process = context.process()
-    context.slots.reserve(process, "smoke-other", 1.0)  # no free slot: the request waits on the queue
+    context.slots.reserve(Candidate(process, "smoke-other"), 1.0)  # no free slot: the request waits on the queue
     context.send(process, "only", 60)
     context.wait(lambda: context.item(process).waiting_since is not None, "the request to wait", NEVER)
     raise RuntimeError("a mistake")

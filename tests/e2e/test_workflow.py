@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.waiting import wait_until
@@ -213,7 +214,7 @@ def test_a_redeployment_keeps_holders_and_limit(stack: DeployedStack) -> None:
     """F8 and F10: a deployment with another limit must neither remove a holder nor overwrite an operator's limit."""
     name = "sample"
     stack.processes.set_limit(name, 7)
-    stack.slots.reserve(name, "sample-held", 1e12)
+    stack.slots.reserve(Candidate(name, "sample-held"), 1e12)
     update(stack.aws, SlotLimit="2")
     assert stack.item(name).slot_limit == 7
     assert stack.holders(name) == {"sample-held"}

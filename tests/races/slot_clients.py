@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from dev.emulator.local_clients import local_client
 from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Full, Granted, Registration, Reservation, Slots
+from slotkeeper.slots.protocol import Candidate, Full, Granted, Registration, Reservation, Slots
 from slotkeeper.slots.request import Delivery
 from tests.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.races.slot_history import Entry, Operation, Step, save
@@ -148,7 +148,7 @@ class Client:
 
     def _starter(self) -> None:
         name, process = self._any_execution(), self._orders.process
-        answer = self._do("reserve", name, lambda mark: self._slots.reserve(process, name, mark))
+        answer = self._do("reserve", name, lambda mark: self._slots.reserve(Candidate(process, name), mark))
         if answer in {"Full", "Paused"} and self._random.random() < 0.2:
             # A random age: an older delivery must not replace a newer one.
             sequence = str(time.monotonic_ns() - self._random.randrange(10**9))

@@ -12,7 +12,7 @@ from slotkeeper.slots import cancellation
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Granted, Slots
+from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Candidate, Granted, Slots
 from tests.races.shared_token import simultaneously
 from tests.support.tables import create_table
 
@@ -51,7 +51,7 @@ def _reserve(starter: Slots, name: str, reads: int) -> object:
     """Reserve after some reads, because to cancel takes two calls, and each of the two must win some rounds."""
     for _ in range(reads):
         starter.read(name)
-    return starter.reserve(name, f"{name}-1", NOW)
+    return starter.reserve(Candidate(name, f"{name}-1"), NOW)
 
 
 @pytest.fixture(scope="module")

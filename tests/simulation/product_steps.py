@@ -147,7 +147,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "adopt": (_keyed, _executions, _seconds, _jobs),
         "cancel": (_keyed, _executions),
         "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
-        "waiting_at_free_slot": (_keyed,),
+        "to_wake": (_keyed,),
         "can_proceed": (_keyed, _executions),
         "read": (_keyed,),
         "remove_registration": (_keyed, _handles),

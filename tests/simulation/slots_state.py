@@ -175,7 +175,7 @@ class SlotsState(World):
         self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
         self.deferred: dict[str, float] = {}  # handles of deferred messages, and when they were deferred
         # Process whose head is hidden although a slot is free -> the head's handle, and since when.
-        self._waiting_at_free_slot: dict[str, tuple[str, float]] = {}
+        self._to_wake: dict[str, tuple[str, float]] = {}
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
@@ -337,14 +337,14 @@ class SlotsState(World):
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
-    def _note_waiting_at_free_slots(self) -> None:
+    def _note_to_wakes(self) -> None:
         """Note since when a message waits although a slot is free. Called before the clock moves."""
         hidden = {message["group"]: message["handle"] for message in self._in_flight()}
-        before, self._waiting_at_free_slot = self._waiting_at_free_slot, {}
+        before, self._to_wake = self._to_wake, {}
         for process, handle in hidden.items():
             if self._has_free_slot(process):
                 known = before.get(process, ("", 0.0))
-                self._waiting_at_free_slot[process] = known if known[0] == handle else (handle, self.now)
+                self._to_wake[process] = known if known[0] == handle else (handle, self.now)
 
     def _check_not_again(self, execution: str) -> None:
         """S7, before a run is started: no run of the same request has succeeded."""
@@ -406,7 +406,7 @@ class SlotsState(World):
         its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
         """
         sent_at = {message["handle"]: message["sent_at"] for message in self._queue()["messages"]}
-        for process, (handle, since) in self._waiting_at_free_slot.items():
+        for process, (handle, since) in self._to_wake.items():
             waiting = self._item(process).get("waiting")
             is_registered = waiting is not None and waiting["M"]["receipt_handle"]["S"] == handle
             late = self.now - max(since, self.disturbed_at)

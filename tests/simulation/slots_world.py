@@ -299,7 +299,7 @@ class SlotsWorld(SlotsState):
 
     def pass_time(self, _: str, how: str) -> None:
         """The clock moves to the next moment at which something is due."""
-        self._note_waiting_at_free_slots()
+        self._note_to_wakes()
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]

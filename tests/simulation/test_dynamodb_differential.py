@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.slots.protocol import Full, Granted, Misconfigured, Reservation, Slots
+from slotkeeper.slots.protocol import Candidate, Full, Granted, Misconfigured, Reservation, Slots
 from tests.simulation import any_requests
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
 from tests.simulation.product_items import ITEMS, KEY, NOW, Item
@@ -60,7 +60,7 @@ def test_a_step_of_the_product_is_answered_as_by_dynamodb_local(table: str, name
 def test_a_limit_is_compared_as_a_number(in_use: str, limit: Item, outcome: type[Reservation], local: Any) -> None:
     item = {"slot_limit": limit, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "job_name": {"S": "j"}}
     with Both(local, "slots", item) as both:
-        assert isinstance(Slots(both.client("dynamodb"), "slots").reserve(KEY, "p-1", NOW), outcome)
+        assert isinstance(Slots(both.client("dynamodb"), "slots").reserve(Candidate(KEY, "p-1"), NOW), outcome)
 
 
 def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:

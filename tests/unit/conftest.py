@@ -27,7 +27,7 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
@@ -154,13 +154,13 @@ class Account:
 
     def fill(self) -> None:
         """Reserve the only slot of `p` for another execution, p-other."""
-        self.slots.reserve("p", "p-other", NOW)
+        self.slots.reserve(Candidate("p", "p-other"), NOW)
 
     def lose_wake(self) -> Delivery:
         """Register a waiting request, then free a slot of `p` without a wake."""
-        self.slots.reserve("p", "p-1", NOW)
+        self.slots.reserve(Candidate("p", "p-1"), NOW)
         waiting = self.send()
-        self.slots.wait("p", "p-waits", waiting)
+        self.slots.wait(Candidate("p", "p-waits", delivery=waiting), self.item())
         self.slots.cancel("p", "p-1")
         return waiting
 

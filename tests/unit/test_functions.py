@@ -18,6 +18,7 @@ from slotkeeper.settings import (
     StarterSettings,
     load_settings,
 )
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
@@ -96,7 +97,7 @@ def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
     elif trouble == "no table":
         account.dynamodb.delete_table(TableName=account.slot_table)
     else:
-        account.slots.reserve("p", "p-other", NOW)
+        account.slots.reserve(Candidate("p", "p-other"), NOW)
     record = request_record({"process": "p"})
     record["attributes"]["SentTimestamp"] = str(int((time.time() - 8 * 86_400) * 1000))
     starter.handler({"Records": [record]}, CONTEXT)
@@ -107,12 +108,12 @@ def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
 
 
 def test_the_janitor_runs_on_any_event(account: Account, load: Load) -> None:
-    account.slots.reserve("p", "p-1", NOW - 10**9)
+    account.slots.reserve(Candidate("p", "p-1"), NOW - 10**9)
     assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
 
 
 def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Load) -> None:
-    account.slots.reserve("p", "p-1", NOW - 10**9)
+    account.slots.reserve(Candidate("p", "p-1"), NOW - 10**9)
     janitor = load("janitor")
     assert RunLease(account.dynamodb, account.settled_table).take(60)
     assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
@@ -283,7 +284,7 @@ def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
     if holder == "runs":
         account.slots.adopt("p", "p-1", NOW, "job")
     else:
-        account.slots.reserve("p", "p-1", NOW)
+        account.slots.reserve(Candidate("p", "p-1"), NOW)
     answer = registrar.handle(_permitted("new"))
     assert answer["Status"] == "FAILED"
     assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answer["Reason"]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Granted, Slots
+from slotkeeper.slots.protocol import Candidate, Granted, Slots
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.write_units import process_item
 
@@ -104,10 +104,12 @@ class Slotkeeper(Design):
 
     def full(self, me: str) -> None:
         # A new instance each time, since Slots stores after a refusal whether a process is large.
-        Slots(self.dynamodb, self.table, large=[PROCESS] if self.reads_first else []).reserve(PROCESS, me, time.time())
+        Slots(self.dynamodb, self.table, large=[PROCESS] if self.reads_first else []).reserve(
+            Candidate(PROCESS, me), time.time()
+        )
 
     def _reserve(self, me: str) -> None:
-        if not isinstance(self._slots.reserve(PROCESS, me, time.time()), Granted):
+        if not isinstance(self._slots.reserve(Candidate(PROCESS, me), time.time()), Granted):
             raise Refused(me)
 
     def _confirm(self, me: str) -> None:

@@ -23,7 +23,7 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.request import execution_name
 from slotkeeper.token import TokenTable
 
@@ -126,7 +126,9 @@ class EventSetup:
         self._make_processes()
         if name == "scheduled_run" and self._own:
             # Its starter died long ago, after reserving the slot and before starting the workflow.
-            Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve("sample", "sample-of-a-dead-starter", 1.0)
+            Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve(
+                Candidate("sample", "sample-of-a-dead-starter"), 1.0
+            )
         return event
 
     def _execution_closed(self, name: str, event: Event) -> Event:

@@ -11,7 +11,7 @@ from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
 from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, Cancellation, CancelOutcome
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper.slots.protocol import Cancelled, Granted
+from slotkeeper.slots.protocol import Cancelled, Candidate, Granted
 from slotkeeper.slots.request import execution_name
 from tests.unit.conftest import NOW, Account, delivery
 
@@ -26,9 +26,9 @@ def operations(account: Account) -> Operations:
 
 def test_a_cancelled_request_is_refused_although_a_slot_is_free(account: Account, operations: Operations) -> None:
     assert operations.cancel_request("p", EXECUTION, NOW, "anna") is CancelOutcome.CANCELLED
-    assert account.slots.reserve("p", EXECUTION, NOW) == Cancelled(int(NOW), "anna")
+    assert account.slots.reserve(Candidate("p", EXECUTION), NOW) == Cancelled(int(NOW), "anna")
     assert account.item().slots_in_use == 0
-    assert account.slots.reserve("p", "p-another", NOW) == Granted()
+    assert account.slots.reserve(Candidate("p", "p-another"), NOW) == Granted()
 
 
 @pytest.mark.parametrize("state", ["free", "full", "paused"])

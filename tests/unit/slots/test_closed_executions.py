@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
+from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import Killed, kill_after, kill_before, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
@@ -27,7 +28,7 @@ def _kept(scene: JanitorScene) -> list[dict[str, Any]]:
 
 def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(scene: JanitorScene) -> None:
     scene.start()
-    scene.account.slots.wait("p", "p-waits", scene.account.send())
+    scene.account.slots.wait(Candidate("p", "p-waits", delivery=scene.account.send()), scene.account.item())
     scene.abort()
     assert _receives(scene, SOON, FIRST, SECOND) == [LOOK_GAP, LOOK_GAP + 1, None]
     assert scene.account.item().slots_in_use == 0
@@ -67,7 +68,7 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
 
 
 def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(scene: JanitorScene) -> None:
-    scene.account.slots.reserve("p", scene.execution, NOW)
+    scene.account.slots.reserve(Candidate("p", scene.execution), NOW)
     scene.start_execution()
     scene.abort()
     assert _receives(scene, SOON) == [None]

@@ -13,6 +13,7 @@ from dev.scenarios.runner.intervals import Release, Start, handoffs
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load
 
 WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting_since=0, waiting_execution="p-b")
@@ -149,5 +150,5 @@ def test_a_run_continues_when_the_measurement_fails(
         raise TimeoutError
 
     monkeypatch.setattr(janitor._hand_offs, "measure", fail)
-    account.slots.reserve("p", "p-1", NOW - 10**9)
+    account.slots.reserve(Candidate("p", "p-1"), NOW - 10**9)
     assert janitor.handler({}, CONTEXT) == {"SlotsReclaimed": 1, "JanitorErrors": 1}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
@@ -21,8 +22,8 @@ LATER = NOW + GRACE + 1
 
 def test_a_run_without_work_reads_no_single_process(account: Account) -> None:
     """Otherwise a thousand processes cost a thousand calls in each run."""
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", account.send())
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item())
     account.processes.create("idle", 1, "job")
     account.run_at(NOW)  # a container's first run also reads and writes the settled time
     calls: list[str] = []
@@ -50,8 +51,8 @@ def test_a_registration_of_a_deleted_message_is_tried_once_and_removed(account: 
 
 def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Account) -> None:
     """The message was received again after the janitor's read, and is hidden with a new handle."""
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", replace(account.send(), receives=2))
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=replace(account.send(), receives=2)), account.item())
     assert not account.slots.remove_registration("p", "the handle of its first receive")
     assert account.item().waiting_execution == "p-waits"
 
@@ -67,7 +68,7 @@ def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Ac
     for number in range(12):
         name = f"q{number}"
         account.processes.create(name, 1, "job")
-        account.slots.reserve(name, f"{name}-1", NOW)
+        account.slots.reserve(Candidate(name, f"{name}-1"), NOW)
         account.slots.wait(name, f"{name}-2", account.send(group=name))
         account.slots.cancel(name, f"{name}-1")
     calls: list[str] = []
@@ -80,7 +81,7 @@ def test_executions_listed_before_an_error_are_not_described(account: Account) -
     """Otherwise thousands of running executions cost a call each."""
     account.processes.set_limit("p", 2)
     for name in ("p-listed", "p-beyond"):
-        account.slots.reserve("p", name, NOW)
+        account.slots.reserve(Candidate("p", name), NOW)
     calls: list[str] = []
 
     def answer(params: Any, **_: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
@@ -48,7 +49,7 @@ def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None,
 
 
 def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert account.run_at(NOW + GRACE - 1).counts == {}
     assert account.run_at(LATER).counts["SlotsReclaimed"] == 1
     assert account.item().slots_in_use == 0
@@ -169,7 +170,7 @@ def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: A
 
 
 def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write("slots_in_use", {"N": "5"})
     assert account.run_at(NOW).counts["CounterDrift"] == 1
     assert account.item().slots_in_use == 1
@@ -179,13 +180,13 @@ def test_a_malformed_process_does_not_block_the_others(account: Account) -> None
     account.dynamodb.put_item(
         TableName=account.slot_table, Item={"process_name": {"S": "broken"}, "slot_limit": {"S": "3"}}
     )
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     counts = account.run_at(LATER).counts
     assert (counts["MalformedProcesses"], counts["SlotsReclaimed"]) == (1, 1)
 
 
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
-    scene.account.slots.reserve("p", scene.execution, NOW)
+    scene.account.slots.reserve(Candidate("p", scene.execution), NOW)
     scene.account.confirm(scene.execution)
     day = 86400
     first = scene.account.run_at(NOW + day)
@@ -223,8 +224,8 @@ def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: Jani
     aborted.account.processes.set_limit("p", 2)
     aborted.run("RUNNING")
     aborted.stopping_is_denied = True
-    aborted.account.slots.reserve("p", "p-dead", NOW)
-    aborted.account.slots.wait("p", "p-waits", aborted.account.send())
+    aborted.account.slots.reserve(Candidate("p", "p-dead"), NOW)
+    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item())
     counts = aborted.account.run_at(LATER).counts
     assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
 
@@ -277,11 +278,11 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
 
 def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Account) -> None:
     """After the janitor read the table, the reservation was cancelled, and a redelivery reserved again."""
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
 
     def meanwhile(**_: Any) -> None:
         account.slots.cancel("p", "p-1")
-        account.slots.reserve("p", "p-1", LATER - 10)
+        account.slots.reserve(Candidate("p", "p-1"), LATER - 10)
 
     account.stepfunctions.meta.events.register("before-call.stepfunctions.DescribeExecution", meanwhile)
     assert "SlotsReclaimed" not in account.run_at(LATER).counts

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import NOW, Account
 
 
 @pytest.fixture
 def operations(account: Account) -> Operations:
     """The operators' changes, over a full process with a waiting request."""
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", account.send())
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item())
     return Operations(account.processes, account.slots, account.queue)
 
 

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
+    Candidate,
     Full,
     Granted,
     Misconfigured,
@@ -24,46 +25,46 @@ from tests.unit.conftest import NOW, Account, delivery
 
 def test_a_granted_slot_is_counted_with_its_holder_in_one_call(account: Account) -> None:
     calls = Calls(account.dynamodb)
-    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
     assert calls.made == ["UpdateItem"]
     assert account.item().slots_in_use == 1
     assert account.item().holders["p-1"].state == "RESERVED"
 
 
 def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    assert account.slots.reserve("p", "p-2", NOW) == Full()
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
     assert account.item().slots_in_use == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2], ids=["full", "a slot free"])
 def test_f17_a_repeated_reserve_returns_already_held(account: Account, limit: int) -> None:
     account.processes.set_limit("p", limit)
-    account.slots.reserve("p", "p-1", NOW)
-    assert account.slots.reserve("p", "p-1", NOW) == AlreadyHeld()
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == AlreadyHeld()
     assert account.item().slots_in_use == 1
 
 
 def test_f6_reserve_is_refused_until_the_process_is_below_a_lowered_limit(account: Account) -> None:
     account.processes.set_limit("p", 3)
     for n in range(3):
-        account.slots.reserve("p", f"p-{n}", NOW)
+        account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
     account.processes.set_limit("p", 1)
     refusals = []
     for n in range(2):
-        refusals.append(account.slots.reserve("p", "p-new", NOW))
+        refusals.append(account.slots.reserve(Candidate("p", "p-new"), NOW))
         account.slots.cancel("p", f"p-{n}")
-    refusals.append(account.slots.reserve("p", "p-new", NOW))
+    refusals.append(account.slots.reserve(Candidate("p", "p-new"), NOW))
     account.slots.cancel("p", "p-2")
     assert refusals == [Full(), Full(), Full()]
-    assert account.slots.reserve("p", "p-new", NOW) == Granted()
+    assert account.slots.reserve(Candidate("p", "p-new"), NOW) == Granted()
 
 
 def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account: Account) -> None:
     # For DynamoDB a comparison across types is false; moto fails on it.
     item = account.raw_item() | {"slot_limit": {"S": "10"}}
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
-    outcome = account.slots.reserve("p", "p-1", NOW)
+    outcome = account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert isinstance(outcome, Misconfigured)
     assert "slot_limit must be of DynamoDB type N" in outcome.reason
 
@@ -71,7 +72,7 @@ def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account:
 def test_f7_holders_of_another_type_are_reported_and_not_raised(account: Account) -> None:
     account.write("holders", {"L": []})
     refuse(account.dynamodb, "UpdateItem", "ValidationException")
-    outcome = account.slots.reserve("p", "p-1", NOW)
+    outcome = account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert isinstance(outcome, Misconfigured)
     assert "holders must be of DynamoDB type M" in outcome.reason
 
@@ -80,7 +81,7 @@ def test_f7_holders_of_another_type_are_reported_and_not_raised(account: Account
 def test_an_error_of_dynamodb_for_a_well_formed_item_is_raised(account: Account, code: str) -> None:
     refuse(account.dynamodb, "UpdateItem", code)
     with pytest.raises(ClientError, match=code):
-        account.slots.reserve("p", "p-1", NOW)
+        account.slots.reserve(Candidate("p", "p-1"), NOW)
 
 
 @pytest.mark.parametrize("limit", ["10", 10.0, True, -1, 501, None])
@@ -90,50 +91,50 @@ def test_f7_a_limit_of_another_type_is_refused_on_write(account: Account, limit:
 
 
 def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
-    assert account.slots.reserve("unknown", "unknown-1", NOW) == UnknownProcess()
+    assert account.slots.reserve(Candidate("unknown", "unknown-1"), NOW) == UnknownProcess()
 
 
 def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert account.processes.create("p", 9, "job") is False
-    assert account.slots.reserve("p", "p-2", NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
 
 
 def test_reserve_is_refused_until_a_paused_process_is_resumed(account: Account) -> None:
     account.processes.pause("p")
-    assert account.slots.reserve("p", "p-1", NOW) == Paused()
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Paused()
     account.processes.resume("p")
-    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
 
 
 def test_a_pause_set_to_false_has_no_effect(account: Account) -> None:
     account.write("paused", {"BOOL": False})
-    assert account.slots.reserve("p", "p-1", NOW) == Granted()
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
 
 
 def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write("slots_in_use", {"N": "0"})
-    assert account.slots.reserve("p", "p-2", NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
 
 
 def test_f5_a_second_cancel_frees_no_slot(account: Account) -> None:
     account.processes.set_limit("p", 2)
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.reserve("p", "p-2", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.reserve(Candidate("p", "p-2"), NOW)
     assert [account.slots.cancel("p", "p-1"), account.slots.cancel("p", "p-1")] == [True, False]
     assert account.item().slots_in_use == 1
 
 
 def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.confirm("p-1")
     assert account.slots.cancel("p", "p-1") is False
     assert account.item().holders["p-1"].job == "job"
 
 
 def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     seen = account.item().holders["p-1"].raw
     account.confirm("p-1")
     assert account.slots.release("p", "p-1", seen) is False
@@ -142,7 +143,7 @@ def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Accoun
 
 @pytest.mark.parametrize("now", [NOW, None], ids=["quiet", "alive"])
 def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: float | None) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     seen = account.item().holders["p-1"].raw
     account.confirm("p-1")
     assert account.slots.mark_quiet("p", "p-1", seen, now) is False
@@ -150,23 +151,29 @@ def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: 
 
 
 def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> None:
-    assert account.slots.wait("p", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
+    assert (
+        account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
+        == Registration.RESERVE_AGAIN
+    )
     assert "waiting" not in account.raw_item()
 
 
 def test_wait_returns_reserve_again_when_the_process_was_removed(account: Account) -> None:
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert account.slots.wait("unknown", "p-waits", delivery({})) == Registration.RESERVE_AGAIN
+    assert (
+        account.slots.wait(Candidate("unknown", "p-waits", delivery=delivery({})), account.item())
+        == Registration.RESERVE_AGAIN
+    )
 
 
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     newer = delivery({}, sequence="100", receives=2, receipt_handle="newer")
     older = [
         delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
         delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
     ]
-    assert account.slots.wait("p", "p-waits", newer) == Registration.REGISTERED
+    assert account.slots.wait(Candidate("p", "p-waits", delivery=newer), account.item()) == Registration.REGISTERED
     assert [account.slots.wait("p", "p-waits", late) for late in older] == [
         Registration.SUPERSEDED,
         Registration.SUPERSEDED,
@@ -176,40 +183,47 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
 
 @pytest.mark.parametrize("newer", [{"sequence": "10", "receives": 1}, {"sequence": "9", "receives": 4}])
 def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", delivery({}, sequence="9", receives=3))
-    assert account.slots.wait("p", "p-waits", delivery({}, receipt_handle="newer", **newer)) == Registration.REGISTERED
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({}, sequence="9", receives=3)), account.item())
+    assert (
+        account.slots.wait(
+            Candidate("p", "p-waits", delivery=delivery({}, receipt_handle="newer", **newer)), account.item()
+        )
+        == Registration.REGISTERED
+    )
     assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
 
 
 def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(account: Account) -> None:
     account.processes.pause("p")
-    assert account.slots.wait("p", "p-waits", delivery({})) == Registration.REGISTERED
+    assert (
+        account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item()) == Registration.REGISTERED
+    )
 
 
 def test_no_request_is_woken_without_a_free_slot_or_while_paused(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", delivery({}))
-    assert account.slots.waiting_at_free_slot("p") is None
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
+    assert account.slots.to_wake("p") is None
     account.slots.cancel("p", "p-1")
     account.processes.pause("p")
-    assert account.slots.waiting_at_free_slot("p") is None
+    assert account.slots.to_wake("p") is None
     account.processes.resume("p")
-    assert account.slots.waiting_at_free_slot("p") == WaitingRequest("handle-1", "1".zfill(40), 1)
+    assert account.slots.to_wake("p") == WaitingRequest("handle-1", "1".zfill(40), 1)
 
 
 def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
-    account.slots.wait("p", "p-waits", delivery({}))
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
     account.slots.cancel("p", "p-1")
-    account.slots.waiting_at_free_slot("p")
-    assert account.slots.waiting_at_free_slot("p") is not None
+    account.slots.to_wake("p")
+    assert account.slots.to_wake("p") is not None
 
 
 def test_a_holder_is_below_150_bytes(account: Account) -> None:
     """500 holders fit an item of 400 KB, and the write units of each write grow with the item."""
     name = "p" * 47 + "-" + "a" * 32
-    account.slots.reserve("p", name, NOW)
+    account.slots.reserve(Candidate("p", name), NOW)
     account.confirm(name)
     holder = account.item().holders[name]
     account.slots.mark_quiet("p", name, holder.raw, NOW)
@@ -224,7 +238,7 @@ def test_a_change_of_an_unknown_process_is_refused(account: Account) -> None:
 
 
 def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write("slots_in_use", {"N": "7"})
     seen = account.item()
     account.write("slots_in_use", {"N": "8"})
@@ -247,7 +261,7 @@ def test_a_wake_reads_consistently(account: Account) -> None:
     account.dynamodb.meta.events.register(
         "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
     )
-    account.slots.waiting_at_free_slot("p")
+    account.slots.to_wake("p")
     account.slots.can_proceed("p", "p-1")
     assert reads == [True, True]
 
@@ -278,7 +292,7 @@ def test_a_malformed_or_missing_process_wakes_no_request(
     account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
     kept = {name: value for name, value in item.items() if name not in removed}
     account.dynamodb.put_item(TableName=account.slot_table, Item=kept | added)
-    assert account.slots.waiting_at_free_slot("p") is None
+    assert account.slots.to_wake("p") is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from slotkeeper.slots.protocol import (
     PRECHECK_FROM_HOLDERS,
     AlreadyHeld,
     Cancelled,
+    Candidate,
     Full,
     Granted,
     Misconfigured,
@@ -26,20 +27,20 @@ def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
     """A refused write costs as much as a successful one, by the item's size. A read costs a twentieth."""
     account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
     for n in range(PRECHECK_FROM_HOLDERS):
-        account.slots.reserve("p", f"p-{n}", NOW)
-    account.slots.reserve("p", "p-late", NOW)
+        account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
+    account.slots.reserve(Candidate("p", "p-late"), NOW)
     calls = Calls(account.dynamodb)
-    assert account.slots.reserve("p", "p-later", NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-later"), NOW) == Full()
     assert calls.made == ["GetItem"]
 
 
 def test_a_process_that_is_no_longer_large_is_written_without_a_read(account: Account) -> None:
     account.processes.set_limit("p", 1)
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     slots = Slots(account.dynamodb, account.slot_table, large={"p"})
-    slots.reserve("p", "p-2", NOW)
+    slots.reserve(Candidate("p", "p-2"), NOW)
     calls = Calls(account.dynamodb)
-    slots.reserve("p", "p-2", NOW)
+    slots.reserve(Candidate("p", "p-2"), NOW)
     assert calls.made[0] == "UpdateItem"
 
 
@@ -56,11 +57,11 @@ def test_a_process_that_is_no_longer_large_is_written_without_a_read(account: Ac
 def test_the_precheck_returns_the_answer_of_the_write(
     account: Account, attribute: str, value: dict[str, Any], answer: Reservation
 ) -> None:
-    account.slots.reserve("p", "p-1", NOW)
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write(attribute, value)
-    assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve("p", "p-2", NOW) == answer
+    assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve(Candidate("p", "p-2"), NOW) == answer
 
 
 def test_the_precheck_reports_an_unknown_process(account: Account) -> None:
     slots = Slots(account.dynamodb, account.slot_table, large={"unknown"})
-    assert slots.reserve("unknown", "unknown-1", NOW) == UnknownProcess()
+    assert slots.reserve(Candidate("unknown", "unknown-1"), NOW) == UnknownProcess()

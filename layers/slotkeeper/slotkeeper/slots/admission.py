@@ -36,8 +36,8 @@ from datetime import UTC, datetime
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
-    Candidate,
     Cancelled,
+    Candidate,
     Full,
     Granted,
     Misconfigured,

@@ -251,9 +251,7 @@ class Processes:
         self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
-    def create(
-        self, name: str, slot_limit: int, job_name: str, paused: bool = False, default_weight: int = 1
-    ) -> bool:
+    def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False, default_weight: int = 1) -> bool:
         """Add a process; return False and change nothing if it exists.
 
         The put is conditional, because overwriting a live item would lose its holders and admit as many again.

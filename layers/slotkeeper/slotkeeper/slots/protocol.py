@@ -60,9 +60,7 @@ if TYPE_CHECKING:
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
 ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
 # A condition cannot add, so the room is computed from a read, and a changed limit refuses.
-ROOM_FOR_WEIGHT = (
-    "slots_in_use <= :room AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
-)
+ROOM_FOR_WEIGHT = "slots_in_use <= :room AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 NO_DEFAULT_WEIGHT = "attribute_not_exists(default_weight)"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
@@ -291,9 +289,7 @@ class Slots:
             raise ValueError("a candidate without a message cannot wait")
         refused = [NO_ROOM, "size(holders) >= :most", "paused = :true"]
         refused += [REGISTERED.format(priority) for priority in higher(candidate.priority)]
-        condition = WAIT_CONDITION.format(
-            refused=" OR ".join(refused), newer=NEWER_RECEIVE.format(candidate.priority)
-        )
+        condition = WAIT_CONDITION.format(refused=" OR ".join(refused), newer=NEWER_RECEIVE.format(candidate.priority))
         entry = {
             **_position(delivery),
             "receipt_handle": {"S": delivery.receipt_handle},
