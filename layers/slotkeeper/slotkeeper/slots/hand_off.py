@@ -78,7 +78,7 @@ class HandOffs:
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
             before = self._seen.get(process.name)
-            # A registration ends when its request starts, so a request that this container has seen waiting comes first.
+            # A registration ends when its request starts, so a request that was seen waiting before comes first.
             measured = before.measured if before else None
             waiting = before.waiting if before else None
             if waiting in (None, measured):
