@@ -114,9 +114,11 @@ class Process:
 
     @property
     def to_wake(self) -> WaitingRequest | None:
-        """The waiting request whose turn it is, if it fits now."""
+        """The waiting request whose turn it is, if it fits now, or else a cancelled one, which is dead-lettered."""
         first = self.first
-        return first if first is not None and self.has_room(first.weight) else None
+        if first is not None and self.has_room(first.weight):
+            return first
+        return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
     def admits(self, weight: int, priority: Priority, sequence: str | None) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
