@@ -26,7 +26,7 @@ from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.waiting_requests import because, behind, first_waiting, holders_as_dicts
+from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
@@ -118,16 +118,16 @@ class RequestFinder:
                 attempt = RequestAttempt(one.process, one.attempt, one.execution, _state_of(one), {}, one)
                 found.setdefault((one.process, one.request_id), []).append(attempt)
         return [
-            RequestAttempts(Process(name, 0, 0, {}, False, "", None), real, attempts)
+            RequestAttempts(Process(name, 0, 0, {}, False, ""), real, attempts)
             for (name, real), attempts in found.items()
         ]
 
     def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
-        for process in processes:
-            if process.waiting_execution == execution and process.waiting_request_id:
-                return process.waiting_request_id
+        for waiting in (each for process in processes for each in process.waiting.values()):
+            if waiting.execution == execution:
+                return waiting.request_id
         known = self._control.workflow.describe(execution)
         return request_id_of(known.input) if known else None
 
@@ -166,13 +166,9 @@ class RequestFinder:
         elif note := process.cancelled.get(name):
             details |= {"since": iso(note.since), "by": note.by}
             state = RequestState.CANCELLED
-        elif (first := first_waiting(process, self._now)) and first.execution == name:
-            details |= {
-                "since": iso(first.since),
-                "behind": behind(process),
-                "because": because(process),
-                "holders": holders_as_dicts(process, self.request_ids, self._now),
-            }
+        elif waiting := next((one for one in waiting_requests(process, self._now) if one.execution == name), None):
+            details |= as_dict(process, waiting, self._now)
+            details["holders"] = holders_as_dicts(process, self.request_ids, self._now)
             state = RequestState.WAITING
         else:
             return None

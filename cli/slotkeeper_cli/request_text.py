@@ -13,6 +13,7 @@ from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import release_of
+from slotkeeper_cli.waiting_requests import label
 from slotkeeper_cli.work_finder import FoundWork
 
 # Holders that the text names.
@@ -138,8 +139,7 @@ def _indented(text: str) -> str:
 def queue_text(queue: dict[str, Any]) -> str:
     """The requests ahead of a queued request of a process: `in sample behind 2 holders and request b, ...`."""
     ahead = [count(len(queue["holders"]), "holder")] if queue["holders"] else []
-    if first := queue["first"]:
-        name = first["request_id"] or first["execution"] or "a request"
-        ahead.append(f"request {name}, which has waited for {duration(first['waited_seconds'])}")
+    for waiting in queue["waiting"]:
+        ahead.append(f"request {label(waiting)}, which has waited for {duration(waiting['waited_seconds'])}")
     behind_these = f" behind {' and '.join(ahead)}" if ahead else ""
     return f"in {queue['process']}{behind_these} ({queue['because']})"

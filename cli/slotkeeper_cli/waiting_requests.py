@@ -1,82 +1,128 @@
-"""The first waiting request of a process, from its registration in SlotTable, and why it waits."""
+"""The waiting requests of a process, from their registrations in SlotTable, and why each of them waits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
 from slotkeeper.slots.cancellation import RETENTION_SECONDS
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import MAX_HOLDERS, Process, WaitingRequest, higher
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.request_ids import RequestIds
 
 # The age in seconds at which a request has expired, and the longest time until the starter receives it again.
 GONE_AFTER = RETENTION_SECONDS - EXPIRES_BEFORE + MAX_HIDE_SECONDS
 
+Cause = Literal["the limit", "a pause", "a higher priority", "nothing", "other requests"]
 
-@dataclass(frozen=True)
-class FirstWaiting:
-    """The head of a process's queue, which was refused a slot. `since`: when it was sent, in seconds since the epoch.
 
-    `execution` and `request_id` are None if a starter of an earlier version registered it.
+def waiting_requests(process: Process, now: float) -> list[WaitingRequest]:
+    """The registered head of each priority, the highest first, without those that do not wait any more.
+
+    A cancelled or expired request does not wait: the starter dead-letters it. A request that has run may be registered
+    again by a redelivery of its message, which only Step Functions shows.
     """
-
-    execution: str | None
-    request_id: str | None
-    since: float
-
-    @property
-    def label(self) -> str:
-        """Its request id, or else its execution name."""
-        return self.request_id or self.execution or "a request"
-
-    def waited(self, now: float) -> str:
-        """Its name and for how long it has waited, as text."""
-        return f"{self.label}, waiting for {duration(now - self.since)}"
-
-    def as_dict(self, now: float) -> dict[str, Any]:
-        """The request as JSON shows it."""
-        return {
-            "execution": self.execution,
-            "request_id": self.request_id,
-            "since": iso(self.since),
-            "waited_seconds": int(now - self.since),
-        }
+    registered = (process.waiting[each] for each in PRIORITIES if each in process.waiting)
+    return [each for each in registered if _waits(process, each, now)]
 
 
-def first_waiting(process: Process, now: float) -> FirstWaiting | None:
-    """The request of the process's registration; None if there is none, or if the request does not wait any more.
-
-    A registration stays in the item until another request waits, or until the janitor finds a slot free and the message
-    deleted. The request does not wait any more if it holds a slot, was cancelled, or has expired: the starter
-    dead-letters the last two. It may also have run already, which only Step Functions shows.
-    """
-    execution, since = process.waiting_execution, process.waiting_since
-    if since is None or now >= since + GONE_AFTER:
-        return None
-    if execution is not None and (execution in process.holders or execution in process.cancelled):
-        return None
-    return FirstWaiting(execution, process.waiting_request_id, since)
+def _waits(process: Process, waiting: WaitingRequest, now: float) -> bool:
+    is_known = waiting.execution in process.holders or waiting.execution in process.cancelled
+    return not is_known and now < waiting.since + GONE_AFTER
 
 
-def behind(process: Process) -> str:
-    """The cause for which the first waiting request of a process waits, as JSON shows it."""
+def overtaken_by(process: Process, waiting: WaitingRequest) -> WaitingRequest | None:
+    """The waiting request of a higher priority that starts before this one; None if there is none."""
+    first = process.first
+    return first if first is not None and first.priority in higher(waiting.priority) else None
+
+
+def behind(process: Process, waiting: WaitingRequest) -> Cause:
+    """The cause for which a registered request waits, as JSON shows it."""
+    if process.is_blocked(waiting):
+        return "the limit"
     if process.paused:
         return "a pause"
-    return "nothing" if process.has_free_slot else "other requests"
+    if overtaken_by(process, waiting):
+        return "a higher priority"
+    return "nothing" if process.has_room(waiting.weight) else "other requests"
 
 
-def because(process: Process) -> str:
-    """Why the first waiting request of a process waits, as text."""
-    if process.paused:
-        return "the process is paused"
-    if process.has_free_slot:
-        return "a slot is free, and the request is being woken"
+def because(process: Process, waiting: WaitingRequest) -> str:
+    """Why a registered request waits, as text."""
+    if process.is_blocked(waiting):
+        return blocked_text(process, waiting.weight)
+    if not process.paused and (first := overtaken_by(process, waiting)):
+        return f"behind the higher priority {first.priority}: {first.request_id}"
+    return why_full(process, waiting.weight)
+
+
+def queue_cause(process: Process, waiting: Sequence[WaitingRequest]) -> dict[str, str]:
+    """Why a request of the process's default weight would wait in its queue, as JSON shows it.
+
+    Args:
+        waiting: its waiting requests.
+    """
+    first = next((each for each in waiting if not process.is_blocked(each)), next(iter(waiting), None))
+    if first is not None:
+        return {"behind": behind(process, first), "because": because(process, first)}
+    cause = "a pause" if process.paused else "other requests"
+    if process.default_weight > process.slot_limit:
+        cause = "the limit"
+    return {"behind": cause, "because": why_full(process, process.default_weight)}
+
+
+def blocked_text(process: Process, weight: int) -> str:
+    """Why no request of a weight above the limit starts, as text."""
     if process.slot_limit == 0:
         return "the process has no slots"
+    return f"blocked: weight {weight} above the limit {process.slot_limit}"
+
+
+def why_full(process: Process, weight: int) -> str:
+    """Why a request of a weight gets no slot while no other request waits, as text."""
+    if process.paused:
+        return "the process is paused"
+    if weight > process.slot_limit:
+        return blocked_text(process, weight)
+    if process.has_room(weight):
+        return "a slot is free, and the request is being woken"
+    if len(process.holders) >= MAX_HOLDERS:
+        return f"the process has {MAX_HOLDERS} holders, which is the maximum"
+    in_use = max(process.slots_in_use, process.held_weight)
+    if weight > 1 or in_use > len(process.holders):
+        return f"weight {weight} does not fit: {in_use} of {process.slot_limit} in use"
     return "its slot is in use" if process.slot_limit == 1 else f"all {process.slot_limit} slots are in use"
+
+
+def as_dict(process: Process, waiting: WaitingRequest, now: float) -> dict[str, Any]:
+    """A waiting request as JSON shows it."""
+    return {
+        "priority": waiting.priority,
+        "weight": waiting.weight,
+        "execution": waiting.execution,
+        "request_id": waiting.request_id,
+        "since": iso(waiting.since),
+        "waited_seconds": int(now - waiting.since),
+        "blocked": process.is_blocked(waiting),
+        "behind": behind(process, waiting),
+        "because": because(process, waiting),
+    }
+
+
+def label(waiting: dict[str, Any]) -> str:
+    """A waiting request of `as_dict` as text: `b`, or `b (priority high, weight 5)` unless both have their default."""
+    facts = [f"priority {waiting['priority']}"] * (waiting["priority"] != DEFAULT_PRIORITY)
+    facts += [f"weight {waiting['weight']}"] * (waiting["weight"] != 1)
+    return f"{waiting['request_id']} ({', '.join(facts)})" if facts else str(waiting["request_id"])
+
+
+def waited(waiting: dict[str, Any]) -> str:
+    """A waiting request of `as_dict`, and for how long it has waited, as text."""
+    return f"{label(waiting)}, waiting for {duration(waiting['waited_seconds'])}"
 
 
 def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> list[dict[str, Any]]:
@@ -88,6 +134,7 @@ def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> l
             "execution": name,
             "request_id": ids.get(name),
             "state": holder.state,
+            "weight": holder.weight,
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
         }

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second
@@ -52,7 +52,7 @@ def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[
     All holders are confirmed, which makes them larger than reservations.
 
     Args:
-        queued: a request has waited. Its registration stays in the item.
+        queued: a request waits.
     """
     holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}}}
     names = [execution_name(process, str(number), 1) for number in range(holders)]
@@ -62,16 +62,23 @@ def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[
         "slots_in_use": {"N": str(holders)},
         "holders": {"M": dict.fromkeys(names, holder)},
         "job_name": {"S": job},
+        "waiting": {"M": {}},
     }
     if queued:
-        item["waiting"] = {
+        item["waiting"] |= {
             "M": {
-                "receipt_handle": {"S": "h" * RECEIPT_HANDLE},
-                "sequence": {"S": "0" * _SEQUENCE},
-                "receives": {"N": "1"},
-                "since": _A_TIME,
-                "execution": {"S": execution_name(process, "", 1)},
-                "request_id": {"S": "i" * _REQUEST_ID},
+                DEFAULT_PRIORITY: {
+                    "M": {
+                        "receipt_handle": {"S": "h" * RECEIPT_HANDLE},
+                        "sequence": {"S": "0" * _SEQUENCE},
+                        "receives": {"N": "1"},
+                        "priority": {"S": DEFAULT_PRIORITY},
+                        "weight": {"N": "1"},
+                        "since": _A_TIME,
+                        "execution": {"S": execution_name(process, "", 1)},
+                        "request_id": {"S": "i" * _REQUEST_ID},
+                    }
+                }
             }
         }
     return item

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper import __version__
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.request import Priority
 from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
 from slotkeeper_cli.doctor.facts import LedgerRows
 from slotkeeper_cli.doctor.health_checks import Finding
@@ -24,9 +25,23 @@ def process(**changes: Any) -> Process:
         "holders": {},
         "paused": False,
         "job_name": "job",
-        "waiting_since": None,
     }
     return Process(**{**whole, **changes})
+
+
+def waiting_request(priority: Priority = "normal", **changes: Any) -> WaitingRequest:
+    """A registration that is five minutes old."""
+    whole: dict[str, Any] = {
+        "priority": priority,
+        "receipt_handle": "handle",
+        "sequence": "1",
+        "receives": 1,
+        "weight": 1,
+        "since": int(NOW) - 300,
+        "execution": "p-first",
+        "request_id": "first",
+    }
+    return WaitingRequest(**{**whole, **changes})
 
 
 def mapping(**changes: Any) -> dict[str, Any]:

@@ -7,10 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from botocore.awsrequest import AWSResponse
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import Candidate, Slots
+from slotkeeper.slots.protocol import Candidate, Granted, Registration, Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.request import Delivery, message_group, parse_request
 from slotkeeper_cli import app as command
 from tests.support.template import parsed_template
 
@@ -69,6 +70,7 @@ class Operator:
         self.outputs = outputs
         self.parameters = {name: str(declared.get("Default", "")) for name, declared in TEMPLATE["Parameters"].items()}
         self.glue_runs: list[dict[str, Any]] = []
+        self._sequence = count(1)
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
@@ -101,27 +103,39 @@ class Operator:
         events = self.logs.filter_log_events(logGroupName=group)["events"]
         return [json.loads(event["message"]) for event in events]
 
-    def send(self, request_id: str, process: str = "sample", receives: int = 1) -> Delivery:
+    def send(self, request_id: str, process: str = "sample", priority: str = "normal", **fields: Any) -> Delivery:
         """Send a request; return it as the starter would receive it, without receiving it."""
-        body = json.dumps({"process": process, "request_id": request_id})
+        body = json.dumps({"process": process, "request_id": request_id, "priority": priority, **fields})
+        group = message_group(process, priority)
         sent = self.sqs.send_message(
             QueueUrl=self.outputs["RequestQueueUrl"],
             MessageBody=body,
-            MessageGroupId=process,
+            MessageGroupId=group,
             MessageDeduplicationId=request_id,
         )
-        return Delivery(sent["MessageId"], body, process, f"handle-{request_id}", "1", receives, 1_790_000_000.0)
+        sequence = str(next(self._sequence))
+        return Delivery(sent["MessageId"], body, group, f"handle-{request_id}", sequence, 1, 1_790_000_000.0)
+
+    def wait(self, request_id: str, process: str = "sample", priority: str = "normal", **fields: Any) -> str:
+        """Register a request as the head of its message group; return its execution's name."""
+        delivery = self.send(request_id, process, priority, **fields)
+        candidate = Candidate.of(parse_request(delivery), delivery)
+        assert self.slots.wait(candidate, self.process(process)) is Registration.REGISTERED
+        return candidate.execution
 
     @staticmethod
     def workflow_name(delivery: Delivery) -> str:
         """The name of the execution of a delivery."""
         return parse_request(delivery).execution_name
 
-    def hold(self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True) -> str:
+    def hold(
+        self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True, **fields: Any
+    ) -> str:
         """Let a request hold a slot, RESERVED or RUNNING, with or without an execution; return its name."""
-        request = parse_request(self.send(request_id, process))
+        delivery = self.send(request_id, process, **fields)
+        request = parse_request(delivery)
         name = request.execution_name
-        self.slots.reserve(Candidate(process, name), 1_790_000_000.0)
+        assert self.slots.reserve(Candidate.of(request, delivery), 1_790_000_000.0) == Granted()
         if started:
             self.workflow.start(request)
         if confirmed:
@@ -133,6 +147,15 @@ class Operator:
                 ExpressionAttributeValues={":running": {"S": "RUNNING"}},
             )
         return name
+
+    def start_and_wait_again(self, request_id: str) -> None:
+        """Let a late redelivery of a request that has run wait for a slot."""
+        first = self.send(request_id)
+        again = replace(first, receipt_handle="again", receives=2)
+        request = parse_request(first)
+        self.workflow.start(request)
+        candidate = Candidate.of(request, again)
+        assert self.slots.wait(candidate, self.process()) is Registration.REGISTERED
 
     @contextmanager
     def answers(self) -> Iterator[None]:

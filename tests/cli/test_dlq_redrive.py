@@ -10,7 +10,7 @@ from slotkeeper.aws.sqs import text
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.admission import Admitted, Starter
-from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name
+from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name, parse_request
 from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
@@ -277,9 +277,8 @@ def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
     operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
     starter = Starter(operator.slots, operator.queue, operator.workflow, 180, 1_209_600, 1000)
-    name = execution_name("sample", "a", 2)
     for message_id in ("first", "second"):
         delivery = Delivery(message_id, first["Body"], "sample", "handle", "1", 1, 1_790_000_000.0)
-        assert starter.admit(delivery, 1_790_000_000.0) == Admitted(name, "sample")
+        assert starter.admit(delivery, 1_790_000_000.0) == Admitted(parse_request(delivery))
     arn = operator.outputs["WorkflowArn"]
     assert len(operator.stepfunctions.list_executions(stateMachineArn=arn)["executions"]) == 1

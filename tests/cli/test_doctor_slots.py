@@ -13,7 +13,7 @@ from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
 from slotkeeper_cli.doctor.facts import HeldSlot
 from slotkeeper_cli.doctor.health_checks import HealthCheck
-from tests.cli.doctor_facts import NOW, levels, process, queue, seen
+from tests.cli.doctor_facts import NOW, levels, process, queue, seen, waiting_request
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -63,7 +63,7 @@ def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, An
 
 
 HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}
-WAITING = {"waiting_since": int(NOW) - 300, "waiting_execution": "p-first", "waiting_request_id": "first"}
+WAITING = {"waiting": {"normal": waiting_request()}}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str
         {"queues": HIDDEN, "processes": [process(**WAITING, slot_limit=0)]},
         {"queues": HIDDEN, "processes": [process(**WAITING, paused=True)]},
         {"queues": HIDDEN, "processes": [process(**WAITING, cancelled={"p-first": Cancellation(int(NOW))})]},
-        {"queues": HIDDEN, "processes": [process(**{**WAITING, "waiting_since": int(NOW) - 14 * 86_400})]},
+        {"queues": HIDDEN, "processes": [process(waiting={"normal": waiting_request(since=int(NOW) - 14 * 86_400)})]},
         {"queues": HIDDEN, "processes": [process(**WAITING)], "execution_status": lambda _: "SUCCEEDED"},
         {
             "queues": HIDDEN,

@@ -168,8 +168,7 @@ def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None
 
 def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
     name = operator.hold("a")
-    second = operator.send("b")
-    operator.slots.wait("sample", operator.workflow_name(second), second)
+    operator.wait("b")
     _end(operator, name)
     operator.run("holder", "release", name)
 

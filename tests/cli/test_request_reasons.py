@@ -12,13 +12,12 @@ import pytest
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import show_request
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import SlotRelease, estimate
 from slotkeeper_cli.waiting_requests import because, behind
-from tests.cli.doctor_facts import process
+from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import give_up
 from tests.cli.refused_requests import NOW
@@ -37,19 +36,9 @@ def _show(operator: Operator, request_id: str) -> Any:
     return operator.run("request", "show", request_id, "--json").json
 
 
-def _wait(operator: Operator, request_id: str) -> str:
-    """Register a request as the first waiting one; return its execution name."""
-    delivery = operator.send(request_id)
-    name = operator.workflow_name(delivery)
-    operator.slots.wait(
-        Candidate("sample", name, delivery=delivery, request_id=request_id), operator.slots.read("sample")
-    )
-    return name
-
-
 def test_a_waiting_request_shows_the_holders_and_one_behind_it_the_head_too(operator: Operator) -> None:
     holder = operator.hold("a")
-    _wait(operator, "b")
+    operator.wait("b")
 
     (first,) = _show(operator, "b")["found"][0]["attempts"]
     assert (first["state"], first["behind"], first["because"]) == ("waiting", "other requests", "its slot is in use")
@@ -60,7 +49,8 @@ def test_a_waiting_request_shows_the_holders_and_one_behind_it_the_head_too(oper
     queued = _show(operator, "c")
     (queue,) = queued["queues"]
     assert (queued["found"], queued["state"], queue["process"]) == ([], "perhaps queued", "sample")
-    assert (queue["first"]["request_id"], queue["first"]["waited_seconds"]) == ("b", 60)
+    (head,) = queue["waiting"]
+    assert (head["request_id"], head["waited_seconds"]) == ("b", 60)
     assert queue["holders"] == [held]
     text = operator.run("request", "show", "c").stdout
     assert "c: perhaps queued. RequestQueue has about 3 messages of all processes" in text
@@ -70,29 +60,29 @@ def test_a_waiting_request_shows_the_holders_and_one_behind_it_the_head_too(oper
 
 def test_a_registered_request_that_has_run_is_not_shown_as_the_head(operator: Operator) -> None:
     operator.hold("a")
-    name = _wait(operator, "b")
-    operator.processes.set_limit("sample", 2)
-    operator.hold("b")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
-    operator.processes.set_limit("sample", 1)
-    assert _show(operator, "c")["queues"][0]["first"] is None
+    operator.start_and_wait_again("b")
+    assert _show(operator, "c")["queues"][0]["waiting"] == []
 
 
-HELD = {"holders": {"p-1": Holder("RUNNING", 1, "", None, {})}, "slots_in_use": 1}
+HOLDER = Holder("RUNNING", 1, "", None, {})
+HELD = {"holders": {"p-1": HOLDER}, "slots_in_use": 1}
+FULL = {"slot_limit": 2, "holders": {"p-1": HOLDER, "p-2": HOLDER}, "slots_in_use": 2}
 
 
 @pytest.mark.parametrize(
     ("changes", "kind", "reason"),
     [
         ({"paused": True}, "a pause", "the process is paused"),
-        ({"slot_limit": 0}, "other requests", "the process has no slots"),
+        ({"slot_limit": 0}, "the limit", "the process has no slots"),
         ({"slot_limit": 1, **HELD}, "other requests", "its slot is in use"),
-        ({"slot_limit": 2, **HELD, "slots_in_use": 2}, "other requests", "all 2 slots are in use"),
+        (FULL, "other requests", "all 2 slots are in use"),
         ({"slot_limit": 2, **HELD}, "nothing", "a slot is free, and the request is being woken"),
     ],
 )
 def test_why_the_first_request_of_a_process_waits(changes: dict[str, Any], kind: str, reason: str) -> None:
-    assert (behind(process(**changes)), because(process(**changes))) == (kind, reason)
+    waiting = waiting_request()
+    of = process(waiting={"normal": waiting}, **changes)
+    assert (behind(of, waiting), because(of, waiting)) == (kind, reason)
 
 
 def test_a_stopped_request_shows_by_when_its_slot_is_free(operator: Operator) -> None:

@@ -84,7 +84,7 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
     lines = [
         '{"process": "sample", "request_id": "good"}',
         "not JSON",
-        '{"process": "sample", "priority": 1}',
+        '{"process": "sample", "urgent": true}',
         "",
         '{"process": "sample", "request_id": "good"}',
         json.dumps({"process": "sample", "arguments": {"--text": "x" * 70_000}}),
@@ -96,7 +96,7 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
     assert ended.exit_code == 2
     for text in (
         "line 2: body is not JSON",
-        "line 3: body must not contain priority",
+        "line 3: body must not contain urgent",
         "line 5: repeats the process and request_id of line 1",
         "line 6: body has 70,",
         "line 7: body.arguments must not contain --extra-py-files",

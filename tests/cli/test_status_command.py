@@ -9,7 +9,6 @@ import pytest
 from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.waiting_requests import GONE_AFTER
 from tests.cli.operator_account import Operator
@@ -58,14 +57,11 @@ def waits(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     """The execution name of request b, which has waited for a minute behind request a."""
     replace_time(monkeypatch, status, time=lambda: SENT + 60)
     operator.hold("a")
-    second = operator.send("b")
-    name = operator.workflow_name(second)
-    operator.slots.wait(Candidate("sample", name, delivery=second, request_id="b"), operator.slots.read("sample"))
-    return name
+    return operator.wait("b")
 
 
 def test_status_shows_the_first_waiting_request(operator: Operator, waits: str) -> None:
-    waiting = _only(operator.run("status", "--json").json)["waiting"]
+    (waiting,) = _only(operator.run("status", "--json").json)["waiting"]
 
     assert (waiting["execution"], waiting["request_id"]) == (waits, "b")
     assert (waiting["since"], waiting["waited_seconds"]) == ("2026-09-21T14:13:20Z", 60)
@@ -73,22 +69,12 @@ def test_status_shows_the_first_waiting_request(operator: Operator, waits: str) 
     assert "first in the queue: b, waiting for 1 min: its slot is in use" in operator.run("status").stdout
 
 
-def test_a_registration_of_an_earlier_version_is_shown_by_its_execution(operator: Operator, waits: str) -> None:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="REMOVE waiting.request_id",
-    )
-
-    assert f"first in the queue: {waits}, waiting" in operator.run("status").stdout
-
-
 def test_status_shows_no_waiting_request_once_it_is_cancelled(operator: Operator, waits: str) -> None:
-    """The registration stays in the item until another request waits."""
+    """Its registration ends when the starter has received the message again."""
     operator.processes.cancellations.add("sample", waits, SENT)
 
-    assert _only(operator.run("status", "--json").json)["waiting"] is None
-    assert operator.process().waiting_execution == waits
+    assert _only(operator.run("status", "--json").json)["waiting"] == []
+    assert operator.process().waiting["normal"].execution == waits
 
 
 @pytest.mark.usefixtures("waits")
@@ -98,18 +84,15 @@ def test_status_shows_no_waiting_request_once_it_has_expired(
 ) -> None:
     replace_time(monkeypatch, status, time=lambda: SENT + age)
 
-    assert (_only(operator.run("status", "--json").json)["waiting"] is not None) == is_shown
+    assert bool(_only(operator.run("status", "--json").json)["waiting"]) == is_shown
 
 
 def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator) -> None:
-    """A registration stays in the item."""
+    """A late redelivery of its message waits for a slot."""
     operator.hold("a")
-    second = operator.send("b")
-    operator.slots.wait("sample", operator.workflow_name(second), second)
-    operator.processes.set_limit("sample", 2)
-    operator.hold("b")
+    operator.start_and_wait_again("b")
 
-    assert _only(operator.run("status", "--json").json)["waiting"] is None
+    assert _only(operator.run("status", "--json").json)["waiting"] == []
 
 
 def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:

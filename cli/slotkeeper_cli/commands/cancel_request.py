@@ -97,7 +97,7 @@ def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, 
             "was changed."
         )
     _undo_cancel_if_it_ran(control, process, name)
-    first = control.process(process).waiting_execution == name
+    first = any(waiting.execution == name for waiting in control.process(process).waiting.values())
     data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number}
     when = "immediately" if first else "when the requests before it have started"
     context.out.result(

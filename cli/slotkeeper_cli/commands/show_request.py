@@ -22,7 +22,7 @@ from slotkeeper_cli.request_states import ALL_STATES, RequestState
 from slotkeeper_cli.request_text import FoundRequest, queue_text, render
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.waiting_requests import because, behind, first_waiting, holders_as_dicts
+from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, queue_cause, waiting_requests
 from slotkeeper_cli.work_finder import WORK_QUEUES, find_work, is_deployed
 
 HELP = f"""Show the state of each attempt of a request, and why a waiting request waits.
@@ -91,18 +91,16 @@ def _queues(control: SlotControl, finder: RequestFinder, processes: Iterable[Pro
     now = time.time()
     queues = []
     for one in processes:
-        first = first_waiting(one, now)
-        if first is not None and first.execution and control.workflow.describe(first.execution) is not None:
-            first = None  # its registration stays in the item after it has started
-        if first is None and one.has_free_slot:
+        # A late redelivery registers a request that has run.
+        waiting = [each for each in waiting_requests(one, now) if control.workflow.describe(each.execution) is None]
+        if not waiting and one.has_room(one.default_weight):
             continue
         queues.append(
             {
                 "process": one.name,
-                "behind": behind(one),
-                "because": because(one),
+                **queue_cause(one, waiting),
                 "holders": holders_as_dicts(one, finder.request_ids, now),
-                "first": None if first is None else first.as_dict(now),
+                "waiting": [as_dict(one, each, now) for each in waiting],
             }
         )
     return queues

@@ -25,7 +25,7 @@ from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attrib
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
-from slotkeeper_cli.waiting_requests import because, behind, first_waiting
+from slotkeeper_cli.waiting_requests import as_dict, waited, waiting_requests
 
 
 def status(
@@ -34,7 +34,7 @@ def status(
         float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
     ] = 0,
 ) -> None:
-    """Show holders with their age and Glue run, the first waiting request, and the number of messages in each queue.
+    """Show holders with their age and Glue run, the waiting request of each priority, and the messages in each queue.
 
     Without a process, also the downstreams whose breaker is not closed, or whose limit an operator has set.
     """
@@ -98,6 +98,7 @@ def _process(
             "execution": name,
             "request_id": request_ids.get(name),
             "state": holder.state,
+            "weight": holder.weight,
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
             "execution_status": executions.get(name, "UNKNOWN"),
@@ -107,22 +108,16 @@ def _process(
         }
         for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since)
     ]
-    keys = ("name", "slot_limit", "slots_in_use", "paused", "has_drifted", "job_name")
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "job_name")
     data = {key: getattr(process, key) for key in keys}
-    return data | {"holders": holders, "waiting": _waiting(process, executions, now)}
-
-
-def _waiting(process: Process, executions: Mapping[str, str], now: float) -> dict[str, Any] | None:
-    first = first_waiting(process, now)
-    if first is None or first.execution in executions:
-        return None
-    return {**first.as_dict(now), "behind": behind(process), "because": because(process)}
+    waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
+    return data | {"holders": holders, "waiting": [as_dict(process, each, now) for each in waiting]}
 
 
 def _executions(control: SlotControl, processes: list[Process], request_ids: RequestIds) -> dict[str, str]:
-    """The status of each holder's execution, and of the first waiting request's if it has started."""
+    """The status of each holder's execution, and of a waiting request's if it has started."""
     names = {name for process in processes for name in process.holders}
-    names |= {process.waiting_execution for process in processes if process.waiting_execution}
+    names |= {waiting.execution for process in processes for waiting in process.waiting.values()}
     if not names:
         return {}
     # One list contains the running executions; the others are described one by one.
@@ -183,10 +178,10 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
         console.print(_holder(holder))
     if len(process["holders"]) == 1:
         console.print(f"  {process['holders'][0]['link']}", style="dim")
-    if waiting := process["waiting"]:
-        name = waiting["request_id"] or waiting["execution"] or "a request"
-        waited = duration(waiting["waited_seconds"])
-        console.print(f"  first in the queue: {name}, waiting for {waited}: {waiting['because']}")
+    for waiting in process["waiting"]:
+        console.print(f"  first in the queue: {waited(waiting)}: {waiting['because']}")
+        if waiting["blocked"]:
+            console.print(f"    -> slotkeeper process set-limit {process['name']} {waiting['weight']}", style="yellow")
     console.print()
 
 

@@ -9,7 +9,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.job_checks import job_problems
-from slotkeeper_cli.waiting_requests import first_waiting
+from slotkeeper_cli.waiting_requests import waiting_requests
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
@@ -113,18 +113,18 @@ def unheld_runs(facts: Facts) -> Iterator[Finding]:
 
 
 def waiting(facts: Facts) -> Iterator[Finding]:
-    """No request waits if no message is hidden. The registered one may have started."""
+    """No request waits if no message is hidden. A registered one may have run."""
     if not int(facts.queues["RequestQueue"].get("ApproximateNumberOfMessagesNotVisible", 0)):
         return
     for one in facts.processes:
-        first = first_waiting(one, facts.now)
-        if first is None or first.execution is None or not one.has_free_slot or facts.execution_status(first.execution):
-            continue
-        since = duration(facts.now - first.since)
-        yield warn(
-            f"process {one.name} has a free slot, but {first.label} has waited for {since}",
-            "the janitor's next run wakes it, within two minutes; if not, slotkeeper stack reconcile",
-        )
+        for first in waiting_requests(one, facts.now):
+            if first != one.first or not one.has_room(first.weight) or facts.execution_status(first.execution):
+                continue
+            since = duration(facts.now - first.since)
+            yield warn(
+                f"process {one.name} has a free slot, but {first.request_id} has waited for {since}",
+                "the janitor's next run wakes it, within two minutes; if not, slotkeeper stack reconcile",
+            )
 
 
 CHECKS = (
