@@ -35,7 +35,7 @@ def wake(context: CheckContext) -> str:
 def _waits(context: CheckContext, process: str, first: str) -> bool:
     if context.execution(first)["status"] != "RUNNING":
         raise NotShown("the first request ended before the second one was refused, so no request waited")
-    return context.item(process).waiting_since is not None
+    return bool(context.item(process).waiting)
 
 
 def _left(context: CheckContext, arn: str, state: str) -> float:

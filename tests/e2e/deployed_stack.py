@@ -216,7 +216,7 @@ class DeployedStack:
 
     def wait_until_waiting(self, process: str) -> None:
         """Wait until a request of the process is waiting."""
-        wait_until(lambda: self.item(process).waiting_since is not None, f"a request of {process} to wait")
+        wait_until(lambda: self.item(process).waiting, f"a request of {process} to wait")
 
     def age(self, process: str, execution: str) -> None:
         """Set the holder's times to the earliest ones."""

@@ -84,7 +84,7 @@ def _breaks_before_it_starts(context: CheckContext) -> str:
     process = context.process()
     context.slots.reserve(Candidate(process, "smoke-other"), 1.0)  # no free slot: the request waits on the queue
     context.send(process, "only", 60)
-    context.wait(lambda: context.item(process).waiting_since is not None, "the request to wait", NEVER)
+    context.wait(lambda: context.item(process).waiting, "the request to wait", NEVER)
     raise RuntimeError("a mistake")
 
 

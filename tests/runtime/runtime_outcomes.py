@@ -51,7 +51,7 @@ class Outcome:
         return process
 
     def waits(self, name: str) -> bool:
-        return self.process(name).waiting_since is not None
+        return bool(self.process(name).waiting)
 
     def execution(self, name: str) -> str:
         """An execution's status; NONE if there is none of this name."""
