@@ -90,7 +90,7 @@ class FullTable:
         raise ClientError(error_response, "UpdateItem")
 
     def get_item(self, **_: Any) -> Any:
-        pytest.fail("a polling starter checks once")
+        pytest.fail("a polling starter checks once, and wakes none")
 
 
 class HidingQueue:
@@ -102,7 +102,12 @@ class HidingQueue:
 
 
 def test_the_polling_starter_hides_for_its_period_and_registers_no_message(monkeypatch: pytest.MonkeyPatch):
-    for owner, name in ((Slots, "wait"), (Slots, "can_proceed"), (admission, "hide_seconds")):
+    for owner, name in (
+        (Slots, "wait"),
+        (Slots, "can_proceed"),
+        (admission, "hide_seconds"),
+        (admission, "wake_next"),
+    ):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # so that monkeypatch restores them
     app = ModuleType("app")
     app.handler = None  # type: ignore[attr-defined]
@@ -117,6 +122,7 @@ def test_the_polling_starter_hides_for_its_period_and_registers_no_message(monke
     assert isinstance(outcome, Waiting)
     assert queue.hidden == [30]
     assert len(table.updates) == 1
+    assert not admission.wake_next(starter.slots, starter.queue, "p")  # which would read the table
 
 
 # ----------------------------------------------------------------------------------------------------------- records

@@ -9,10 +9,31 @@ from typing import Any
 import pytest
 
 from dev.benchmarks.slot_cycle import slot_cycle_benchmark
-from dev.benchmarks.slot_cycle.counter_designs import Refused
+from dev.benchmarks.slot_cycle.counter_designs import (
+    PROCESS,
+    Refused,
+    Weighted,
+    WithoutPriorities,
+    item_with_tombstones,
+)
 from dev.benchmarks.slot_cycle.crew import DESIGNS
-from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, SMALL, Cell, Extent, Measurements, metered
+from dev.benchmarks.slot_cycle.slot_cycle_run import (
+    COMPARED,
+    FORMS,
+    METERED,
+    SMALL,
+    WHOLE,
+    Cell,
+    Extent,
+    Measurements,
+    Metered,
+    metered,
+    permanent,
+)
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots.process import MAX_HOLDERS, read_process
+from slotkeeper.slots.request import PRIORITIES
+from slotkeeper_cli.write_units import item_bytes
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +46,33 @@ def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) ->
     shares: list[float] = []
     outcome = slot_cycle_benchmark.measure(tmp_path, lambda _, share: shares.append(share), small=True)
     cells = outcome.figures["cells"]
-    assert len(cells) == len(COMPARED) * len(SMALL.holders) * len(SMALL.contenders)
+    assert len(cells) == (len(COMPARED) * len(SMALL.contenders) + len(FORMS)) * len(SMALL.holders)
     assert {cell["cycles"] >= cell["contenders"] for cell in cells} == {True}
     assert shares == sorted(shares)
     units = next(grid for grid in outcome.grids if grid.title == "Write units of a cycle")
     assert [row[1] for row in units.rows] == ["3", "3"]
+    forms = next(grid for grid in outcome.grids if grid.title.startswith("What priorities and weights cost"))
+    assert [row[3:] for row in forms.rows] == [("3", "3", "3", "3", "3 + 1 read"), ("3", "6", "3", "6", "3 + 1 read")]
+    assert [goal.met for goal in outcome.goals if "write units" in goal.aim] == [True]
 
 
-@pytest.mark.parametrize("design", COMPARED)
+@pytest.mark.parametrize("contenders", WHOLE.contenders)
+def test_no_process_has_more_holders_than_the_protocol_admits(contenders: int) -> None:
+    assert max(permanent("slotkeeper", holders, contenders) for holders in WHOLE.holders) + contenders == MAX_HOLDERS
+
+
+def test_the_stated_sizes_of_tombstones_and_of_a_registration() -> None:
+    def first_in_second_kb(*priorities: str, more: int = 0) -> int:
+        return next(n for n in range(100) if item_bytes(item_with_tombstones(n, priorities)) + more > 1024)
+
+    no_map = -item_bytes({"waiting": {"M": {}}})
+    registration = item_bytes({"waiting": {"M": WithoutPriorities.registration}})
+    assert registration == 605
+    assert [first_in_second_kb(more=no_map), first_in_second_kb(more=no_map + registration)] == [13, 5]
+    assert [first_in_second_kb("normal"), first_in_second_kb(*PRIORITIES)] == [12, 10]
+
+
+@pytest.mark.parametrize("design", [*COMPARED, *FORMS, *METERED])
 def test_a_cycle_restores_its_item(dynamodb: Any, design: str) -> None:
     made = DESIGNS[design](dynamodb, f"{design}-whole-cycle", 5, 6)
     made.create()
@@ -47,7 +87,32 @@ def test_a_cycle_restores_its_item(dynamodb: Any, design: str) -> None:
     assert [set(item) for item in changed] == ([set(before[0])] if "floor" in design else [])
 
 
-@pytest.mark.parametrize("design", [name for name in COMPARED if "floor" not in name])
+def test_weights_are_admitted_while_they_fit(dynamodb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Weighted(dynamodb, "weighted-fits", 5, 6)
+    made.create()
+    made.set_up()
+    (_, reserve), *_, (_, release) = made.steps()
+
+    def in_use() -> int:
+        return read_process(
+            dynamodb.get_item(TableName=made.table, Key={"process_name": {"S": PROCESS}})["Item"]
+        ).held_weight
+
+    monkeypatch.setattr(Weighted, "weights", [4])
+    reserve("first")
+    assert (in_use(), made.limit) == (9, 11)
+    monkeypatch.setattr(Weighted, "weights", [3])
+    with pytest.raises(Refused):
+        reserve("second")
+    monkeypatch.setattr(Weighted, "weights", [2])
+    reserve("second")
+    assert in_use() == 11
+    release("first")
+    release("second")
+    assert in_use() == 5
+
+
+@pytest.mark.parametrize("design", ["without-priorities", *(name for name in COMPARED if "floor" not in name)])
 def test_one_free_slot_is_granted_once(dynamodb: Any, design: str) -> None:
     made = DESIGNS[design](dynamodb, f"{design}-one-place", 5, 6)
     made.create()
@@ -92,3 +157,25 @@ def test_one_contender_is_judged_by_the_worst_cell_and_several_over_all(contende
         course.cells["slotkeeper", holders, contenders] = Cell("slotkeeper", holders, contenders, rounds=mine)
     (goal,) = slot_cycle_benchmark.goals(course, extent)
     assert (goal.found, goal.met) == (found, met)
+
+
+@pytest.mark.parametrize(
+    ("mine", "written", "read", "met"),
+    [
+        ([1.0, 1.05, 9.0], 3.0, 0.0, [True, True]),
+        ([1.0, 1.06, 9.0], 3.0, 0.0, [False, True]),
+        ([1.0, 1.0, 1.0], 4.0, 0.0, [True, False]),
+        ([1.0, 1.0, 1.0], 3.0, 1.0, [True, False]),
+    ],
+)
+def test_weight_1_is_judged_by_its_time_and_units_without_priorities(
+    mine: list[float], written: float, read: float, met: list[bool]
+) -> None:
+    course, extent = Measurements(), Extent((1,), {1: (3, 0.0)}, refused_seconds=0.0)
+    for design, rounds, units in (
+        ("slotkeeper", mine, Metered(written, read, {})),
+        ("without-priorities", [1.0, 1.0, 1.0], Metered(3.0, 0.0, {})),
+    ):
+        course.cells[design, 1, 1] = Cell(design, 1, 1, rounds=rounds)
+        course.cycle_units[design, 1] = units
+    assert [goal.met for goal in slot_cycle_benchmark.goals_of_priorities(course, extent)] == met

@@ -28,6 +28,7 @@ STATE_CALLS = {
     "ReleaseSlot": "DynamoDB writes",
     "ReadWaiting": "DynamoDB reads",
     "WakeWaiting": "SQS visibility",
+    "ClearWaiting": "DynamoDB writes",
 }
 
 

@@ -27,7 +27,7 @@ from slotkeeper.slots.process import Processes
 JOB = "one-second"
 JOB_SECONDS = 1.0
 WAKE = "wake"
-WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting")
+WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting", "IsReceiptHandleRefused", "ClearWaiting")
 AFTER_WAKE = "ChooseOutcome"
 STARTER_CODE = ROOT / "functions" / "starter" / "app.py"
 POLLING_CODE = Path(__file__).with_name("polling_starter.py")

@@ -1,13 +1,14 @@
 """The starter of a design without a wake: the deployed one, but it only hides a refused message for a fixed time.
 
-It registers no message and checks only once. It is deployed next to the starter's app.py, in a function of its own.
+It registers no message, checks only once and wakes none. It is deployed next to the starter's app.py, in a function of
+its own.
 """
 
 import os
 from typing import Any
 
 from slotkeeper.slots import admission
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Registration, Slots
 
 PERIOD = int(os.environ["POLL_SECONDS"])
 
@@ -18,9 +19,10 @@ def replace(owner: Any, name: str, new: Any) -> None:
     setattr(owner, name, new)
 
 
-replace(Slots, "wait", lambda *_: "registered")
+replace(Slots, "wait", lambda *_: Registration.REGISTERED)
 replace(Slots, "can_proceed", lambda *_: False)
 replace(admission, "hide_seconds", lambda *_: PERIOD)
+replace(admission, "wake_next", lambda *_: False)
 
 from app import handler  # noqa: E402 (its import makes the starter)
 

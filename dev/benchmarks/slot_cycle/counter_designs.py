@@ -9,24 +9,39 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import batched
 from typing import Any, ClassVar
 
 from botocore.exceptions import ClientError
 
+from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots import protocol
 from slotkeeper.slots.protocol import Candidate, Granted, Slots
-from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.write_units import process_item
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, execution_name
+from slotkeeper_cli.write_units import RECEIPT_HANDLE, process_item
 
 PROCESS, JOB = "sample", "sample"
+SEQUENCE = "18849496460467696128"  # as long as SQS's
 
 Step = tuple[str, Callable[[str], None]]
 
 
 class Refused(Exception):
     """A reserve was refused although a slot was free."""
+
+
+def delivery(me: str) -> Delivery:
+    """The first delivery of a request's message. Each grant replaces the tombstone of the one before."""
+    return Delivery(me, "", PROCESS, "", SEQUENCE, 1, 0.0)
+
+
+def item_with_tombstones(holders: int, priorities: Sequence[str] = (DEFAULT_PRIORITY,)) -> dict[str, Any]:
+    """A process's item after a grant of each of these priorities, while no request waits."""
+    tombstone = {"M": {"sequence": {"S": delivery("").sortable_sequence}, "receives": {"N": "1"}}}
+    waiting = {"waiting": {"M": dict.fromkeys(priorities, tombstone)}}
+    return process_item(PROCESS, JOB, holders, queued=False) | waiting
 
 
 class Design(ABC):
@@ -90,13 +105,15 @@ class Slotkeeper(Design):
 
     title = "Slotkeeper"
     reads_first: ClassVar[bool] = False
+    priorities: ClassVar[Sequence[str]] = (DEFAULT_PRIORITY,)
+    release_update: ClassVar[str] = protocol.RELEASE_UPDATE
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
         super().__init__(dynamodb, table, holders, limit)
         self._slots = Slots(dynamodb, table)
 
     def set_up(self) -> None:
-        item = process_item(PROCESS, JOB, self.holders, queued=False)
+        item = item_with_tombstones(self.holders, self.priorities)
         self.dynamodb.put_item(TableName=self.table, Item=item | {"slot_limit": {"N": str(self.limit)}})
 
     def steps(self) -> Sequence[Step]:
@@ -105,11 +122,15 @@ class Slotkeeper(Design):
     def full(self, me: str) -> None:
         # A new instance each time, since Slots stores after a refusal whether a process is large.
         Slots(self.dynamodb, self.table, large=[PROCESS] if self.reads_first else []).reserve(
-            Candidate(PROCESS, me), time.time()
+            self.candidate(me), time.time()
         )
 
+    def candidate(self, me: str) -> Candidate:
+        """As the starter makes it of a request without priority and weight."""
+        return Candidate(PROCESS, me, delivery=delivery(me))
+
     def _reserve(self, me: str) -> None:
-        if not isinstance(self._slots.reserve(Candidate(PROCESS, me), time.time()), Granted):
+        if not isinstance(self._slots.reserve(self.candidate(me), time.time()), Granted):
             raise Refused(me)
 
     def _confirm(self, me: str) -> None:
@@ -124,7 +145,7 @@ class Slotkeeper(Design):
     def _release(self, me: str) -> None:
         self.update(
             PROCESS,
-            protocol.RELEASE_UPDATE,
+            self.release_update,
             {":one": {"N": "1"}},
             ConditionExpression=protocol.RELEASE_CONDITION,
             ExpressionAttributeNames={"#me": me},
@@ -138,13 +159,84 @@ class ReadsFirst(Slotkeeper):
     reads_first = True
 
 
+class ThreePriorities(Slotkeeper):
+    """The same with an item that has a tombstone of each priority."""
+
+    title = "Slotkeeper, three priorities"
+    priorities = PRIORITIES
+
+
+class Weighted(Slotkeeper):
+    """The same for weights of 2 to 6: a read, and a write that depends on the limit that was read."""
+
+    title = "Slotkeeper, weights 2 to 6"
+    weights: ClassVar[Sequence[int]] = range(2, 7)
+
+    def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
+        # As many of the heaviest fit as of weight 1.
+        super().__init__(dynamodb, table, holders, holders + (limit - holders) * max(self.weights))
+
+    def candidate(self, me: str) -> Candidate:
+        return Candidate(PROCESS, me, weight=random.choice(self.weights), delivery=delivery(me))
+
+
+class WithoutPriorities(Slotkeeper):
+    """The protocol before it had priorities and weights: its three expressions, and an item without `waiting`."""
+
+    title = "without priorities"
+
+    reserve_update: ClassVar[str] = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
+    reserve_condition: ClassVar[str] = (
+        "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
+        "AND attribute_not_exists(cancelled.#me) AND (attribute_not_exists(paused) OR paused = :false)"
+    )
+    release_update = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
+    registration: ClassVar[dict[str, Any]] = {
+        "receipt_handle": {"S": "h" * RECEIPT_HANDLE},
+        "sequence": {"S": SEQUENCE.zfill(40)},
+        "receives": {"N": "1"},
+        "since": {"N": "1789999999"},
+        "execution": {"S": execution_name(PROCESS, "", 1)},
+        "request_id": {"S": "i" * 36},
+    }
+    has_waited: ClassVar[bool] = False
+
+    def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
+        super().__init__(dynamodb, table, holders, limit)
+        self._table = Table(dynamodb, table, self.key)
+
+    def set_up(self) -> None:
+        item = process_item(PROCESS, JOB, self.holders, queued=False) | {"slot_limit": {"N": str(self.limit)}}
+        item.pop("waiting", None)
+        if self.has_waited:
+            item["waiting"] = {"M": self.registration}
+        self.dynamodb.put_item(TableName=self.table, Item=item)
+
+    def full(self, me: str) -> None:
+        with suppress(Refused):
+            self._reserve(me)
+
+    def _reserve(self, me: str) -> None:
+        entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(time.time()))}}}
+        values = {":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}}
+        if not self._table.update(PROCESS, self.reserve_update, self.reserve_condition, values, {"#me": me}).held:
+            raise Refused(me)
+
+
+class WithoutPrioritiesWaited(WithoutPriorities):
+    """The same with an item in which a request has waited: its registration was never removed."""
+
+    title = "without priorities, waited"
+    has_waited = True
+
+
 class Floor(Design):
     """Three bare writes of an item of the same size, without a condition: the lower bound of three writes."""
 
     title = "bare write"
 
     def set_up(self) -> None:
-        self.dynamodb.put_item(TableName=self.table, Item=process_item(PROCESS, JOB, self.holders, queued=False))
+        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(self.holders))
 
     def steps(self) -> Sequence[Step]:
         return (("write", self._write),) * 3
@@ -159,7 +251,7 @@ class SmallFloor(Floor):
     title = "bare, empty item"
 
     def set_up(self) -> None:
-        self.dynamodb.put_item(TableName=self.table, Item=process_item(PROCESS, JOB, 0, queued=False))
+        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(0, ()))
 
 
 class Counter(Design):

@@ -25,7 +25,11 @@ from dev.benchmarks.slot_cycle.counter_designs import (
     Slotkeeper,
     SmallFloor,
     Step,
+    ThreePriorities,
     Transaction,
+    Weighted,
+    WithoutPriorities,
+    WithoutPrioritiesWaited,
 )
 from dev.benchmarks.slot_cycle.lock_client import LockClient
 from dev.emulator.local_clients import local_client
@@ -40,6 +44,10 @@ DESIGNS: dict[str, type[Design]] = {
     "transaction": Transaction,
     "lock-client": LockClient,
     "reads-first": ReadsFirst,
+    "without-priorities": WithoutPriorities,
+    "without-priorities-waited": WithoutPrioritiesWaited,
+    "three-priorities": ThreePriorities,
+    "weighted": Weighted,
 }
 THREADS = 32  # per process, at most
 PATIENCE = 120.0  # seconds to wait for an answer of a process

@@ -40,6 +40,9 @@ class LockClient(Design):
     def set_up(self) -> None:
         """Write the holders' locks. They need no heartbeats: a single try does not find an owner dead."""
         self.put_all([self._lock(number) for number in range(self.holders)])
+        for number in range(self.holders, self.limit):  # held by more holders before
+            key = {"lock_key": {"S": self._key(number)}, "sort_key": {"S": "-"}}
+            self.dynamodb.delete_item(TableName=self.table, Key=key)
 
     def steps(self) -> Sequence[Step]:
         return (("reserve", self._acquire), ("release", self._release))

@@ -11,12 +11,17 @@ from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Notify
+from dev.benchmarks.slot_cycle.counter_designs import Design
 from dev.benchmarks.slot_cycle.crew import DESIGNS, Crew, Taken
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 from slotkeeper.slots.request import execution_name
 
 COMPARED = ("slotkeeper", "floor", "small-floor", "counter", "transaction", "lock-client")
+# Other forms of Slotkeeper, measured with the first number of contenders, and those of which only units are measured.
+FORMS = ("without-priorities", "weighted")
+METERED = ("without-priorities-waited", "three-priorities")
 # Seconds in a cell after which the lock client has no further rounds. It needs seconds to find the last of hundreds of
 # keys.
 ENOUGH = 4.0
@@ -42,7 +47,7 @@ class Extent:
 
 
 # Rounds are short, so that a disturbance of the machine affects all designs.
-WHOLE = Extent((1, 10, 100, 500), {1: (40, 0.03), 8: (16, 0.05), 32: (6, 0.0)}, refused_seconds=0.3)
+WHOLE = Extent((1, 10, 100, MAX_HOLDERS - 1), {1: (40, 0.03), 8: (16, 0.05), 32: (6, 0.0)}, refused_seconds=0.3)
 SMALL = Extent((1, 10), {1: (2, 0.01), 2: (1, 0.01)}, refused_seconds=0.01)
 
 
@@ -95,9 +100,16 @@ def table(design: str, holders: int, full: bool = False) -> str:
 def permanent(design: str, holders: int, contenders: int) -> int:
     """The number of permanent holders in the design's item.
 
-    The floor has the average number of Slotkeeper's, in whose item a contender is for two of its three steps.
+    With the contenders they are at most as many as a process may have. The floor has the average number of
+    Slotkeeper's, in whose item a contender is for two of its three steps.
     """
-    return holders + max(1, round(contenders * 2 / 3)) if design == "floor" else holders
+    others = min(holders, MAX_HOLDERS - contenders)
+    return others + max(1, round(contenders * 2 / 3)) if design == "floor" else others
+
+
+def compared(extent: Extent, contenders: int) -> tuple[str, ...]:
+    """The designs that are measured with so many contenders."""
+    return (*COMPARED, *FORMS) if contenders == extent.contenders[0] else COMPARED
 
 
 def run(engine: DynamoDbLocal, extent: Extent, notify: Notify) -> Measurements:
@@ -106,7 +118,7 @@ def run(engine: DynamoDbLocal, extent: Extent, notify: Notify) -> Measurements:
     cells = [(holders, contenders) for holders in extent.holders for contenders in extent.contenders]
     with Crew(engine.endpoint, processes()) as crew:
         for holders in extent.holders:
-            for design in COMPARED:
+            for design in (*COMPARED, *FORMS, *METERED):
                 DESIGNS[design](dynamodb, table(design, holders), 0, 0).create()
         _warm_up(crew, dynamodb, extent)
         for number, (holders, contenders) in enumerate(cells):
@@ -131,23 +143,29 @@ def _warm_up(crew: Crew, dynamodb: Any, extent: Extent) -> None:
 
 
 def _measure(course: Measurements, crew: Crew, dynamodb: Any, extent: Extent, holders: int, contenders: int) -> None:
-    limit = holders + contenders
-    for design in COMPARED:
+    others = permanent("slotkeeper", holders, contenders)
+    limit, is_first = others + contenders, contenders == extent.contenders[0]
+    designs = compared(extent, contenders)
+    for design in designs:
         made = DESIGNS[design](dynamodb, table(design, holders), permanent(design, holders, contenders), limit)
         made.set_up()
-        if contenders == extent.contenders[0] and design != "lock-client":
-            course.cycle_units[design, holders] = _metered_cycle(dynamodb, design, holders, limit)
-        if design != "lock-client" or contenders == extent.contenders[0]:
-            crew.work(design, made.table, holders, limit, contenders, 0.0)  # opens connections and fills caches
+        if is_first and design != "lock-client":
+            course.cycle_units[design, holders] = _metered_cycle(made)
+        if is_first or design != "lock-client":
+            crew.work(design, made.table, others, limit, contenders, 0.0)  # opens connections and fills caches
         course.cells[design, holders, contenders] = Cell(design, holders, contenders)
+    for design in METERED if is_first else ():
+        made = DESIGNS[design](dynamodb, table(design, holders), others, limit)
+        made.set_up()
+        course.cycle_units[design, holders] = _metered_cycle(made)
     rounds, seconds = extent.turns[contenders]
     for number in range(rounds):
         # Each round starts with another design, so that their order varies.
-        for design in COMPARED[number % len(COMPARED) :] + COMPARED[: number % len(COMPARED)]:
+        for design in designs[number % len(designs) :] + designs[: number % len(designs)]:
             cell = course.cells[design, holders, contenders]
             if design == "lock-client" and cell.busy > ENOUGH:
                 continue
-            taken = crew.work(design, table(design, holders), holders, limit, contenders, seconds)
+            taken = crew.work(design, table(design, holders), others, limit, contenders, seconds)
             together = taken.span * contenders / len(taken.cycles)
             cell.rounds.append(median(taken.cycles) if contenders == 1 else together)
             cell.busy += taken.span
@@ -168,10 +186,9 @@ def _refuse(course: Measurements, crew: Crew, dynamodb: Any, extent: Extent, hol
         course.refused[design, holders] = crew.refused(design, made.table, holders, extent.refused_seconds)
 
 
-def _metered_cycle(dynamodb: Any, design: str, holders: int, limit: int) -> Metered:
-    made = DESIGNS[design](dynamodb, table(design, holders), holders, limit)
-    with metered(dynamodb) as meter:
-        for _, take in made.steps():
+def _metered_cycle(design: Design) -> Metered:
+    with metered(design.dynamodb) as meter:
+        for _, take in design.steps():
             take(execution_name("sample", "meter", 1))
     return meter.read_off()
 

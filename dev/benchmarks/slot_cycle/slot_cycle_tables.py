@@ -11,6 +11,13 @@ from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, Extent, Measureme
 from dev.scenarios.runner.intervals import percentile
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 
+UNITS = {
+    "without-priorities": "units, without",
+    "without-priorities-waited": "waited",
+    "slotkeeper": "weight 1",
+    "three-priorities": "three priorities in use",
+    "weighted": "weights 2 to 6",
+}
 RIVALS = ("counter", "transaction", "lock-client")
 REASONS = {
     "slotkeeper": "full, paused, mine, cancelled",
@@ -79,6 +86,30 @@ def units(course: Measurements, extent: Extent) -> Grid:
         ("holders", *_titles(designs)),
         rows,
         "Names of process and job of 6 characters. The AWS sample has no confirm: two writes instead of three.",
+        words=0,
+    )
+
+
+def forms(course: Measurements, extent: Extent) -> Grid:
+    """Slotkeeper next to itself without priorities and weights, and to heavier requests."""
+    first = extent.contenders[0]
+    rows = []
+    for holders in extent.holders:
+        ratios = (
+            course.ratios("slotkeeper", holders, first, to="without-priorities"),
+            course.ratios("weighted", holders, first, to="slotkeeper"),
+        )
+        metered = [course.cycle_units[design, holders] for design in UNITS]
+        units = [f"{each.written:g}" + (f" + {each.read:g} read" if each.read else "") for each in metered]
+        rows.append((str(holders), *map(_spread, ratios), *units))
+    return Grid(
+        "What priorities and weights cost: a cycle's time as a ratio (middle half), and its units",
+        ("holders", "time, weight 1", "time, weights 2 to 6", *UNITS.values()),
+        rows,
+        "The time of weight 1 is relative to the same round without priorities and weights, that of weights 2 to 6 to "
+        "weight 1: they read before they write. Waited: the item of a request that has waited kept its registration, "
+        "605 bytes. Now a grant replaces it by a tombstone, 70 bytes for each priority in use. With names of 6 "
+        "characters the second KB began at 13 holders (waited: 5), now at 12, and at 10 with three priorities in use.",
         words=0,
     )
 
