@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
 from slotkeeper_cli.stack_connection import StackConnection
@@ -126,7 +126,19 @@ class DeadLetterMessage:
     def process(self) -> str:
         """The process of a request, by its body or else by its message group."""
         process = self.fields.get("process")
-        return process if isinstance(process, str) else self.group
+        return process if isinstance(process, str) else process_of(self.group)
+
+    @property
+    def priority(self) -> Priority:
+        """The priority of a request."""
+        given = self.fields.get("priority")
+        return next((each for each in PRIORITIES if each == given), DEFAULT_PRIORITY)
+
+    @property
+    def weight(self) -> int | None:
+        """The weight that a request states; None means the process's default weight."""
+        given = self.fields.get("weight")
+        return given if isinstance(given, int) and not isinstance(given, bool) else None
 
     @property
     def execution(self) -> str:
@@ -138,9 +150,12 @@ class DeadLetterMessage:
 
     @property
     def label(self) -> str:
-        """The request as a text, such as `order-1 (sample, attempt 2)`."""
-        attempt = f"attempt {self.attempt}"
-        return f"{self.request_id or 'no request id'} ({f'{self.process}, {attempt}' if self.execution else attempt})"
+        """The request as a text, such as `order-1 (sample, attempt 2)` or `order-1 (sample, attempt 2, high)`."""
+        facts = [self.process] * bool(self.execution) + [f"attempt {self.attempt}"]
+        if self.execution:
+            facts += [self.priority] * (self.priority != DEFAULT_PRIORITY)
+            facts += [f"weight {self.weight}"] * (self.weight is not None)
+        return f"{self.request_id or 'no request id'} ({', '.join(facts)})"
 
     def is_named(self, name: str) -> bool:
         """Whether this is the id of the request, of its execution or of the message."""
@@ -157,7 +172,8 @@ class DeadLetterMessage:
             "since": iso(self.sent_at),
         }
         if self.queue.has_requests:
-            data |= {"process": self.process, "execution": self.execution}
+            data |= {"process": self.process, "priority": self.priority, "weight": self.weight}
+            data["execution"] = self.execution
         return data
 
 
@@ -189,7 +205,8 @@ class DeadLetterQueueReader:
     def peek(self, limit: int) -> list[DeadLetterMessage]:
         """Read the first messages of the queue, and make them visible again.
 
-        At most ten per process of RequestDeadLetterQueue: a FIFO queue returns no more of a group behind hidden ones.
+        At most ten per message group of RequestDeadLetterQueue: a FIFO queue returns no more of a group behind hidden
+        ones.
         """
         seen: dict[str, DeadLetterMessage] = {}
         taken: list[DeadLetterMessage] = []

@@ -71,5 +71,7 @@ def _named(reader: DeadLetterQueueReader, known: list[DeadLetterMessage]) -> str
     some = ", ".join(dict.fromkeys(message.label for message in known[:_MAX_NAMED]))
     more = f" and {count(len(known) - _MAX_NAMED, 'other')}" if len(known) > _MAX_NAMED else ""
     groups = Counter(message.group for message in known if message.group)
-    hidden = " Messages behind the first ten of a process cannot be read yet." * any(n >= 10 for n in groups.values())
+    hidden = " Messages behind the first ten of a message group cannot be read yet." * any(
+        n >= 10 for n in groups.values()
+    )
     return f"It has: {some}{more}.{hidden} List them with: slotkeeper dlq list {reader.queue}. Nothing was changed."

@@ -26,7 +26,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[Dead
             console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
             console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
         if more := queue["messages"] - len(messages):
-            console.print(f"  {more:,} more not shown: above --limit, or behind the first ten of their process")
+            console.print(f"  {more:,} more not shown: above --limit, or behind the first ten of their message group")
 
 
 def render_message(console: Console, message: DeadLetterMessage) -> None:

@@ -15,7 +15,7 @@ from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
-from slotkeeper_cli.request_sender import message_of
+from slotkeeper_cli.request_sender import group_of, message_of
 from slotkeeper_cli.stack_connection import StackConnection
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
@@ -74,8 +74,9 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
 
 def read_request(dead_letter: DeadLetterMessage) -> Request:
     """The request of a dead-letter message, with its id. Raises NotRedrivable."""
-    # With the process as the group: a request that was refused for its group is valid in the right one.
-    delivery = Delivery(dead_letter.request_id, dead_letter.body, dead_letter.process, "", "0", 1, dead_letter.sent_at)
+    # In its own group: a request that was refused for its group is valid in the right one.
+    group = group_of(dead_letter.body)
+    delivery = Delivery(dead_letter.request_id, dead_letter.body, group, "", "0", 1, dead_letter.sent_at)
     try:
         return parse_request(delivery)
     except InvalidRequest as error:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, InvalidRequest, Request, parse_request
+from slotkeeper.slots.request import (
+    DEFAULT_PRIORITY,
+    MAX_BODY_BYTES,
+    Delivery,
+    InvalidRequest,
+    Request,
+    message_group,
+    parse_request,
+)
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -64,7 +72,7 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
 
 def check(body: str) -> Request:
     """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
-    delivery = Delivery(str(uuid4()), body, _process_of(body), "", "0", 1, 0.0)
+    delivery = Delivery(str(uuid4()), body, group_of(body), "", "0", 1, 0.0)
     request = parse_request(delivery)
     size = len(request.to_json().encode())
     if size > MAX_BODY_BYTES:
@@ -72,13 +80,15 @@ def check(body: str) -> Request:
     return request
 
 
-def _process_of(body: str) -> str:
-    """The process of a body, valid or not: its message group."""
+def group_of(body: str) -> str:
+    """The message group in which a body is a valid request, if it is one."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    return str(fields.get("process", "")) if isinstance(fields, dict) else ""
+    if not isinstance(fields, dict):
+        return ""
+    return message_group(str(fields.get("process", "")), str(fields.get("priority", DEFAULT_PRIORITY)))
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,13 @@ class SendResult:
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
         request = self.request
-        data = {"request_id": request.request_id, "process": request.process, "execution": request.execution_name}
+        data: dict[str, Any] = {
+            "request_id": request.request_id,
+            "process": request.process,
+            "execution": request.execution_name,
+            "priority": request.priority,
+            "weight": request.weight,
+        }
         return data | ({"error": self.error} if self.error else {"message_id": self.message_id})
 
 
@@ -101,7 +117,7 @@ def send_all(
 ) -> Iterator[list[SendResult]]:
     """Send requests in order, in batches of ten.
 
-    Requests that SQS refuses are sent again, and are then behind the accepted ones of their process. The deduplication
+    Requests that SQS refuses are sent again, and are then behind the accepted ones of their group. The deduplication
     id is the execution's name, so a request that SQS accepted although it reported a failure is not queued twice.
 
     Args:
@@ -137,9 +153,9 @@ def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Calla
 
 
 def message_of(request: Request) -> dict[str, str]:
-    """The fields of a request's message on RequestQueue."""
+    """The fields of a request's message on RequestQueue, in the message group of its process and priority."""
     return {
         "MessageBody": request.to_json(),
-        "MessageGroupId": request.process,
+        "MessageGroupId": message_group(request.process, request.priority),
         "MessageDeduplicationId": request.execution_name,
     }

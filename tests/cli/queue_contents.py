@@ -14,18 +14,25 @@ from tests.cli.operator_account import Operator
 REQUEST = '{"process": "sample", "request_id": "a"}'
 
 
-def send_dead_letter(operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1") -> None:
+def send_dead_letter(
+    operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1", group: str = "sample"
+) -> None:
     """Send a dead-letter message as the starter does."""
-    delivery = Delivery(message_id, body, "sample", "handle", "1", 1, 1_790_000_000.0)
+    delivery = Delivery(message_id, body, group, "handle", "1", 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
 
 
 def fail(
-    operator: Operator, request_id: str = "a", attempt: int = 1, cause: str = "the job failed", process: str = "sample"
+    operator: Operator,
+    request_id: str = "a",
+    attempt: int = 1,
+    cause: str = "the job failed",
+    process: str = "sample",
+    **fields: Any,
 ) -> str:
     """Keep the request of a failed execution as the janitor does; return the execution's name."""
     name = execution_name(process, request_id, attempt)
-    body = json.dumps({"process": process, "arguments": {}, "request_id": request_id, "attempt": attempt})
+    body = json.dumps({"process": process, "arguments": {}, "request_id": request_id, "attempt": attempt, **fields})
     queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
     queue.keep(body, name, "Glue.Failed", cause)
     return name

@@ -64,6 +64,35 @@ def test_redrive_sends_a_failed_request_as_the_next_attempt(operator: Operator) 
     assert waiting(operator, "FailedRequestQueue") == []
 
 
+@pytest.mark.parametrize("queue", ["request", "failed"])
+def test_redrive_keeps_priority_weight_and_message_group(operator: Operator, queue: str) -> None:
+    fields = {"process": "sample", "request_id": "a", "priority": "high", "weight": 3}
+    if queue == "failed":
+        fail(operator, priority="high", weight=3)
+    else:
+        send_dead_letter(operator, json.dumps(fields), group="sample#high")
+    (listed,) = operator.run("dlq", "list", queue, "--json").json["queues"][0]["dead_letters"]
+    assert (listed["process"], listed["priority"], listed["weight"]) == ("sample", "high", 3)
+    assert "a (sample, attempt 1, high, weight 3)" in operator.run("dlq", "list", queue).stdout
+    assert operator.run("dlq", "redrive", queue, "--all", "--yes").exit_code == 0
+    (message,) = waiting(operator, "RequestQueue")
+    assert json.loads(message["Body"]) == {**fields, "arguments": {}, "attempt": 2}
+    assert message["Attributes"]["MessageGroupId"] == "sample#high"
+
+
+def test_redrive_corrects_the_message_group_of_a_request(operator: Operator) -> None:
+    send_dead_letter(operator, '{"process": "sample", "request_id": "a", "priority": "low"}', group="sample")
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+    (message,) = waiting(operator, "RequestQueue")
+    assert message["Attributes"]["MessageGroupId"] == "sample#low"
+
+
+def test_a_body_without_a_process_is_listed_by_the_process_of_its_group(operator: Operator) -> None:
+    send_dead_letter(operator, "not JSON", group="sample#high")
+    (listed,) = operator.run("dlq", "list", "request", "--json").json["queues"][0]["dead_letters"]
+    assert (listed["process"], listed["weight"]) == ("sample", None)
+
+
 def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
     arguments = {"--text": "я" * 32_000}
     body = json.dumps({"process": "sample", "request_id": "a", "arguments": arguments}, ensure_ascii=False)
@@ -157,7 +186,7 @@ def test_redrive_reads_on_behind_a_message_that_stays(operator: Operator) -> Non
     for n in range(24):
         send_dead_letter(operator, json.dumps({"process": "sample", "request_id": f"r{n}"}), message_id=f"m-{n}")
     last = operator.run("dlq", "redrive", "request", "--id", "r23", "--yes")
-    assert (last.exit_code, "behind the first ten of a process cannot be read yet" in last.stderr) == (4, True)
+    assert (last.exit_code, "behind the first ten of a message group cannot be read yet" in last.stderr) == (4, True)
     ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
     assert [dead_letter["request_id"] for dead_letter in ended.json["redriven"]] == [f"r{n}" for n in range(24)]
     assert len(ended.json["skipped"]) == 1

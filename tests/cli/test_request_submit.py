@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import PRIORITIES, execution_name
 from slotkeeper_cli.commands import submit
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.queue_contents import job_run
@@ -35,6 +35,8 @@ def test_submit_sends_a_request_with_its_group_and_deduplication_id(operator: Op
         "request_id": "order-1",
         "process": "sample",
         "execution": name,
+        "priority": "normal",
+        "weight": None,
         "message_id": message["MessageId"],
     }
     assert json.loads(message["Body"]) == {
@@ -45,6 +47,54 @@ def test_submit_sends_a_request_with_its_group_and_deduplication_id(operator: Op
     }
     assert message["Attributes"]["MessageGroupId"] == "sample"
     assert message["Attributes"]["MessageDeduplicationId"] == name
+
+
+def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 10)
+    lines = [
+        {"process": "sample", "request_id": one, "priority": one, "weight": 2} for one in ("high", "normal", "low")
+    ]
+    stdin = "\n".join(map(json.dumps, lines))
+    options = ("--process", "sample", "--request-id", "a", "--priority", "high", "--weight", "10")
+    (sent,) = operator.run("request", "submit", *options, "--json").json["sent"]
+    assert (sent["priority"], sent["weight"]) == ("high", 10)
+    assert operator.run("request", "submit", "--file", "-", stdin=stdin).stderr == ""
+
+    queued = {fields["request_id"]: (one, fields) for one in _queued(operator) if (fields := json.loads(one["Body"]))}
+    groups = {name: message["Attributes"]["MessageGroupId"] for name, (message, _) in queued.items()}
+    assert groups == {"a": "sample#high", "high": "sample#high", "normal": "sample", "low": "sample#low"}
+    assert {(fields.get("priority"), fields["weight"]) for _, fields in queued.values()} == {
+        ("high", 10),
+        ("high", 2),
+        (None, 2),
+        ("low", 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ({"priority": "urgent"}, "line 1: body.priority must be one of ['high', 'normal', 'low']"),
+        ({"weight": 0}, "line 1: body.weight must be bigger than or equal to 1"),
+        ({"weight": "3"}, "line 1: body.weight must be integer"),
+        ({"weight": 100_001}, "line 1: body.weight must be smaller than or equal to 100000"),
+    ],
+)
+def test_submit_refuses_an_invalid_priority_or_weight(operator: Operator, field: dict[str, Any], text: str) -> None:
+    ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps({"process": "sample", **field}))
+
+    assert ended.exit_code == 2
+    assert text in ended.stderr
+    assert _queued(operator) == []
+
+
+def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
+    operator.processes.create("heavy", 4, "sample-job", default_weight=5)
+    stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
+    assert "1 request of sample above the limit 1 (largest weight: 3)." in stated
+    assert "slotkeeper process set-limit sample 3" in stated
+    assert "above the limit 4 (largest weight: 5)" in operator.run("request", "submit", "--process", "heavy").stderr
+    assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
 
 
 def test_submit_sends_nothing_without_an_audit_line(operator: Operator) -> None:
@@ -127,6 +177,12 @@ def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
         (),
         ("--process", "sample", "--file", "-"),
         ("--file", "-", "--request-id", "a"),
+        ("--file", "-", "--priority", "high"),
+        ("--file", "-", "--weight", "2"),
+        ("--process", "sample", "--priority", "urgent"),
+        ("--process", "sample", "--weight", "0"),
+        ("--process", "sample", "--weight", "1.5"),
+        ("--process", "sample", "--weight", "100001"),
         ("--process", "sample", "--arg", "day"),
         ("--file", "no such file"),
         ("--process", "sample", "--request-id", ""),

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.failure_reason import failure_reason
-from slotkeeper.slots.request import Request
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
@@ -40,6 +41,16 @@ def submit(
         ),
     ] = None,
     request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
+    priority: Annotated[
+        Priority | None,
+        typer.Option(help="Waiting requests of a higher priority get slots first; by default normal."),
+    ] = None,
+    weight: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_WEIGHT, help="Weight in the unit of the limit, such as DPUs; by default the process's own."
+        ),
+    ] = None,
     file: Annotated[
         typer.FileText | None,
         typer.Option(
@@ -53,10 +64,14 @@ def submit(
     """Submit requests. All are checked by the rules of the starter before the first is sent."""
     context = current_context()
     if (file is None) == (process is None):
-        raise typer.BadParameter("give either --process, with --arg and --request-id, or --file")
-    if file is not None and (argument or request_id):
-        raise typer.BadParameter("--arg and --request-id apply to --process only; in a file each request has its own")
-    requests = _from_file(file) if file is not None else [_from_options(str(process), argument or [], request_id)]
+        raise typer.BadParameter("give either --process, with --arg, --request-id, --priority and --weight, or --file")
+    fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight}
+    given = {name: value for name, value in fields.items() if value is not None}
+    if file is not None and (argument or given):
+        raise typer.BadParameter(
+            "--arg, --request-id, --priority and --weight apply to --process only; in a file each request has its own"
+        )
+    requests = _from_file(file) if file is not None else [_from_options(str(process), argument or [], given)]
     if not requests:
         raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
     _check_processes(context, requests, force)
@@ -84,15 +99,14 @@ def submit(
         _raise_for_outcome(ended, len(sent), timeout * 60)
 
 
-def _from_options(process: str, arguments: list[str], request_id: str | None) -> Request:
+def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any]) -> Request:
     named = {}
     for text in arguments:
         key, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
         named[key if key.startswith("--") else f"--{key}"] = value
-    body = {"process": process, "arguments": named} | ({"request_id": request_id} if request_id is not None else {})
-    (line,) = read_lines([json.dumps(body)])
+    (line,) = read_lines([json.dumps({"process": process, "arguments": named, **fields})])
     return line.request
 
 
@@ -114,12 +128,25 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
     for name in sorted(wanted & set(known)):
         if known[name].paused:
             context.out.note(f"Warning: process {name} is paused. Resume it with: slotkeeper process resume {name}")
+        _warn_of_weight(context, known[name], [one for one in requests if one.process == name])
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
             context.out.note(
                 f"Warning: request {one.request_id} of {one.process} is cancelled and will be dead-lettered. To run it "
                 "all the same: slotkeeper dlq redrive request --code Cancelled."
             )
+
+
+def _warn_of_weight(context: CommandContext, process: Process, requests: list[Request]) -> None:
+    """Warn of requests that wait until the limit is raised, and of the others of their message groups."""
+    weights = [one.weight or process.default_weight for one in requests]
+    blocked = [weight for weight in weights if weight > process.slot_limit]
+    if blocked:
+        context.out.note(
+            f"Warning: {count(len(blocked), 'request')} of {process.name} above the limit {process.slot_limit} "
+            f"(largest weight: {max(blocked)}). Such a request, and those of its priority behind it, wait until the "
+            f"limit is raised: slotkeeper process set-limit {process.name} {max(blocked)}"
+        )
 
 
 def _ran_before(context: CommandContext, requests: list[Request]) -> dict[str, str]:
