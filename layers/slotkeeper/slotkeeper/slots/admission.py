@@ -15,12 +15,12 @@ The order of the steps matters:
   its whole group waits behind it, and the janitor frees an unused reservation after its grace time.
 - Cancel a reservation only if no workflow can confirm it, or if this call made it.
 
-A registered message keeps lower priorities out. So whatever ends it also wakes the next request:
+A registered message keeps lower priorities out. So each end of it also wakes the next request:
 
 - A grant after more than one receive looks for room once more, and wakes. At the first receive the message was never
   registered, so no request can be hidden because of it. Without this wake:
   1. A release wakes the registered request of high priority, although two slots are free.
-  2. The starter is granted one. The registered request of low priority stays hidden beside the other.
+  2. The starter is granted one. The registered request of low priority stays hidden, and the other slot free.
 - A dead-lettered message's registration ends, and the next request is woken, before the message is deleted.
 
 A function that dies before such a wake leaves it to the redelivery, after the queue's default visibility timeout at
