@@ -1,9 +1,9 @@
 """Requests that an operator has cancelled while they were on RequestQueue.
 
 SQS has no call that removes a message from the middle of a FIFO queue, and receiving it manually would invalidate the
-receipt handle that wakes it. So the message stays, and a cancellation is recorded in its process's item: `cancelled`,
-execution name -> {since, by}. It makes every reserve of the request fail (protocol.py), and the starter then
-dead-letters the message.
+receipt handle that wakes it. Draining the queue and sending the rest again would change the order and lose messages in
+flight. So the message stays, and a cancellation is recorded in its process's item: `cancelled`, execution name ->
+{since, by}. It makes every reserve of the request fail (protocol.py), and the starter then dead-letters the message.
 
 The janitor removes a cancellation only when the queue can no longer hold the message. With an earlier removal, a
 cancelled request could start:

@@ -2,7 +2,8 @@
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue. So a failing or slow service does not affect the parts before it. Each part stops when the
-run's time has ended. dead_holders.py has the proof that a holder is dead, glue_checks.py the order of the checks.
+run's time has ended. Threads would not help: the quotas bind first. dead_holders.py has the proof that a holder is
+dead, glue_checks.py the order of the checks.
 """
 
 from __future__ import annotations
