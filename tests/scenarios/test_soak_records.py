@@ -10,7 +10,7 @@ from typing import Any
 from dev.scenarios.slots.slot_records import parse_end_message
 from dev.scenarios.soak.soak_records import Journal, parse_change, read_executions
 
-ITEM = {
+ITEM: dict[str, Any] = {
     "process_name": {"S": "p"},
     "slot_limit": {"N": "3"},
     "slots_in_use": {"N": "1"},
@@ -22,6 +22,15 @@ def test_an_item_of_the_slot_table_is_parsed() -> None:
     change = parse_change(5.0, ITEM | {"paused": {"BOOL": True}})
     assert (change.process, change.limit, change.count, change.holders) == ("p", 3, 1, {"p-1": "RUNNING"})
     assert (change.paused, parse_change(5.0, ITEM).paused) == (True, False)
+
+
+def test_the_weights_of_holders_and_the_waiting_requests_are_parsed_without_tombstones() -> None:
+    heavy = {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}, "weight": {"N": "2"}}}}
+    registration = {"M": {"receipt_handle": {"S": "h"}, "execution": {"S": "p-3"}}}
+    waiting = {"high": registration, "low": {"M": {"sequence": {"S": "1"}, "receives": {"N": "1"}}}}
+    change = parse_change(5.0, ITEM | {"holders": {"M": ITEM["holders"]["M"] | heavy}, "waiting": {"M": waiting}})
+    assert (change.held, change.registered) == (3, {"p-3"})
+    assert (parse_change(5.0, ITEM).held, parse_change(5.0, ITEM).registered) == (1, set())
 
 
 def test_the_journal_is_read_incrementally_and_in_whole_lines(tmp_path: Path) -> None:

@@ -115,6 +115,17 @@ def test_f6_an_admission_above_the_limit_is_found_even_for_a_millisecond() -> No
     assert failing(replace(GOOD, changes=changes)) == {"S1": "admitted: p: 2 of 1"}
 
 
+def test_an_admission_above_the_limit_by_weight_is_found() -> None:
+    heavy = {"p-1": 2}
+    changes = [replace(each, weights=heavy, count=each.count * (1 + ("p-1" in each.holders))) for each in GOOD.changes]
+    assert failing(replace(GOOD, changes=changes)) == {"S1": "admitted: p: 2 of 1"}
+
+
+def test_a_counter_that_ignores_a_weight_is_found() -> None:
+    changes = [replace(each, weights={"p-1": 2}, limit=2) for each in GOOD.changes]
+    assert "differs: p: 1, held 2" in failing(replace(GOOD, changes=changes))["S2"]
+
+
 def test_the_limit_is_not_shown_unless_all_slots_were_in_use() -> None:
     changes = [replace(each, limit=9) for each in GOOD.changes]
     assert "S1" in not_shown(replace(GOOD, changes=changes))
@@ -132,9 +143,9 @@ def test_f2_a_run_outside_its_confirmed_slot_is_alive_without_one(run: GlueRun) 
     assert "alive without a slot" in failing(replace(GOOD, runs=[*GOOD.runs, replace(run, state="STOPPED")]))["S1b"]
 
 
-def test_f5_a_counter_other_than_the_number_of_holders_is_found_at_every_write() -> None:
+def test_f5_a_counter_other_than_the_weight_held_is_found_at_every_write() -> None:
     changes = [*GOOD.changes[:-1], replace(GOOD.changes[-1], count=-1)]
-    assert failing(replace(GOOD, changes=changes)) == {"S2": "differs: p: -1, held by 0"}
+    assert failing(replace(GOOD, changes=changes)) == {"S2": "differs: p: -1, held 0"}
 
 
 # -------------------------------------------------------------------------------------------------------------- S4, S5

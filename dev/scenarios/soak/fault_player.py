@@ -314,7 +314,7 @@ class FaultPlayer:
             "faults": len(self.marks),
             "last": self.marks[-1].kind if self.marks else "none",
         }
-        gauges = {name: (len(slot.holders), slot.limit) for name, slot in sorted(state.slots.items())}
+        gauges = {name: (slot.held, slot.limit) for name, slot in sorted(state.slots.items())}
         if paused:
             counts["paused"] = ", ".join(paused)
         seconds = round(min(self._elapsed(), self.plan.seconds))

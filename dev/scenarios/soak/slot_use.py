@@ -75,7 +75,7 @@ def free_slots(changes: Sequence[Change], process: str) -> list[Interval]:
     return merged(
         (change.at, end)
         for change, end in zip(mine, ends, strict=True)
-        if len(change.holders) < change.limit and not change.paused
+        if change.held < change.limit and not change.paused
     )
 
 

@@ -14,7 +14,7 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 | `handoff` | count, median, longest: hand-offs after `calm_from` |
 | `calm_from` | from this instant no fault acted, and the janitor was paused |
 | `marks` | at, until, kind, said (details), process of each fault that acted |
-| `processes` | by process: limit, and the number of holders, Glue runs and the limit over time |
+| `processes` | by process: limit, and the weight held, the Glue runs and the limit over time |
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _process(records: Records, process: str, limit: int, started: float) -> dict
     )
     return {
         "limit": limit,
-        "holders": [(round(change.at - started, 2), len(change.holders)) for change in changes],
+        "held": [(round(change.at - started, 2), change.held) for change in changes],
         "limits": [(round(change.at - started, 2), 0 if change.paused else change.limit) for change in changes],
         "alive": [(round(at - started, 2), number) for at, number in alive if at < math.inf],
     }
@@ -185,9 +185,9 @@ def never_above(records: Records) -> Claim:
         new = set(change.holders) - before[change.process]
         before[change.process] = set(change.holders)
         admitted += len(new)
-        full = full or bool(new and len(change.holders) == change.limit)
-        if new and len(change.holders) > change.limit:
-            wrong.append(f"{change.process}: {len(change.holders)} of {change.limit}")
+        full = full or bool(new and change.held == change.limit)
+        if new and change.held > change.limit:
+            wrong.append(f"{change.process}: {change.held} of {change.limit}")
         elif new and change.paused:
             wrong.append(f"{change.process}: paused")
     finding = f"{admitted} admissions" if full else f"{admitted} admissions, none into the last slot"
@@ -196,9 +196,9 @@ def never_above(records: Records) -> Claim:
 
 def counter_is_right(records: Records) -> Claim:
     """S2, at every write of the table."""
-    wrong = [f"{c.process}: {c.count}, held by {len(c.holders)}" for c in records.changes if c.count != len(c.holders)]
+    wrong = [f"{c.process}: {c.count}, held {c.held}" for c in records.changes if c.count != c.held]
     finding = f"at each of {len(records.changes)} writes"
-    return judge("S2: the counter is the number of holders", {"differs": wrong}, finding, shown=bool(records.changes))
+    return judge("S2: the counter is the weight held", {"differs": wrong}, finding, shown=bool(records.changes))
 
 
 def runs_hold_slots(records: Records, slots: Sequence[Holding]) -> Claim:

@@ -29,7 +29,13 @@ class SentMessage:
 
 @dataclass(frozen=True)
 class Change:
-    """An item of the slot table after a write. `holders`: name -> state."""
+    """An item of the slot table after a write.
+
+    Args:
+        holders: name -> state.
+        weights: name -> weight, of the holders that do not have weight 1.
+        registered: the executions of the waiting requests.
+    """
 
     at: float
     process: str
@@ -37,6 +43,13 @@ class Change:
     count: int
     holders: Mapping[str, str]
     paused: bool
+    weights: Mapping[str, int] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
+
+    @property
+    def held(self) -> int:
+        """The sum of the holders' weights."""
+        return sum(self.weights.get(name, 1) for name in self.holders)
 
 
 @dataclass(frozen=True)
@@ -101,13 +114,17 @@ class Journal:
 
 def parse_change(at: float, item: Mapping[str, Any]) -> Change:
     """An item in DynamoDB's JSON."""
+    holders = {name: entry["M"] for name, entry in item["holders"]["M"].items()}
+    waiting = [entry["M"] for entry in item.get("waiting", {}).get("M", {}).values()]
     return Change(
         at=at,
         process=item["process_name"]["S"],
         limit=int(item["slot_limit"]["N"]),
         count=int(item["slots_in_use"]["N"]),
-        holders={name: entry["M"]["state"]["S"] for name, entry in item["holders"]["M"].items()},
+        holders={name: holder["state"]["S"] for name, holder in holders.items()},
         paused=item.get("paused", {}).get("BOOL", False),
+        weights={name: int(holder["weight"]["N"]) for name, holder in holders.items() if "weight" in holder},
+        registered=frozenset(entry["execution"]["S"] for entry in waiting if "receipt_handle" in entry),
     )
 
 

@@ -81,6 +81,7 @@ def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_f
             "on RequestQueue": stack.queued(),
             "running": len(stack.running()),
             "holders": sum(len(change.holders) for change in newest.values()),
+            "registrations": sum(len(change.registered) for change in newest.values()),
         },
     )
 
@@ -107,7 +108,7 @@ def draw_chart(report: Mapping[str, Any], path: Path) -> None:
     kinds = sorted({mark["kind"] for mark in report["marks"]})
     colors = {kind: chart.VERMILLION if kind in RESTARTED else chart.INK for kind in kinds}
     faults = [Point(m["at"], kinds.index(m["kind"]) + 1, colors[m["kind"]], "", "|") for m in report["marks"]]
-    end = max([report["calm_from"], *(at for p in report["processes"].values() for at, _ in p["holders"])])
+    end = max([report["calm_from"], *(at for p in report["processes"].values() for at, _ in p["held"])])
     failed = [check["name"] for check in report["checks"] if check["ok"] is False]
     verdict = f"{counted(len(failed), 'check')} failed" if failed else "no check fails"
     panels = [
@@ -133,7 +134,7 @@ def _process_panel(name: str, process: Mapping[str, Any], end: float) -> Panel:
         "slots",
         1.5,
         [
-            lambda axes: chart.draw_steps(axes, process["holders"], end, chart.SKY, "holders", filled=True),
+            lambda axes: chart.draw_steps(axes, process["held"], end, chart.SKY, "in use", filled=True),
             lambda axes: chart.draw_steps(axes, process["alive"], end, chart.BLUE, "Glue runs alive"),
             lambda axes: chart.draw_steps(axes, process["limits"], end, chart.VERMILLION, "limit (0: paused)"),
         ],

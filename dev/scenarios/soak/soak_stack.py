@@ -75,8 +75,8 @@ class SoakStack:
         self._janitor = local_client("lambda", aws.endpoint)
         self.table, self.queue_url = outputs["SlotTableName"], outputs["RequestQueueUrl"]
         self.processes = Processes(self.dynamodb, self.table)
-        slots, queue = Slots(self.dynamodb, self.table), RequestQueue(self.sqs, self.queue_url)
-        self.operations = Operations(self.processes, slots, queue)
+        self.slots, self._queue = Slots(self.dynamodb, self.table), RequestQueue(self.sqs, self.queue_url)
+        self.operations = Operations(self.processes, self.slots, self._queue)
         self.journal = Journal(aws.state_dir / "journal.jsonl", self.table)
         self.starter = function_named("Starter", self.functions)
         rules = self.events.list_rules()["Rules"]
@@ -123,17 +123,16 @@ class SoakStack:
         self.functions.invoke(FunctionName=self.starter, InvocationType="Event", Payload=payload)
 
     def wake_without_release(self, process: str) -> bool:
-        """Make the hidden message of a waiting request visible although no slot was released. False without one."""
-        key = {"process_name": {"S": process}}
-        item = self.dynamodb.get_item(TableName=self.table, Key=key)["Item"]
-        if "waiting" not in item:
-            return False
-        handle = item["waiting"]["M"]["receipt_handle"]["S"]
+        """Make the messages of waiting requests visible although no slot was released. False without such a message."""
+        seen = self.slots.read(process)
+        woken = [self._wake(each.receipt_handle) for each in seen.waiting.values()] if seen else []
+        return any(woken)
+
+    def _wake(self, receipt_handle: str) -> bool:
         try:
-            self.sqs.change_message_visibility(QueueUrl=self.queue_url, ReceiptHandle=handle, VisibilityTimeout=0)
+            return self._queue.make_visible(receipt_handle)
         except ClientError:
             return False
-        return True
 
     def queued(self) -> int:
         return queue_reading.total(self.sqs, self.queue_url)
