@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper_cli.stack_connection import StackConnection
 
 
@@ -43,11 +44,16 @@ def job_problems(name: str, job: dict[str, Any] | None, allowed: set[str]) -> li
     return problems
 
 
+def most_holders(slot_limit: int, default_weight: int) -> int:
+    """The most requests of the default weight that hold slots of a process at the same time."""
+    return min(MAX_HOLDERS, slot_limit // default_weight)
+
+
 def concurrency_problems(name: str, job: dict[str, Any], slots: int) -> list[str]:
     """Why Glue may refuse runs that have a slot: it counts a run for some seconds after it reports SUCCEEDED.
 
     Args:
-        slots: slots of all processes that use the job.
+        slots: `most_holders` of all processes that use the job.
     """
     most = job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1)
     if most > slots:

@@ -119,8 +119,8 @@ def size_problems(process: str, job: str, slots: int) -> list[str]:
     if needed.shortest_job <= USUAL_JOB:
         return []
     return [
-        f"process {process} with {slots} slots is an item of {needed.bytes / KB:.0f} KB, which DynamoDB can write for "
-        f"at most {needed.starts_a_second:.1f} starts a second, so jobs under {needed.shortest_job:.0f} s cannot "
+        f"process {process} with {slots} holders is an item of {needed.bytes / KB:.0f} KB, which DynamoDB can write "
+        f"for at most {needed.starts_a_second:.1f} starts a second, so jobs under {needed.shortest_job:.0f} s cannot "
         "keep all its slots busy: for such jobs divide it into processes of fewer slots"
     ]
 

@@ -39,7 +39,8 @@ def test_set_limit_wakes_the_first_waiting_request(operator: Operator, woken: li
     operator.wait("b")
     ended = operator.run("process", "set-limit", "sample", "3", "--json")
 
-    assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, "woken": True}
+    effects = {"in_use": 1, "blocked": [], "holders_above_limit": {}}
+    assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, **effects, "woken": True}
     assert operator.process().slot_limit == 3
     assert woken == ["handle-b"]
 
@@ -48,6 +49,59 @@ def test_set_limit_below_the_holders_counts_those_above(operator: Operator) -> N
     operator.hold("a")
 
     assert "1 holder above the limit" in operator.run("process", "set-limit", "sample", "0").stdout
+
+
+@pytest.fixture
+def weighted(operator: Operator) -> str:
+    """The execution of a holder of weight 5, of a limit of 6 with a default weight of 2."""
+    operator.processes.create("weighted", 6, "sample-job", default_weight=2)
+    return operator.hold("a", "weighted", weight=5)
+
+
+def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weighted: str) -> None:
+    (_, listed) = operator.run("process", "list", "--json").json["processes"]
+    numbers = [listed[name] for name in ("slot_limit", "slots_in_use", "holders", "default_weight")]
+    assert numbers == [6, 5, 1, 2]
+    assert "default weight" in operator.run("process", "list").stdout
+    operator.slots.release("weighted", weighted, operator.process("weighted").holders[weighted].raw)
+    operator.processes.pause("weighted")
+    operator.processes.remove("weighted")
+    assert "default weight" not in operator.run("process", "list").stdout
+
+
+def test_set_limit_names_the_holders_and_waiting_requests_above_it(operator: Operator, weighted: str) -> None:
+    operator.hold("b", "weighted", weight=1)
+    operator.wait("c", "weighted", weight=6, priority="high")
+    operator.wait("d", "weighted")
+
+    ended = operator.run("process", "set-limit", "weighted", "4", "--json").json
+
+    assert (ended["in_use"], ended["holders_above_limit"]) == (6, {weighted: 5})
+    assert [(one["request_id"], one["weight"]) for one in ended["blocked"]] == [("c", 6)]
+    shown = operator.run("process", "set-limit", "weighted", "4").stdout
+    assert "2 holders have 6 in use: no request is admitted until enough of them have ended." in shown
+    assert "Above the limit alone: a (weight 5)." in shown
+    assert "Blocked: c (priority high, weight 6); it and those of its priority behind it wait until" in shown
+    assert len(operator.run("process", "set-limit", "weighted", "6").stdout.splitlines()) == 1
+
+
+def test_set_limit_below_the_default_weight_warns(operator: Operator, weighted: str) -> None:
+    warned = operator.run("process", "set-limit", "weighted", "1").stderr
+    assert "the default weight 2 is above the limit 1" in warned
+    assert "slotkeeper process set-limit weighted 2" in warned
+    assert operator.run("process", "set-limit", "weighted", "2").stderr == ""
+
+
+def test_a_limit_in_units_is_compared_by_the_holders_that_it_allows(operator: Operator) -> None:
+    """500 runs of weight 1, or 40 of 25: Glue's concurrency and the item's size depend on the number of holders."""
+    operator.glue.create_job(Name="few", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 41})
+    operator.processes.create("units", 1, "few", default_weight=25)
+
+    assert operator.run("process", "set-limit", "units", "1000").stderr == ""
+    above = operator.run("process", "set-limit", "units", "100000").stderr
+    assert "with 500 holders is an item" in above
+    assert "allows 41 concurrent runs (MaxConcurrentRuns) for 500" in above
+    assert operator.process("units").slot_limit == 100_000
 
 
 @pytest.mark.parametrize("limit", ["-1", "100001", "many"])
@@ -105,6 +159,25 @@ def test_add_creates_a_process(operator: Operator) -> None:
 
     assert ended.json["problems"] == []
     assert (operator.process("second").slot_limit, operator.process("second").paused) == (2, True)
+
+
+def test_add_stores_a_default_weight(operator: Operator) -> None:
+    added = operator.run("process", "add", "dpus", "--limit", "40", "--job", "sample-job", "--default-weight", "2")
+    assert added.stdout == "dpus has 40 slots for job sample-job. A request without a weight takes 2.\n"
+    assert (operator.process("dpus").slot_limit, operator.process("dpus").default_weight) == (40, 2)
+    assert operator.audited()[-1]["default_weight"] == 2
+
+
+def test_add_warns_of_a_default_weight_above_the_limit(operator: Operator) -> None:
+    add = ("process", "add", "--limit", "1", "--job", "sample-job", "--default-weight", "2")
+    assert "the default weight 2 is above the limit 1" in operator.run(*add, "dpus").stderr
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "1.5", "100001", "two"])
+def test_add_rejects_an_invalid_default_weight(operator: Operator, weight: str) -> None:
+    options = ("--limit", "2", "--job", "sample-job", f"--default-weight={weight}")
+    assert operator.run("process", "add", "dpus", *options).exit_code == 2
+    assert operator.slots.read("dpus") is None
 
 
 def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request import PRIORITIES, execution_name
+from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.queue_contents import job_run

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.slots.process import MAX_SLOT_LIMIT, Process, check_settings
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process, check_settings
+from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper_cli import job_checks
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
+from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slotless_executions import find_slotless_executions
-from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
-_LIMIT: dict[str, Any] = {"min": 0, "max": MAX_SLOT_LIMIT, "help": "Number of requests that may run at the same time."}
+_LIMIT: dict[str, Any] = {
+    "min": 0,
+    "max": MAX_SLOT_LIMIT,
+    "help": f"Most requests that may run at the same time, or the most that their weights may add up to. At most "
+    f"{MAX_HOLDERS} run.",
+}
 Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.")]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
@@ -30,17 +38,20 @@ Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
-    """List the processes with their limit, slots in use and Glue job."""
+    """List the processes with their limit, slots in use, holders and Glue job."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
-    keys = ("name", "slot_limit", "slots_in_use", "job_name", "paused")
-    data = {"processes": [{key: getattr(one, key) for key in keys} for one in processes], "malformed": malformed}
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "job_name", "paused")
+    listed = [{key: getattr(one, key) for key in keys} | {"holders": len(one.holders)} for one in processes]
+    data = {"processes": listed, "malformed": malformed}
 
     def render(console: Console) -> None:
-        rows = table("process", ">slots", ">in use", "Glue job", "state")
+        weighted = any(one.default_weight != 1 for one in processes)
+        rows = table("process", ">slots", ">in use", ">holders", *[">default weight"] * weighted, "Glue job", "state")
         for one in processes:
             state = Text("paused", style="yellow") if one.paused else Text("active")
-            rows.add_row(one.name, f"{one.slot_limit:,}", f"{one.slots_in_use:,}", one.job_name, state)
+            numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
+            rows.add_row(one.name, *(f"{number:,}" for number in numbers), one.job_name, state)
         console.print(rows if processes else "There are no processes. Add one with: slotkeeper process add")
         for text in malformed:
             console.print(f"malformed: {text}", style="red")
@@ -50,30 +61,26 @@ def list_processes() -> None:
 
 @app.command("set-limit", cls=StackCommand)
 def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
-    """Set how many requests of a process may run at the same time, from the next request on."""
+    """Set how many requests of a process may run at the same time, from the next request on.
+
+    If its requests have weights, the limit is the most that their sum may be.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
-    _warn_of_limit(context, process, limit, before.job_name, control)
-    holders = len(before.holders)
-    lines = [f"{process}: {before.slot_limit} -> {limit} slots."]
-    if holders > limit:
-        lines.append(
-            f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."
-        )
+    effects = limit_effects(replace(before, slot_limit=limit))
+    _warn_of_limit(context, effects.process, control)
+    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *effects.lines(RequestIds(control.workflow))]
     if woken:
         lines.append("The first waiting request was woken.")
-    data = {"process": process, "before": before.slot_limit, "after": limit, "holders": holders, "woken": woken}
-    context.out.result(data, "\n".join(lines))
+    data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
+    context.out.result(data | effects.as_dict() | {"woken": woken}, "\n".join(lines))
 
 
-def _warn_of_limit(context: CommandContext, process: str, limit: int, job_name: str, control: SlotControl) -> None:
-    job = job_checks.get_job(context.stack, job_name)
-    slots = sum(one.slot_limit for one in control.read_all()[0] if one.job_name == job_name)
-    problems = job_checks.concurrency_problems(job_name, job, slots) if job else []
-    for problem in problems + size_problems(process, job_name, limit):
+def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
+    for problem in limit_problems(context.stack, process, control.read_all()[0]):
         context.out.note(f"Warning: {problem}.")
 
 
@@ -127,6 +134,10 @@ def add(
     process: Name,
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
     job: Annotated[str, typer.Option(help="Name of the Glue job that its requests run.")],
+    default_weight: Annotated[
+        int,
+        typer.Option(min=1, max=MAX_WEIGHT, help="Weight of a request that states none, in the unit of the limit."),
+    ] = 1,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
@@ -138,23 +149,26 @@ def add(
     context = current_context()
     control = SlotControl(context.stack)
     try:
-        check_settings(process, limit, job)
+        check_settings(process, limit, job, default_weight)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     described = job_checks.get_job(context.stack, job)
     problems = job_checks.job_problems(job, described, job_checks.allowed_jobs(context.stack))
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was changed.")
-    audit("process add", process=process, limit=limit, job=job, paused=paused, forced=bool(problems))
-    if not control.processes.create(process, limit, job, paused=paused):
+    settings = {"limit": limit, "default_weight": default_weight, "job": job, "paused": paused}
+    audit("process add", process=process, **settings, forced=bool(problems))
+    if not control.processes.create(process, limit, job, paused, default_weight):
         raise CommandRefused(
             f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume. "
             "Nothing was changed."
         )
-    _warn_of_limit(context, process, limit, job, control)
-    data = {"process": process, "slot_limit": limit, "job_name": job, "paused": paused, "problems": problems}
-    how = " and is paused" if paused else ""
-    context.out.result(data, f"{process} has {count(limit, 'slot')} for job {job}{how}.")
+    _warn_of_limit(context, Process(process, limit, 0, {}, paused, job, default_weight), control)
+    data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "job_name": job}
+    how = " and is paused" * paused
+    takes = f" A request without a weight takes {default_weight}." * (default_weight != 1)
+    text = f"{process} has {count(limit, 'slot')} for job {job}{how}.{takes}"
+    context.out.result(data | {"paused": paused, "problems": problems}, text)
 
 
 @app.command("remove", cls=StackCommand)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
-from slotkeeper_cli.job_checks import job_problems
+from slotkeeper_cli.job_checks import job_problems, most_holders
 from slotkeeper_cli.waiting_requests import waiting_requests
 from slotkeeper_cli.write_units import size_problems
 
@@ -55,10 +55,10 @@ def jobs(facts: Facts) -> Iterator[Finding]:
 
 
 def concurrency(facts: Facts) -> Iterator[Finding]:
-    """Add the slots of processes that share a job."""
+    """Add the holders that the processes that share a job may have."""
     slots: defaultdict[str, int] = defaultdict(int)
     for one in facts.processes:
-        slots[one.job_name] += one.slot_limit
+        slots[one.job_name] += most_holders(one.slot_limit, one.default_weight)
     for name, wanted in sorted(slots.items()):
         job = facts.jobs[name]
         if job is None:
@@ -75,7 +75,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
 
 def item_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
-        for text in size_problems(one.name, one.job_name, one.slot_limit):
+        for text in size_problems(one.name, one.job_name, most_holders(one.slot_limit, one.default_weight)):
             saw, _, do = text.rpartition(": ")
             yield warn(saw, do)
 
