@@ -102,6 +102,18 @@ def _slot_call(condition: str, update: str, names: dict[str, str], values: dict[
     }
 
 
+def _registered(priority: str, weight: int = 1) -> dict[str, Any]:
+    """The registration of a priority's request, as in the item."""
+    entry = {"receipt_handle": {"S": "handle"}, "priority": {"S": priority}, "weight": {"N": str(weight)}}
+    return {"M": _POSITION | entry | {"since": {"N": "1"}, "execution": {"S": "p-2"}}}
+
+
+def _of_priority(priority: str) -> dict[str, Any]:
+    """The context of a request with this priority and a weight."""
+    given = REQUEST | {"priority": priority, "weight": 5}
+    return CONTEXT | {"Execution": EXECUTION | {"Input": given}}
+
+
 def _event(kind: str, status: str, **more: str) -> dict[str, Any]:
     detail = {"version": "1", "stack": "${StackName}", "flow": "gated", "status": status}
     detail |= {"deduplication_id": f"{ME}/{status}", "process": "p", "request_id": "order-1", "attempt": 1}
@@ -114,14 +126,46 @@ def _event(kind: str, status: str, **more: str) -> dict[str, Any]:
 _RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
 _OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
 _OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
-_FREE = {"slots_in_use": {"N": "9"}, "slot_limit": {"N": "10"}}
+_FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
 _FULL = {"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}
-_WAITING = {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}
+_DRIFTED = {"slots_in_use": {"N": "11"}, "slot_limit": {"N": "10"}}
+_POSITION = {"sequence": {"S": "7".zfill(40)}, "receives": {"N": "2"}}
+_TOMBSTONE = {"M": _POSITION}
 _BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
+_BODY_OF = _BODY[:-1] % 2 + ',"priority":"%s","weight":5}'
 _RUN = {"job_name": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
+
+# Errors of `aws-sdk:sqs` have the names of the Java SDK's exceptions; a code without a class is Sqs.SqsException (Step
+# Functions guide, "Learning to use AWS service SDK integrations"). A FIFO queue rejects an expired handle as an invalid
+# parameter (re:Post, "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error").
+_AT_SQS = "(Service: Sqs, Status Code: 400, Request ID: 1)"
+REJECTED_HANDLES = [
+    {
+        "Error": "Sqs.SqsException",
+        "Cause": f"Value AQEB for parameter ReceiptHandle is invalid. Reason: {reason} {_AT_SQS}",
+    }
+    for reason in (
+        "The receipt handle has expired.",
+        "Message does not exist or is not available for visibility timeout change.",
+    )
+] + [
+    {"Error": "Sqs.MessageNotInflightException", "Cause": f"The specified message is not in flight. {_AT_SQS}"},
+    {"Error": "Sqs.MessageNotInflightException"},
+    {"Error": "Sqs.ReceiptHandleIsInvalidException", "Cause": f"The input receipt handle is invalid. {_AT_SQS}"},
+]
+OTHER_SQS_ERRORS = [
+    {"Error": "States.Timeout"},
+    {"Error": "Sqs.SdkClientException", "Cause": "Unable to execute HTTP request"},
+    {"Error": "Sqs.RequestThrottledException", "Cause": f"Rate exceeded {_AT_SQS}"},
+    {"Error": "Sqs.QueueDoesNotExistException", "Cause": f"The specified queue does not exist. {_AT_SQS}"},
+    {
+        "Error": "Sqs.SqsException",
+        "Cause": f"User: u is not authorized to perform: sqs:changemessagevisibility {_AT_SQS}",
+    },
+]
 
 # Causes of RunGlueJob -> the reason.
 _REASONS = {
@@ -248,6 +292,19 @@ CASES = [
             "MessageDeduplicationId": execution_name("p", "order-1", 2),
         },
     ),
+    *(
+        _case(
+            "ReturnRequest.Arguments",
+            {
+                "QueueUrl": "${RequestQueueUrl}",
+                "MessageBody": _BODY_OF % priority,
+                "MessageGroupId": group,
+                "MessageDeduplicationId": execution_name("p", "order-1", 2),
+            },
+            context=_of_priority(priority),
+        )
+        for priority, group in (("high", "p#high"), ("low", "p#low"), ("normal", "p"))
+    ),
     _caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
     _case(
         "KeepRequest.Arguments",
@@ -267,7 +324,7 @@ CASES = [
         "ReleaseSlot.Arguments",
         _slot_call(
             "attribute_exists(holders.#me)",
-            "SET slots_in_use = slots_in_use - :one REMOVE holders.#me",
+            "SET slots_in_use = slots_in_use - if_not_exists(holders.#me.weight, :one) REMOVE holders.#me",
             {},
             {":one": {"N": "1"}},
         ),
@@ -281,22 +338,68 @@ CASES = [
             "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused",
         },
     ),
-    _case("ReadWaiting.Assign", {"slot_is_free": False, "receipt_handle": ""}, result={}),
-    _case("ReadWaiting.Assign", {"slot_is_free": True, "receipt_handle": ""}, result={"Item": _FREE}),
-    _case("ReadWaiting.Assign", {"slot_is_free": False, "receipt_handle": ""}, result={"Item": _FULL}),
+    *(
+        _case("ReadWaiting.Assign", {"first": first, "room": room}, result=result)
+        for result, first, room in (
+            ({}, {}, 0),  # the process was removed
+            ({"Item": {}}, {}, 0),
+            ({"Item": _FREE}, {}, 3),
+            ({"Item": _FULL}, {}, 0),
+            ({"Item": _DRIFTED}, {}, -1),
+        )
+    ),
+    *(
+        _case("ReadWaiting.Assign", {"first": first and first["M"], "room": room}, result={"Item": item})
+        for waiting, first, room in (
+            ({}, {}, 3),
+            ({"receipt_handle": {"S": "handle"}}, {}, 3),  # of an earlier version
+            ({"high": _TOMBSTONE, "normal": _TOMBSTONE}, {}, 3),
+            ({"low": _registered("low")}, _registered("low"), 3),
+            ({"high": _TOMBSTONE, "low": _registered("low")}, _registered("low"), 3),
+            (
+                {"low": _registered("low"), "normal": _registered("normal"), "high": _registered("high")},
+                _registered("high"),
+                3,
+            ),
+            ({"normal": _registered("normal", 4), "low": _registered("low")}, _registered("normal", 4), 3),
+            ({"high": _registered("high", 10), "low": _registered("low")}, _registered("high", 10), 3),
+            ({"high": _registered("high", 11), "low": _registered("low")}, _registered("low"), 3),  # blocked
+            ({"high": _registered("high", 11), "normal": _registered("normal", 12)}, {}, 3),
+        )
+        for item in (_FREE | {"waiting": {"M": waiting}},)
+    ),
     *(
         _case(
             "ReadWaiting.Assign",
-            {"slot_is_free": not paused, "receipt_handle": "handle"},
-            result={"Item": _FREE | _WAITING | {"paused": {"BOOL": paused}}},
+            {"first": _registered("normal")["M"], "room": room},
+            result={"Item": _FREE | {"waiting": {"M": {"normal": _registered("normal")}}, "paused": {"BOOL": paused}}},
         )
-        for paused in (True, False)
+        for paused, room in ((True, 0), (False, 3))
     ),
     _case(
         "WakeWaiting.Arguments",
         {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": 0},
-        {"receipt_handle": "handle"},
+        {"first": _registered("high")["M"]},
     ),
+    *(
+        _case("WakeWaiting.Catch.0.Assign", {"is_refused": is_refused}, errorOutput=error)
+        for errors, is_refused in ((REJECTED_HANDLES, True), (OTHER_SQS_ERRORS, False))
+        for error in errors
+    ),
+    _case(
+        "ClearWaiting.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "UpdateExpression": "SET waiting.#priority = :entry",
+            "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
+            "ExpressionAttributeNames": {"#priority": "low"},
+            "ExpressionAttributeValues": {":entry": _TOMBSTONE, ":handle": {"S": "handle"}},
+        },
+        {"first": _registered("low")["M"]},
+    ),
+    _case("ClearWaiting.Assign", {"wakes": 2}, {"wakes": 1}),
+    _case("ClearWaiting.Catch.0.Assign", {"wakes": 2}, {"wakes": 1}),
     _case(
         "NotifyFailure.Arguments",
         {
@@ -362,12 +465,17 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "HasGlueRunEnded.Choices.6": ({"run_minutes": 75}, {"run_minutes": 74}),
     "MayGlueRunBeAlive.Choices.0": ({"run_state": "UNKNOWN"}, {"run_state": "NOT_FOUND"}),
     "IsRequestWaiting.Choices.0": (
-        {"slot_is_free": True, "receipt_handle": "handle"},
-        {"slot_is_free": True, "receipt_handle": ""},
+        {"first": _registered("low", 3)["M"], "room": 3},
+        {"first": _registered("high", 4)["M"], "room": 3},
     ),
+    "IsReceiptHandleRefused.Choices.0": ({"is_refused": True, "wakes": 2}, {"is_refused": True, "wakes": 3}),
     "ChooseOutcome.Choices.1": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
     "WasRequestKept.Choices.0": ({"outcome": "KEPT"}, {"outcome": "NOT_KEPT"}),
 }
+CASES += [
+    _case("IsRequestWaiting.Choices.0.Condition", False, {"first": {}, "room": 3}),
+    _case("IsReceiptHandleRefused.Choices.0.Condition", False, {"is_refused": False, "wakes": 0}),
+]
 CASES += [
     _case(f"{path}.Condition", value, variables)
     for path, pair in _CONDITIONS.items()

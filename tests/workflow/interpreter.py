@@ -203,6 +203,13 @@ STATES = {name: State(fields) for name, fields in states().items()}
 # Walks ---------------------------------------------------------------------------------------------------------------
 
 _run = {"StartedOn": "2026-01-01T00:00:00.000Z", "Arguments": {"--slotkeeper-execution": ME}}
+_registered = {
+    "sequence": {"S": "1"},
+    "receives": {"N": "1"},
+    "receipt_handle": {"S": "handle"},
+    "priority": {"S": "low"},
+    "weight": {"N": "1"},
+}
 RESULTS: dict[str, list[Any]] = {
     "ConfirmSlot": [{"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "job"}, "state": {"S": "RUNNING"}}}}}}}],
     "RunGlueJob": [{"Id": "jr_1", "JobRunState": "SUCCEEDED"}, {"Id": "jr_1", "JobRunState": "STOPPED"}],
@@ -219,13 +226,7 @@ RESULTS: dict[str, list[Any]] = {
     ],
     "ReadWaiting": [
         {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}},
-        {
-            "Item": {
-                "slots_in_use": {"N": "0"},
-                "slot_limit": {"N": "1"},
-                "waiting": {"M": {"receipt_handle": {"S": "handle"}}},
-            }
-        },
+        {"Item": {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "1"}, "waiting": {"M": {"low": {"M": _registered}}}}},
     ],
 }
 CAUSES = {
@@ -234,7 +235,8 @@ CAUSES = {
         ("States.Timeout", None),
         ("Glue.ConcurrentRunsExceededException", "refused"),
         ("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)"),
-    ]
+    ],
+    "WakeWaiting": [("Sqs.SqsException", "Value h for parameter ReceiptHandle is invalid"), ("States.Timeout", None)],
 }
 
 

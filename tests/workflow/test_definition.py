@@ -96,7 +96,7 @@ def test_every_retry_backs_off_with_jitter_to_a_cap(name: str) -> None:
             assert retrier["MaxDelaySeconds"] >= retrier["IntervalSeconds"]
 
 
-@pytest.mark.parametrize("name", ["ConfirmSlot", "ReleaseSlot"])
+@pytest.mark.parametrize("name", ["ConfirmSlot", "ReleaseSlot", "ClearWaiting"])
 def test_a_condition_that_failed_is_not_retried(name: str) -> None:
     first = states()[name]["Retry"][0]
     assert first == {"ErrorEquals": ["DynamoDB.ConditionalCheckFailedException"], "MaxAttempts": 0}
@@ -219,6 +219,7 @@ def test_a_returned_request_is_deduplicated_by_its_next_execution_name(request_i
 def test_f13_a_returned_request_differs_only_in_its_attempt() -> None:
     """SQS and Step Functions would treat the same attempt as a duplicate."""
     request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
+    request |= {"priority": "low", "weight": 4}
     body = evaluate(
         states()["ReturnRequest"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}}
     )

@@ -1,0 +1,144 @@
+"""The workflow's wake: the same request as the layer's, and a bounded number of registrations cleared."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, cast
+
+import pytest
+
+from slotkeeper.slots.process import WaitingRequest
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import MAX_WAKES
+from slotkeeper.slots.request import PRIORITIES
+from tests.workflow.definition import states
+from tests.workflow.expression_cases import CONTEXT, OTHER_SQS_ERRORS, REJECTED_HANDLES
+from tests.workflow.interpreter import STATES, StateFailed, Variables, all_walks, evaluate
+
+LIMIT = 5
+TOMBSTONE = {"sequence": {"S": "1"}, "receives": {"N": "3"}}
+WEIGHTS = (None, 0, 1, 3, LIMIT + 1)  # no entry, a tombstone, and registrations; the last one is blocked
+
+
+class _OneItem:
+    """A DynamoDB client of one item, which records the last write."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        self._item = item
+        self.written: dict[str, Any] = {}
+
+    def get_item(self, **_asked: Any) -> dict[str, Any]:
+        return {"Item": self._item}
+
+    def update_item(self, **written: Any) -> dict[str, Any]:
+        self.written = written
+        return {}
+
+
+def _registration(priority: str, weight: int) -> dict[str, Any]:
+    return TOMBSTONE | {
+        "receipt_handle": {"S": f"handle-{priority}"},
+        "priority": {"S": priority},
+        "weight": {"N": str(weight)},
+        "since": {"N": "1"},
+        "execution": {"S": f"p-{priority}"},
+    }
+
+
+def _item(weights: tuple[int | None, ...], in_use: int, paused: bool = False) -> dict[str, Any]:
+    entries = {
+        priority: {"M": _registration(priority, weight) if weight else TOMBSTONE}
+        for priority, weight in zip(PRIORITIES, weights, strict=True)
+        if weight is not None
+    }
+    numbers = {"slot_limit": {"N": str(LIMIT)}, "slots_in_use": {"N": str(in_use)}}
+    return numbers | {"waiting": {"M": entries}} | ({"paused": {"BOOL": True}} if paused else {})
+
+
+def _woken_by_the_workflow(item: dict[str, Any]) -> str | None:
+    _, variables = STATES["ReadWaiting"].leave(CONTEXT, {}, result={"Item": item})
+    if STATES["IsRequestWaiting"].choose(CONTEXT, variables) != "WakeWaiting":
+        return None
+    return str(STATES["WakeWaiting"].value("Arguments", CONTEXT, variables)["ReceiptHandle"])
+
+
+def _woken_by_the_layer(item: dict[str, Any]) -> str | None:
+    waiting = Slots(cast(Any, _OneItem(item)), "slots").to_wake("p")
+    return waiting.receipt_handle if waiting else None
+
+
+@pytest.mark.parametrize(("in_use", "paused"), [(2, False), (4, False), (LIMIT, False), (LIMIT + 2, False), (2, True)])
+def test_the_workflow_wakes_the_same_request_as_the_layer(in_use: int, paused: bool) -> None:
+    woken = set()
+    for weights in product(WEIGHTS, repeat=len(PRIORITIES)):
+        item = _item(weights, in_use, paused)
+        assert _woken_by_the_workflow(item) == _woken_by_the_layer(item), item
+        woken.add(_woken_by_the_layer(item))
+    handles = {f"handle-{priority}" for priority in PRIORITIES}
+    assert woken == {None} | (handles if in_use < LIMIT and not paused else set())
+
+
+def test_the_workflow_clears_a_registration_like_the_layer() -> None:
+    entry, table = _registration("low", 3), _OneItem({})
+    waiting = WaitingRequest(
+        "low", "handle-low", sequence="1", receives=3, weight=3, since=1, execution="p-low", request_id=""
+    )
+    Slots(cast(Any, table), "slots").clear("p", waiting)
+    arguments = STATES["ClearWaiting"].value("Arguments", CONTEXT, {"first": entry})
+    for field in ("UpdateExpression", "ConditionExpression"):
+        named = arguments[field].replace("#priority", arguments["ExpressionAttributeNames"]["#priority"])
+        assert named == table.written[field]
+    assert arguments["ExpressionAttributeValues"] == table.written["ExpressionAttributeValues"]
+
+
+def _after_the_wake(error: dict[str, str], wakes: int) -> tuple[str, Variables]:
+    """The state after a wake that failed, when so many registrations have been cleared."""
+    failed = StateFailed(error["Error"], error.get("Cause"))
+    following, variables = STATES["WakeWaiting"].catch(failed, CONTEXT, {"wakes": wakes})
+    return STATES[following].choose(CONTEXT, variables), variables
+
+
+@pytest.mark.parametrize("error", REJECTED_HANDLES, ids=lambda error: error["Error"])
+def test_a_registration_is_cleared_and_the_next_request_woken_only_if_sqs_rejects_the_handle(
+    error: dict[str, str],
+) -> None:
+    following, variables = _after_the_wake(error, 0)
+    assert following == "ClearWaiting"
+    assert STATES["ClearWaiting"].leave(CONTEXT, variables)[0] == "ReadWaiting"
+
+
+@pytest.mark.parametrize("error", OTHER_SQS_ERRORS, ids=lambda error: error["Error"])
+def test_an_error_that_does_not_reject_the_handle_clears_no_registration(error: dict[str, str]) -> None:
+    """The message may be hidden, and without its registration no wake would come for it."""
+    assert _after_the_wake(error, 0)[0] == "ChooseOutcome"
+
+
+def test_the_workflow_tries_as_many_wakes_as_the_layer() -> None:
+    """Each execution counts from its own release, whether or not the clear was refused."""
+    wakes = 1
+    _, variables = STATES["ReleaseSlot"].leave(CONTEXT, {})
+    while wakes <= MAX_WAKES:
+        following, variables = _after_the_wake(REJECTED_HANDLES[0], variables["wakes"])
+        if following != "ClearWaiting":
+            break
+        state, refused = STATES["ClearWaiting"], StateFailed("DynamoDB.ConditionalCheckFailedException", "changed")
+        assert state.leave(CONTEXT, variables) == state.catch(refused, CONTEXT, variables)
+        _, variables = state.leave(CONTEXT, variables)
+        wakes += 1
+    assert wakes == MAX_WAKES
+    assert STATES["ReleaseSlot"].catch(StateFailed("States.Timeout"), CONTEXT, {})[1] == {"wakes": 0}
+
+
+def test_every_clear_is_followed_by_a_read_of_the_next_request() -> None:
+    after = {walk.names[n + 1] for walk in all_walks() for n, name in enumerate(walk.names) if name == "ClearWaiting"}
+    assert after == {"ReadWaiting"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "group"), [("high", "p#high"), ("low", "p#low"), ("normal", "p"), (None, "p"), ("other", "p")]
+)
+def test_a_returned_request_keeps_its_message_group(priority: str | None, group: str) -> None:
+    """The last: a manually started execution, whose input no schema has checked."""
+    request = {"process": "p"} | ({"priority": priority} if priority else {})
+    known = {"context": {"Execution": {"Input": request}}}
+    assert evaluate(states()["ReturnRequest"]["Arguments"]["MessageGroupId"], known) == group
