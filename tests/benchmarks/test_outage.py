@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from dev.benchmarks.outage import outage_benchmark
 from dev.benchmarks.outage.fragile_downstream import FragileDownstream
@@ -20,24 +19,8 @@ from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
 from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger
 from slotkeeper.retry.message import Message
-from tests.support.in_process_tables import LEDGER, Refusal, Tables
-
-
-class ComparedTable:
-    """The simulated DynamoDB of tests/simulation with the interface of a client."""
-
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    def get_item(self, **parameters: Any) -> Any:
-        return self._tables.perform("GetItem", parameters)
-
-    def update_item(self, **parameters: Any) -> Any:
-        try:
-            return self._tables.perform("UpdateItem", parameters)
-        except Refusal as refusal:
-            answer: Any = refusal.answer
-            raise ClientError(answer, "UpdateItem") from None
+from tests.support.compared_table import ComparedTable
+from tests.support.in_process_tables import LEDGER, Tables
 
 
 def steps_of_a_ledger(ledger: Ledger, seed: int) -> list[Any]:
