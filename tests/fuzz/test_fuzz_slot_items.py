@@ -19,20 +19,30 @@ from tests.support.in_process_tables import SLOTS
 from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
+HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
 WAITING = {
     "receipt_handle": {"S": "handle-of-waiting"},
     "sequence": {"S": "0" * 40},
     "receives": {"N": "1"},
+    "weight": {"N": "1"},
     "since": {"N": "1700000000"},
     "execution": {"S": "p-3"},
     "request_id": {"S": "order-3"},
 }
+TOMBSTONE = {name: WAITING[name] for name in ("sequence", "receives")}
+
+
+def waiting(**changes: Any) -> dict[str, Any]:
+    """Registrations, one with changes, and a tombstone."""
+    return {"M": {"high": {"M": TOMBSTONE}, "normal": {"M": WAITING | changes}, "low": {"M": WAITING}}}
+
+
 VALID = PROCESS | {
-    "slot_limit": {"N": "3"},
-    "slots_in_use": {"N": "2"},
-    "holders": {"M": {"p-1": HOLDER, "p-2": RUNS}},
-    "waiting": {"M": WAITING},
+    "slot_limit": {"N": "4"},
+    "slots_in_use": {"N": "3"},
+    "holders": {"M": {"p-1": HEAVY, "p-2": RUNS}},
+    "waiting": waiting(),
     "paused": {"BOOL": False},
     "cancelled": {"M": {"p-4": {"M": {"since": {"N": "1700000000"}, "by": {"S": "anna"}}}}},
 }
@@ -72,9 +82,7 @@ def _record(receives: int, age: float) -> dict[str, Any]:
 )
 @example(before=VALID | cancelled("1"), receives=1, age=0).via("a cancelled request")
 @example(before=VALID | cancelled("9" * 20), receives=980, age=0).via("cancelled at an impossible time")
-@example(
-    before=VALID | {"slot_limit": {"N": "0"}, "waiting": {"M": WAITING | {"sequence": {"N": "1"}}}}, receives=980, age=0
-)
+@example(before=VALID | {"slot_limit": {"N": "0"}, "waiting": waiting(sequence={"N": "1"})}, receives=980, age=0)
 def test_f7_a_message_for_any_item_has_one_end_before_sqs_deletes_it(
     functions: Functions, before: dict[str, Any], receives: int, age: float
 ) -> None:
@@ -102,7 +110,7 @@ HEALTHY = PROCESS | {
     "process_name": {"S": "healthy"},
     "slots_in_use": {"N": "1"},
     "holders": {"M": {"healthy-1": HOLDER}},
-    "waiting": {"M": WAITING | {"receipt_handle": {"S": "handle-healthy"}}},
+    "waiting": waiting(receipt_handle={"S": "handle-healthy"}),
 }
 
 
@@ -110,7 +118,7 @@ HEALTHY = PROCESS | {
     before=others(),
     status=st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT", "PENDING_REDRIVE"]),
 )
-@example(before=VALID | {"waiting": {"M": WAITING | {"receipt_handle": {"N": "1"}}}}, status="RUNNING").via(
+@example(before=VALID | {"waiting": waiting(receipt_handle={"N": "1"})}, status="RUNNING").via(
     "a wake that failed with KeyError in every janitor run"
 )
 def test_the_janitor_handles_other_processes_next_to_any_item(

@@ -128,7 +128,7 @@ EXPECTED: dict[str, Expectation] = {
     "process_registrar/retrying_job": _refused_to_register("MaxRetries 1; it must be 0"),
     "process_registrar/missing_job": _refused_to_register("no-such-job"),
     "process_registrar/permitted_jobs": lambda outcome: outcome.response["Status"] == "SUCCESS",
-    "process_registrar/limit_too_high": _refused_to_register("0 to 500"),
+    "process_registrar/limit_too_high": _refused_to_register("0 to 100000"),
     "token_refresher/schedule": _new_token,
     "token_refresher/ask": _new_token,
     "token_refresher/ask_delivered_twice": lambda outcome: (

@@ -26,10 +26,10 @@ from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Slots
+from slotkeeper.slots.process import Process, Processes, WaitingRequest
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.request import Delivery, Priority, message_group
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import SettlementTable
@@ -48,6 +48,8 @@ ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
 CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
+# Equal to each other refusal of their kind: they do not compare the item that was seen.
+FULL, PAUSED = (kind(Process("p", 1, 1, {}, paused=False, job_name="job")) for kind in (Full, Paused))
 NOW = 1_800_000_000.0
 VISIBILITY = 180
 RETENTION = 1_209_600
@@ -156,11 +158,25 @@ class Account:
         """Reserve the only slot of `p` for another execution, p-other."""
         self.slots.reserve(Candidate("p", "p-other"), NOW)
 
-    def lose_wake(self) -> Delivery:
+    def register(
+        self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1, **changes: Any
+    ) -> Registration:
+        """Register a refused delivery of an execution, without a queue. `changes`: fields of the delivery."""
+        refused = delivery({}, receipt_handle=f"handle-of-{execution}", **changes)
+        return self.slots.wait(Candidate("p", execution, weight, priority, refused), self.item())
+
+    def wait_in_queue(self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> Delivery:
+        """Register a message that is hidden in the queue of requests."""
+        sent = self.send(execution, message_group("p", priority))
+        assert (
+            self.slots.wait(Candidate("p", execution, weight, priority, sent), self.item()) == Registration.REGISTERED
+        )
+        return sent
+
+    def lose_wake(self, priority: Priority = "normal") -> Delivery:
         """Register a waiting request, then free a slot of `p` without a wake."""
         self.slots.reserve(Candidate("p", "p-1"), NOW)
-        waiting = self.send()
-        self.slots.wait(Candidate("p", "p-waits", delivery=waiting), self.item())
+        waiting = self.wait_in_queue(priority=priority)
         self.slots.cancel("p", "p-1")
         return waiting
 
@@ -235,6 +251,11 @@ def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
     """A delivery without a queue."""
     text = body if isinstance(body, str) else json.dumps(body)
     return replace(Delivery("message-1", text, group, "handle-1", "1", 1, NOW), **changes)
+
+
+def registration(execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> WaitingRequest:
+    """A registration as it is read."""
+    return WaitingRequest(priority, f"handle-of-{execution}", "1".zfill(40), 1, weight, int(NOW), execution, "")
 
 
 def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at: float = NOW) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from slotkeeper.slots.run_report import RunReport
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT, Load, request_record
 
-PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting_since=None)
+PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job")
 
 
 class Surprise(Exception):
@@ -59,10 +59,10 @@ def _output_of(invocations: Iterator[None]) -> str:
 def _starter(module: ModuleType) -> Iterator[None]:
     request, on_request = Request("p", {}, "order-1", 1), module._starter.on_request
     outcomes = [
-        admission.Admitted(request.execution_name, "p"),
+        admission.Admitted(request),
         admission.Repeated(request.execution_name, "p"),
         admission.DeadLettered("Code", "why"),
-        admission.Waiting("p", "full", 60.0),
+        admission.Waiting(request, "full", 60.0),
         admission.Deferred("p", "why"),
         None,
     ]

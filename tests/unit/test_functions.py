@@ -331,7 +331,7 @@ def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar
 
 
 @pytest.mark.parametrize(
-    ("properties", "reason"), [({"SlotLimit": "501"}, "0 to 500"), ({"JobName": "missing"}, "missing")]
+    ("properties", "reason"), [({"SlotLimit": "100001"}, "0 to 100000"), ({"JobName": "missing"}, "missing")]
 )
 def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     registrar: Registrar, properties: dict[str, str], reason: str

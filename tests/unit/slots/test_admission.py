@@ -12,12 +12,13 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import Request, execution_name
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
 EXECUTION = execution_name("p", "order-1", 1)
+ADMITTED = Request("p", {}, "order-1")
 
 
 def _hidden_for(account: Account) -> list[int]:
@@ -32,7 +33,7 @@ def _hidden_for(account: Account) -> list[int]:
 
 def test_an_admitted_message_costs_two_calls(account: Account) -> None:
     calls = Calls(account.dynamodb, account.sqs, account.stepfunctions)
-    assert account.starter.admit(delivery(REQUEST), NOW) == Admitted(EXECUTION, "p")
+    assert account.starter.admit(delivery(REQUEST), NOW) == Admitted(ADMITTED)
     assert calls.made == ["UpdateItem", "StartExecution"]
 
 
@@ -55,7 +56,7 @@ def test_f1_a_start_whose_answer_is_lost_keeps_slot_and_message(account: Account
     with pytest.raises(ReadTimeoutError):
         account.starter.admit(delivery(REQUEST), NOW)
     assert account.item().holders.keys() == {EXECUTION}
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
     assert account.executions() == [EXECUTION]
 
 
@@ -78,7 +79,7 @@ def test_f17_a_reserve_whose_answer_is_lost_is_found_by_the_next_delivery(accoun
     lose_answer(account.dynamodb, "UpdateItem")
     with pytest.raises(ReadTimeoutError):
         account.starter.admit(delivery(REQUEST), NOW)
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
     assert account.item().slots_in_use == 1
 
 
@@ -91,7 +92,7 @@ def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(accou
     with pytest.raises(Killed):
         account.starter.admit(delivery(REQUEST), NOW)
     assert account.executions() == []
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
     assert account.item().slots_in_use == 1
 
 
@@ -208,7 +209,7 @@ def test_the_same_request_in_another_spelling_is_the_same_request(
 
 
 def test_a_cancelled_reservation_wakes_the_waiting_request(account: Account) -> None:
-    account.lose_wake()
+    account.lose_wake("low")
     refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
     account.starter.admit(delivery(REQUEST), NOW)
     assert len(account.messages(account.queue_url)) == 1
@@ -218,7 +219,7 @@ def test_a_refused_message_is_registered_hidden_and_checked_again(account: Accou
     account.fill()
     refused = account.send(REQUEST)
     calls = Calls(account.dynamodb, account.sqs)
-    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
+    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "full", 0.0)
     # reserve, register, hide, check
     assert calls.made == ["UpdateItem", "UpdateItem", "ChangeMessageVisibility", "GetItem"]
     assert account.messages(account.queue_url) == []
@@ -266,7 +267,8 @@ def test_a_registration_names_the_request_and_its_execution(account: Account) ->
     """For operators: the execution's name is a hash, from which the request id cannot be computed."""
     account.fill()
     account.starter.admit(account.send(REQUEST), NOW)
-    assert (account.item().waiting_execution, account.item().waiting_request_id) == (EXECUTION, "order-1")
+    registered = account.item().waiting["normal"]
+    assert (registered.execution, registered.request_id) == (EXECUTION, "order-1")
 
 
 def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_again(account: Account) -> None:
@@ -278,8 +280,8 @@ def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_agai
         account.processes.create("p", 0, "job")
 
     _before_the_hide(account, replace_it)
-    assert account.starter.admit(refused, NOW) == Waiting("p", "full", 0.0)
-    assert account.item().waiting_handle == refused.receipt_handle
+    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "full", 0.0)
+    assert account.item().waiting["normal"].receipt_handle == refused.receipt_handle
 
 
 @pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
@@ -361,7 +363,7 @@ def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: 
 
 def test_a_message_of_a_paused_process_waits(account: Account) -> None:
     account.processes.pause("p")
-    assert account.starter.admit(account.send(REQUEST), NOW) == Waiting("p", "paused", 0.0)
+    assert account.starter.admit(account.send(REQUEST), NOW) == Waiting(ADMITTED, "paused", 0.0)
 
 
 def test_f22_a_bad_message_is_dead_lettered_immediately_and_changes_nothing_else(account: Account) -> None:

@@ -12,7 +12,7 @@ from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, Cance
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import Cancelled, Candidate, Granted
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import Request, execution_name
 from tests.unit.conftest import NOW, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -61,7 +61,7 @@ def test_a_holder_cannot_be_cancelled(account: Account, operations: Operations) 
     account.starter.admit(delivery(REQUEST), NOW)
     assert operations.cancel_request("p", EXECUTION, NOW) is CancelOutcome.HOLDS_SLOT
     assert account.item().cancelled == {}
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(EXECUTION, "p")
+    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(Request("p", {}, "order-1"))
 
 
 def test_the_next_attempt_is_not_cancelled(account: Account, operations: Operations) -> None:
@@ -75,24 +75,10 @@ def test_the_head_is_woken_when_it_is_cancelled_itself(
 ) -> None:
     account.fill()
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
-    assert account.item().waiting_execution == EXECUTION
+    assert account.item().waiting["normal"].execution == EXECUTION
     assert account.messages(account.queue_url) == []
     operations.cancel_request("p", cancelled, NOW)
     assert len(account.messages(account.queue_url)) == woken
-
-
-def test_a_registration_without_execution_is_woken(account: Account, operations: Operations) -> None:
-    """As an earlier version has written it."""
-    account.fill()
-    account.starter.admit(account.send(REQUEST), NOW)
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "p"}},
-        UpdateExpression="REMOVE waiting.execution, waiting.request_id",
-    )
-    assert (account.item().waiting_execution, account.item().waiting_request_id) == (None, None)
-    operations.cancel_request("p", EXECUTION, NOW)
-    assert len(account.messages(account.queue_url)) == 1
 
 
 @pytest.mark.parametrize("before", ["dynamodb", "sqs"], ids=["registration", "hide"])

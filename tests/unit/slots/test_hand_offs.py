@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from dev.scenarios.runner.intervals import Release, Start, handoffs
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Candidate
-from tests.unit.conftest import CONTEXT, NOW, Account, Load
+from tests.unit.conftest import CONTEXT, NOW, Account, Load, registration
 
-WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting_since=0, waiting_execution="p-b")
+WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting={"normal": registration("p-b")})
+STARTED = replace(WAITING, waiting={})
+HOLDER = Holder("RUNNING", int(NOW), "job", None, {})
 INTERVAL = 60.0
 
 
@@ -94,15 +96,60 @@ def _hand_on(executions: Executions, ended: float, started: float) -> None:
 
 def test_a_hand_off_is_measured_once(executions: Executions, hand_offs: HandOffs) -> None:
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + INTERVAL) == {"p": 3.0}
-    assert hand_offs.measure([WAITING], NOW + 2 * INTERVAL) == {}
+    assert hand_offs.measure([STARTED], NOW + INTERVAL) == {"p": 3.0}
+    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {}
 
 
 def test_a_start_is_measured_after_the_lists_lag(executions: Executions, hand_offs: HandOffs) -> None:
     executions.listed["p-b"] = (NOW + 23, None)  # p-a is still listed as running
-    assert hand_offs.measure([WAITING], NOW + 24) == {}
+    assert hand_offs.measure([STARTED], NOW + 24) == {}
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + 23 + LIST_LAG_SECONDS) == {"p": 3.0}
+    assert hand_offs.measure([STARTED], NOW + 23 + LIST_LAG_SECONDS) == {"p": 3.0}
+
+
+def test_a_start_that_is_not_listed_yet_is_measured_later(executions: Executions, hand_offs: HandOffs) -> None:
+    assert hand_offs.measure([replace(STARTED, holders={"p-b": HOLDER})], NOW + INTERVAL) == {}
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {"p": 3.0}
+
+
+def test_the_next_head_is_measured_after_the_first(executions: Executions, hand_offs: HandOffs) -> None:
+    _hand_on(executions, NOW + 20, NOW + 23)
+    next_head = replace(WAITING, waiting={"normal": registration("p-c")})
+    assert hand_offs.measure([next_head], NOW + INTERVAL) == {"p": 3.0}
+    executions.listed |= {"p-b": (NOW + 23, NOW + 80), "p-c": (NOW + 84, None)}
+    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {"p": 4.0}
+
+
+def test_a_request_that_is_dead_lettered_gives_way_to_the_next_head(
+    executions: Executions, hand_offs: HandOffs
+) -> None:
+    next_head = replace(WAITING, waiting={"low": registration("p-c", "low")})
+    assert hand_offs.measure([next_head], NOW + INTERVAL) == {}
+    executions.listed |= {"p-a": (NOW - 100, NOW + 80), "p-c": (NOW + 84, None)}
+    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {"p": 4.0}
+
+
+def test_the_request_of_the_highest_priority_is_measured(executions: Executions, hand_offs: HandOffs) -> None:
+    """p-b may wait for hours while requests of a higher priority pass it."""
+    overtaken = replace(WAITING, waiting={"normal": registration("p-b"), "high": registration("p-c", "high")})
+    assert hand_offs.measure([overtaken], NOW + INTERVAL) == {}
+    executions.listed |= {"p-a": (NOW - 100, NOW + 80), "p-c": (NOW + 84, None)}
+    assert hand_offs.measure([WAITING], NOW + 2 * INTERVAL) == {"p": 4.0}
+
+
+def test_a_blocked_request_is_not_measured(executions: Executions, hand_offs: HandOffs) -> None:
+    blocked = {"high": registration("p-c", "high", weight=2), "normal": registration("p-d")}
+    hand_offs.measure([replace(WAITING, waiting=blocked)], NOW + INTERVAL)
+    executions.listed |= {"p-a": (NOW - 100, NOW + 80), "p-d": (NOW + 84, None)}
+    only_blocked = replace(WAITING, waiting={"high": blocked["high"]})
+    assert hand_offs.measure([only_blocked], NOW + 2 * INTERVAL) == {"p": 4.0}
+
+
+def test_a_process_whose_holders_have_weights_is_not_measured(executions: Executions, hand_offs: HandOffs) -> None:
+    """Step Functions does not list weights, so the time at which a request fits is unknown."""
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([replace(STARTED, holders={"p-b": replace(HOLDER, weight=2)})], NOW + INTERVAL) == {}
 
 
 @pytest.mark.parametrize("changed", [{"slot_limit": 2}, {"paused": True}])
@@ -110,22 +157,20 @@ def test_after_a_change_by_an_operator_there_is_no_sample(
     executions: Executions, hand_offs: HandOffs, changed: dict[str, int | bool]
 ) -> None:
     _hand_on(executions, NOW + 20, NOW + 50)
-    assert hand_offs.measure([replace(WAITING, **changed)], NOW + INTERVAL) == {}  # type: ignore[arg-type]
-    assert hand_offs.measure([WAITING], NOW + 2 * INTERVAL) == {}
+    assert hand_offs.measure([replace(STARTED, **changed)], NOW + INTERVAL) == {}  # type: ignore[arg-type]
+    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {}
 
 
 def test_a_start_before_the_containers_first_run_is_no_sample(executions: Executions) -> None:
     _hand_on(executions, NOW - 60, NOW - 50)
     hand_offs = HandOffs(executions)  # type: ignore[arg-type]
-    assert [hand_offs.measure([WAITING], NOW), hand_offs.measure([WAITING], NOW + INTERVAL)] == [{}, {}]
+    assert [hand_offs.measure([STARTED], NOW), hand_offs.measure([STARTED], NOW + INTERVAL)] == [{}, {}]
 
 
-def test_the_list_is_read_once_for_an_old_registration(executions: Executions) -> None:
-    hand_offs = HandOffs(executions)  # type: ignore[arg-type]
-    idle = replace(WAITING, slots_in_use=0)
-    for number in range(3):
-        hand_offs.measure([idle], NOW + number * INTERVAL)
-    assert executions.reads == [NOW - LOOK_BACK_SECONDS]
+def test_the_list_is_read_only_when_the_request_no_longer_waits(executions: Executions, hand_offs: HandOffs) -> None:
+    for number, seen in enumerate([WAITING, WAITING, STARTED, STARTED]):
+        hand_offs.measure([seen], NOW + number * INTERVAL)
+    assert executions.reads == [NOW + 2 * INTERVAL - LOOK_BACK_SECONDS]
 
 
 def test_nothing_is_measured_above_the_maximum_of_executions(
@@ -133,11 +178,11 @@ def test_nothing_is_measured_above_the_maximum_of_executions(
 ) -> None:
     monkeypatch.setattr("slotkeeper.slots.hand_off.MAX_EXECUTIONS", 1)
     _hand_on(executions, NOW + 20, NOW + 23)
-    assert hand_offs.measure([WAITING], NOW + INTERVAL) == {}
+    assert hand_offs.measure([STARTED], NOW + INTERVAL) == {}
 
 
 def test_the_list_is_not_read_when_no_request_waited(executions: Executions) -> None:
-    HandOffs(executions).measure([replace(WAITING, waiting_execution=None)], NOW)  # type: ignore[arg-type]
+    HandOffs(executions).measure([replace(WAITING, waiting={})], NOW)  # type: ignore[arg-type]
     assert executions.reads == []
 
 

@@ -14,7 +14,7 @@ from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
-from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.conftest import GRACE, NOW, Account, registration
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
@@ -46,22 +46,22 @@ def test_a_registration_of_a_deleted_message_is_tried_once_and_removed(account: 
         account.new_janitor()
         account.run_at(NOW + seconds)
     assert tried == [deleted.receipt_handle]
-    assert account.item().waiting_handle is None
+    assert account.item().waiting == {}
 
 
 def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Account) -> None:
     """The message was received again after the janitor's read, and is hidden with a new handle."""
     account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=replace(account.send(), receives=2)), account.item())
-    assert not account.slots.remove_registration("p", "the handle of its first receive")
-    assert account.item().waiting_execution == "p-waits"
+    account.register(receives=2)
+    assert not account.slots.clear("p", replace(registration(), receipt_handle="the handle of its first receive"))
+    assert account.item().waiting["normal"].receives == 2
 
 
 def test_every_wake_removes_a_spent_registration(account: Account) -> None:
     deleted = account.lose_wake()
     account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=deleted.receipt_handle)
     assert not wake_next(account.slots, account.queue, "p")
-    assert account.item().waiting_handle is None
+    assert account.item().waiting == {}
 
 
 def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Account) -> None:
@@ -69,7 +69,7 @@ def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Ac
         name = f"q{number}"
         account.processes.create(name, 1, "job")
         account.slots.reserve(Candidate(name, f"{name}-1"), NOW)
-        account.slots.wait(name, f"{name}-2", account.send(group=name))
+        account.slots.wait(Candidate(name, f"{name}-2", delivery=account.send(group=name)), account.item(name))
         account.slots.cancel(name, f"{name}-1")
     calls: list[str] = []
     account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))

@@ -7,20 +7,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Candidate,
-    Full,
     Granted,
     Misconfigured,
-    Paused,
-    Registration,
     UnknownProcess,
-    WaitingRequest,
 )
 from tests.support.boundary import Calls, refuse
-from tests.unit.conftest import NOW, Account, delivery
+from tests.unit.conftest import FULL, NOW, PAUSED, Account
 
 
 def test_a_granted_slot_is_counted_with_its_holder_in_one_call(account: Account) -> None:
@@ -33,7 +29,7 @@ def test_a_granted_slot_is_counted_with_its_holder_in_one_call(account: Account)
 
 def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
     account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
     assert account.item().slots_in_use == 1
 
 
@@ -56,7 +52,7 @@ def test_f6_reserve_is_refused_until_the_process_is_below_a_lowered_limit(accoun
         account.slots.cancel("p", f"p-{n}")
     refusals.append(account.slots.reserve(Candidate("p", "p-new"), NOW))
     account.slots.cancel("p", "p-2")
-    assert refusals == [Full(), Full(), Full()]
+    assert refusals == [FULL, FULL, FULL]
     assert account.slots.reserve(Candidate("p", "p-new"), NOW) == Granted()
 
 
@@ -84,9 +80,9 @@ def test_an_error_of_dynamodb_for_a_well_formed_item_is_raised(account: Account,
         account.slots.reserve(Candidate("p", "p-1"), NOW)
 
 
-@pytest.mark.parametrize("limit", ["10", 10.0, True, -1, 501, None])
+@pytest.mark.parametrize("limit", ["10", 10.0, True, -1, MAX_SLOT_LIMIT + 1, None])
 def test_f7_a_limit_of_another_type_is_refused_on_write(account: Account, limit: Any) -> None:
-    with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 500"):
+    with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 100000"):
         account.processes.set_limit("p", limit)
 
 
@@ -97,12 +93,12 @@ def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
 def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None:
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert account.processes.create("p", 9, "job") is False
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
 
 
 def test_reserve_is_refused_until_a_paused_process_is_resumed(account: Account) -> None:
     account.processes.pause("p")
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Paused()
+    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == PAUSED
     account.processes.resume("p")
     assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
 
@@ -115,7 +111,7 @@ def test_a_pause_set_to_false_has_no_effect(account: Account) -> None:
 def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write("slots_in_use", {"N": "0"})
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
 
 
 def test_f5_a_second_cancel_frees_no_slot(account: Account) -> None:
@@ -148,76 +144,6 @@ def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: 
     account.confirm("p-1")
     assert account.slots.mark_quiet("p", "p-1", seen, now) is False
     assert account.slots.mark_quiet("p", "p-1", account.item().holders["p-1"].raw, now) is True
-
-
-def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> None:
-    assert (
-        account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
-        == Registration.RESERVE_AGAIN
-    )
-    assert "waiting" not in account.raw_item()
-
-
-def test_wait_returns_reserve_again_when_the_process_was_removed(account: Account) -> None:
-    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    assert (
-        account.slots.wait(Candidate("unknown", "p-waits", delivery=delivery({})), account.item())
-        == Registration.RESERVE_AGAIN
-    )
-
-
-def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    newer = delivery({}, sequence="100", receives=2, receipt_handle="newer")
-    older = [
-        delivery({}, sequence="100", receives=1, receipt_handle="older receive"),
-        delivery({}, sequence="99", receives=7, receipt_handle="older message, and 99 sorts after 100 as text"),
-    ]
-    assert account.slots.wait(Candidate("p", "p-waits", delivery=newer), account.item()) == Registration.REGISTERED
-    assert [account.slots.wait("p", "p-waits", late) for late in older] == [
-        Registration.SUPERSEDED,
-        Registration.SUPERSEDED,
-    ]
-    assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
-
-
-@pytest.mark.parametrize("newer", [{"sequence": "10", "receives": 1}, {"sequence": "9", "receives": 4}])
-def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({}, sequence="9", receives=3)), account.item())
-    assert (
-        account.slots.wait(
-            Candidate("p", "p-waits", delivery=delivery({}, receipt_handle="newer", **newer)), account.item()
-        )
-        == Registration.REGISTERED
-    )
-    assert account.raw_item()["waiting"]["M"]["receipt_handle"]["S"] == "newer"
-
-
-def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(account: Account) -> None:
-    account.processes.pause("p")
-    assert (
-        account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item()) == Registration.REGISTERED
-    )
-
-
-def test_no_request_is_woken_without_a_free_slot_or_while_paused(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
-    assert account.slots.to_wake("p") is None
-    account.slots.cancel("p", "p-1")
-    account.processes.pause("p")
-    assert account.slots.to_wake("p") is None
-    account.processes.resume("p")
-    assert account.slots.to_wake("p") == WaitingRequest("handle-1", "1".zfill(40), 1)
-
-
-def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=delivery({})), account.item())
-    account.slots.cancel("p", "p-1")
-    account.slots.to_wake("p")
-    assert account.slots.to_wake("p") is not None
 
 
 def test_a_holder_is_below_150_bytes(account: Account) -> None:
@@ -262,7 +188,7 @@ def test_a_wake_reads_consistently(account: Account) -> None:
         "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
     )
     account.slots.to_wake("p")
-    account.slots.can_proceed("p", "p-1")
+    account.slots.can_proceed(Candidate("p", "p-1"))
     assert reads == [True, True]
 
 
@@ -270,25 +196,34 @@ WAITING = {
     "receipt_handle": {"S": "handle"},
     "sequence": {"S": "1"},
     "receives": {"N": "1"},
+    "weight": {"N": "1"},
     "since": {"N": "1"},
+    "execution": {"S": "p-waits"},
 }
+
+
+def _waiting(**changes: Any) -> dict[str, Any]:
+    return {"M": {"low": {"M": WAITING | changes}}}
 
 
 @pytest.mark.parametrize(
     ("removed", "added"),
     [
-        ([], {"waiting": {"M": {**WAITING, "receipt_handle": {"N": "1"}}}}),
-        ([], {"waiting": {"M": {**WAITING, "sequence": {"N": "1"}}}}),
+        ([], {"waiting": _waiting(receipt_handle={"N": "1"})}),
+        ([], {"waiting": _waiting(sequence={"N": "1"})}),
+        ([], {"waiting": _waiting(weight={"N": "0"})}),
+        ([], {"waiting": {"M": {"low": {"S": "p-waits"}}}}),
+        (["waiting"], {}),
         (["slot_limit"], {}),
         (["slot_limit", "slots_in_use"], {}),
         (["process_name"], {"process_name": {"S": "another"}}),
     ],
-    ids=["receipt handle", "sequence", "no limit", "no counters", "no process"],
+    ids=["receipt handle", "sequence", "weight", "registration", "no map", "no limit", "no counters", "no process"],
 )
 def test_a_malformed_or_missing_process_wakes_no_request(
     account: Account, removed: list[str], added: dict[str, Any]
 ) -> None:
-    item = account.raw_item() | {"waiting": {"M": WAITING}}
+    item = account.raw_item() | {"waiting": _waiting()}
     account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
     kept = {name: value for name, value in item.items() if name not in removed}
     account.dynamodb.put_item(TableName=account.slot_table, Item=kept | added)
@@ -304,10 +239,15 @@ def test_a_malformed_or_missing_process_wakes_no_request(
         ("holders", {"M": {"p-1": {"M": {"since": {"N": "1"}}}}}),
         ("holders", {"M": {"p-1": {"S": "RUNNING"}}}),
         ("waiting", {"S": "p-waits"}),
-        ("waiting", {"M": {"sequence": {"S": "1"}}}),
-        ("waiting", {"M": {**WAITING, "receipt_handle": {"N": "1"}}}),
-        ("waiting", {"M": {**WAITING, "sequence": {"N": "1"}}}),
-        ("waiting", {"M": {**WAITING, "receives": {"S": "1"}}}),
+        ("waiting", {"M": {"high": {"S": "p-waits"}}}),
+        ("waiting", {"M": {"high": {"M": {"sequence": {"S": "1"}}}}}),
+        ("waiting", _waiting(receipt_handle={"N": "1"})),
+        ("waiting", _waiting(sequence={"N": "1"})),
+        ("waiting", _waiting(receives={"S": "1"})),
+        ("waiting", _waiting(weight={"N": "100001"})),
+        ("waiting", _waiting(execution={"N": "1"})),
+        ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}, "weight": {"N": "1.5"}}}}}),
+        ("default_weight", {"N": "0"}),
         ("paused", {"S": "yes"}),
     ],
 )

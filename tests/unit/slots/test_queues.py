@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, hide_seconds, wake_next
@@ -61,18 +59,3 @@ def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.lose_wake()
     assert wake_next(account.slots, account.queue, "p") is True
     assert len(account.messages(account.queue_url)) == 1
-
-
-def test_s6_a_slow_delivery_wakes_the_later_one_of_its_message(account: Account) -> None:
-    """1. Starter A is frozen with the message, which SQS delivers again.
-    2. Starter B finds no free slot, registers the message and hides it.
-    3. A finds that the request has run, and frees its slot. Its old receipt handle cannot delete the message.
-    4. A must wake the message. Otherwise it stays hidden although a slot is free.
-    """
-    later = account.lose_wake()
-    assert wake_next(account.slots, account.queue, "p", but_not=replace(later, receives=later.receives - 1)) is True
-
-
-def test_a_starter_does_not_wake_its_own_delivery(account: Account) -> None:
-    mine = account.lose_wake()
-    assert wake_next(account.slots, account.queue, "p", but_not=mine) is False

@@ -129,7 +129,7 @@ def test_other_arguments_pass(name: str) -> None:
 
 
 def test_the_group_must_be_the_process() -> None:
-    with pytest.raises(InvalidRequest, match="MessageGroupId is 'other' but process is 'p'"):
+    with pytest.raises(InvalidRequest, match="MessageGroupId is 'other', but a request of process 'p'"):
         parse_request(delivery({"process": "p"}, group="other"))
 
 

@@ -11,16 +11,14 @@ from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
     Candidate,
-    Full,
     Granted,
     Misconfigured,
-    Paused,
     Reservation,
     Slots,
     UnknownProcess,
 )
 from tests.support.boundary import Calls
-from tests.unit.conftest import NOW, Account
+from tests.unit.conftest import FULL, NOW, PAUSED, Account
 
 
 def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
@@ -30,7 +28,7 @@ def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
         account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
     account.slots.reserve(Candidate("p", "p-late"), NOW)
     calls = Calls(account.dynamodb)
-    assert account.slots.reserve(Candidate("p", "p-later"), NOW) == Full()
+    assert account.slots.reserve(Candidate("p", "p-later"), NOW) == FULL
     assert calls.made == ["GetItem"]
 
 
@@ -48,7 +46,7 @@ def test_a_process_that_is_no_longer_large_is_written_without_a_read(account: Ac
     ("attribute", "value", "answer"),
     [
         ("slot_limit", {"N": "2"}, Granted()),
-        ("paused", {"BOOL": True}, Paused()),
+        ("paused", {"BOOL": True}, PAUSED),
         ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyHeld()),
         ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
         ("holders", {"S": "p-1"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'p-1'}")),

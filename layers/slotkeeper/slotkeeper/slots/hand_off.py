@@ -56,8 +56,7 @@ def hand_off(started: float, others: Iterable[Stay], slot_limit: int) -> float |
 class _Seen:
     slot_limit: int
     paused: bool
-    waiting: str | None  # the execution that is to be measured
-    measured: str | None  # the execution that was measured last, or cannot be measured
+    waiting: str | None  # the execution that is to be measured when it has started
 
 
 class HandOffs:
@@ -78,28 +77,27 @@ class HandOffs:
         stays: Mapping[str, Mapping[str, Stay]] | None = None
         for process in processes:
             before = self._seen.get(process.name)
-            # A registration ends when its request starts, so a request that was seen waiting before comes first.
-            measured = before.measured if before else None
             waiting = before.waiting if before else None
-            if waiting in (None, measured):
-                waiting = process.first.execution if process.first else None
-            same = before is not None and (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
-            if waiting is not None and waiting != measured:
+            registered = {each.execution for each in process.waiting.values()}
+            # A registration ends when its request starts. A request that still waits may have been overtaken.
+            is_done = waiting is None or waiting in registered
+            if before and waiting and not is_done:
                 stays = self._stays(now) if stays is None else stays
                 of_process = stays.get(process.name, {})
-                stay = of_process.get(waiting)
-                if stay is None:
-                    # It still waits, its workflow is not listed yet, or it will never start.
-                    registered = {each.execution for each in process.waiting.values()}
-                    measured = measured if waiting in registered or waiting in process.holders else waiting
-                elif stay.started <= now - LIST_LAG_SECONDS:
-                    measured = waiting
+                if stay := of_process.get(waiting):
+                    is_done = stay.started <= now - LIST_LAG_SECONDS
                     others = (other for name, other in of_process.items() if name != waiting)
                     seconds = hand_off(stay.started, others, process.slot_limit)
+                    same = (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
                     weighs_one = process.held_weight == len(process.holders)
-                    if same and weighs_one and not process.paused and seconds is not None:
+                    if is_done and same and weighs_one and not process.paused and seconds is not None:
                         hand_offs[process.name] = seconds
-            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting, measured)
+                else:
+                    # It is not listed yet, or was dead-lettered.
+                    is_done = waiting not in process.holders
+            if is_done:
+                waiting = process.first.execution if process.first else None
+            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting)
         return hand_offs
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:
