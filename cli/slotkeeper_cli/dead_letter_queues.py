@@ -11,16 +11,16 @@ RequestQueue and WorkQueue, since that would invalidate the receipt handles that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority, execution_name, process_of
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
+from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.stack_connection import StackConnection
 
 # Visibility timeout in seconds: longer than it takes to redrive a batch, each call with its retries.
@@ -91,14 +91,8 @@ class DeadLetterMessage:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The body, if it is a JSON object that can be encoded as UTF-8; otherwise empty."""
-        try:
-            fields = json.loads(self.body)
-            # Half of a surrogate pair, escaped, is valid JSON, but can be neither printed nor hashed.
-            json.dumps(fields, ensure_ascii=False).encode()
-        except (ValueError, RecursionError):
-            return {}
-        return fields if isinstance(fields, dict) else {}
+        """The fields of the body; empty if it is not a JSON object."""
+        return fields_in(self.body)
 
     @property
     def request_id(self) -> str:
@@ -131,14 +125,12 @@ class DeadLetterMessage:
     @property
     def priority(self) -> Priority:
         """The priority of a request."""
-        given = self.fields.get("priority")
-        return next((each for each in PRIORITIES if each == given), DEFAULT_PRIORITY)
+        return priority_in(self.fields)
 
     @property
     def weight(self) -> int | None:
         """The weight that a request states; None means the process's default weight."""
-        given = self.fields.get("weight")
-        return given if isinstance(given, int) and not isinstance(given, bool) else None
+        return weight_in(self.fields)
 
     @property
     def execution(self) -> str:

@@ -21,12 +21,13 @@ from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.request_ids import RequestIds, request_id_of
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
+from slotkeeper_cli.waiting_requests import ahead_of, as_dict, holders_as_dicts, waiting_requests
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
@@ -155,6 +156,8 @@ class RequestFinder:
         execution = self._execution(name)
         holder = process.holders.get(name)
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
+        if stated := fields_in(execution.get("input", "")) if execution else dead_letter and dead_letter.fields:
+            details |= {"priority": priority_in(stated), "weight": weight_in(stated)}
         if holder is not None:
             state, more = self._with_slot(process, name, holder, execution)
             details |= more
@@ -168,6 +171,7 @@ class RequestFinder:
             state = RequestState.CANCELLED
         elif waiting := next((one for one in waiting_requests(process, self._now) if one.execution == name), None):
             details |= as_dict(process, waiting, self._now)
+            details["ahead"] = [as_dict(process, each, self._now) for each in ahead_of(process, waiting)]
             details["holders"] = holders_as_dicts(process, self.request_ids, self._now)
             state = RequestState.WAITING
         else:
@@ -180,7 +184,7 @@ class RequestFinder:
         """The state and the details of an attempt that holds a slot."""
         job = holder.job or process.job_name
         run = runs_by_execution(self._stack, job, holder.since).get(name) if execution else None
-        details = {"since": iso(holder.since), "slot": holder.state, "glue_run": run}
+        details = {"since": iso(holder.since), "slot": holder.state, "weight": holder.weight, "glue_run": run}
         if execution is None or execution["status"] in _OPEN:
             is_running = execution is not None and holder.state == "RUNNING"
             return (RequestState.RUNNING if is_running else RequestState.STARTING), details

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.request_fields import fields_in
 
 # The argument of commands on a request.
 RequestId = Annotated[
@@ -32,11 +32,7 @@ _MAX_ATTEMPTS = 1000
 
 def request_id_of(execution_input: str) -> str | None:
     """The request id in an execution's input; None if the execution was started manually without one."""
-    try:
-        fields = json.loads(execution_input)
-    except ValueError:
-        return None
-    given = fields.get("request_id") if isinstance(fields, dict) else None
+    given = fields_in(execution_input).get("request_id")
     return str(given) if given else None
 
 

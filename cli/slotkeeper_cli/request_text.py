@@ -8,18 +8,24 @@ from typing import Any
 
 from rich.console import Console
 
+from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.downstream_text import line
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import release_of
-from slotkeeper_cli.waiting_requests import label
+from slotkeeper_cli.waiting_requests import label, waited
+from slotkeeper_cli.weight_text import weight_text
 from slotkeeper_cli.work_finder import FoundWork
 
 # Holders that the text names.
 MAX_HOLDERS_SHOWN = 10
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = ("attempt", "state", "execution", "dead_letter", "behind", "holders", "cause")
+_NOT_LISTED = (
+    *("attempt", "state", "execution", "dead_letter", "behind", "holders", "cause", "request_id", "waited_seconds"),
+    *("blocked", "ahead"),
+)
+_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
 _RELEASE = ("slot_free_by", "slot_usually_free_after_seconds")
 _TIMES = ("since", "started", "ended")
 
@@ -86,8 +92,12 @@ def _render_attempts(console: Console, data: dict[str, Any]) -> None:
         if attempt["state"] is RequestState.STOPPED:
             console.print(f"    its slot will be free {release_of(attempt).text(time.time())}")
         for name, value in attempt.items():
-            if value and name not in (*_NOT_LISTED, *_RELEASE):
+            if value and name not in (*_NOT_LISTED, *_RELEASE) and (name, value) not in _USUAL:
                 console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
+        for ahead in attempt.get("ahead", []):
+            console.print(f"      {waited(ahead)}: {ahead['because']}")
+        if attempt.get("blocked"):
+            console.print(f"    -> slotkeeper process set-limit {data['process']} {attempt['weight']}")
         _render_holders(console, attempt.get("holders", []))
         if dead_letter := attempt.get("dead_letter"):
             _render_dead_letter(console, dead_letter, attempt.get("reason", ""))
@@ -99,7 +109,9 @@ def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
     for holder in holders[:MAX_HOLDERS_SHOWN]:
         name = holder["request_id"] or "request id unknown"
         age = duration(holder["age_seconds"])
-        console.print(f"      {name}  {holder['state']} for {age}  {holder['execution']}")
+        console.print(
+            f"      {name}  {holder['state']} for {age}{weight_text(holder['weight'])}  {holder['execution']}"
+        )
     if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
         console.print(f"      and {more:,} more: slotkeeper status")
 

@@ -34,10 +34,10 @@ def _waits(process: Process, waiting: WaitingRequest, now: float) -> bool:
     return not is_known and now < waiting.since + GONE_AFTER
 
 
-def overtaken_by(process: Process, waiting: WaitingRequest) -> WaitingRequest | None:
-    """The waiting request of a higher priority that starts before this one; None if there is none."""
-    first = process.first
-    return first if first is not None and first.priority in higher(waiting.priority) else None
+def ahead_of(process: Process, waiting: WaitingRequest) -> list[WaitingRequest]:
+    """The registered requests of higher priorities that get slots before this one, the highest first."""
+    registered = (process.waiting[each] for each in higher(waiting.priority) if each in process.waiting)
+    return [each for each in registered if not process.is_blocked(each)]
 
 
 def behind(process: Process, waiting: WaitingRequest) -> Cause:
@@ -46,7 +46,7 @@ def behind(process: Process, waiting: WaitingRequest) -> Cause:
         return "the limit"
     if process.paused:
         return "a pause"
-    if overtaken_by(process, waiting):
+    if ahead_of(process, waiting):
         return "a higher priority"
     return "nothing" if process.has_room(waiting.weight) else "other requests"
 
@@ -55,8 +55,8 @@ def because(process: Process, waiting: WaitingRequest) -> str:
     """Why a registered request waits, as text."""
     if process.is_blocked(waiting):
         return blocked_text(process, waiting.weight)
-    if not process.paused and (first := overtaken_by(process, waiting)):
-        return f"behind the higher priority {first.priority}: {first.request_id}"
+    if not process.paused and (ahead := ahead_of(process, waiting)):
+        return f"behind the higher priority {ahead[0].priority}: {ahead[0].request_id}"
     return why_full(process, waiting.weight)
 
 

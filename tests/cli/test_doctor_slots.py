@@ -22,7 +22,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 27
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 28
 
 
 SHARED = [process(name="a"), process(name="b")]  # with 3 slots each
@@ -47,6 +47,9 @@ def _held(age: float, status: str) -> dict[str, Any]:
         (checks.concurrency, _runs(5), ["problem"]),
         (checks.concurrency, _runs(6), ["warn"]),
         (checks.concurrency, _runs(7), []),
+        (checks.concurrency, {"processes": [process(slot_limit=30, default_weight=4)]}, []),
+        (checks.item_size, {"processes": [process(slot_limit=1000, default_weight=4)]}, []),
+        (checks.item_size, {"processes": [process(slot_limit=100_000)]}, ["warn"]),
         (checks.concurrency, {"jobs": {"job": {}}}, ["problem"]),  # Glue's default is one run
         (checks.concurrency, {"jobs": {"job": None}}, []),  # another check reports the missing job
         (checks.timeouts, {"jobs": {"job": {"Timeout": 60}}}, ["warn"]),
@@ -64,6 +67,16 @@ def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, An
 
 HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}
 WAITING = {"waiting": {"normal": waiting_request()}}
+HEAVY = Holder("RUNNING", 1, "", None, {}, weight=2)
+
+
+def _heads(**weights: int) -> dict[str, Any]:
+    """A process with a limit of 3, of which 2 are in use, with waiting requests of these priorities and weights."""
+    waiting = {name: waiting_request(name, request_id=name, weight=weight) for name, weight in weights.items()}
+    return {"queues": HIDDEN, "processes": [process(holders={"p-1": HEAVY}, slots_in_use=2, waiting=waiting)]}
+
+
+BLOCKED = "process p never admits {}, which is above its limit of 3"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +89,19 @@ WAITING = {"waiting": {"normal": waiting_request()}}
             ("problem", "process p: slots_in_use is 2 for 0 holders"),
         ),
         (
+            checks.drift,
+            {"processes": [process(holders={"p-1": HEAVY}, slots_in_use=1)]},
+            ("problem", "process p: slots_in_use is 1 for 1 holder of weight 2"),
+        ),
+        (checks.blocked, _heads(normal=4), ("problem", BLOCKED.format("normal (weight 4)"))),
+        (checks.blocked, _heads(low=3, high=4), ("problem", BLOCKED.format("high (priority high, weight 4)"))),
+        (checks.waiting, _heads(normal=1), ("warn", "process p has 1 free slot, but normal has waited for 5 min")),
+        (
+            checks.waiting,
+            _heads(low=1, high=4),
+            ("warn", "process p has 1 free slot, but low (priority low) has waited for 5 min"),
+        ),
+        (
             checks.unheld_runs,
             {"unheld_runs": [("job", "jr_1", "p-1")]},
             ("problem", "Glue run jr_1 of job job is alive, but p-1, which started it, holds no slot"),
@@ -83,7 +109,7 @@ WAITING = {"waiting": {"normal": waiting_request()}}
         (
             checks.waiting,
             {"queues": HIDDEN, "processes": [process(**WAITING)]},
-            ("warn", "process p has a free slot, but first has waited for 5 min"),
+            ("warn", "process p has 3 free slots, but first has waited for 5 min"),
         ),
     ],
 )
@@ -112,6 +138,8 @@ def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str
         {"processes": [process(**WAITING)]},  # no message is hidden
         {"queues": HIDDEN},  # no request has ever waited
         {"queues": HIDDEN, "processes": [process(**WAITING, slot_limit=0)]},
+        _heads(normal=2),  # it does not fit
+        _heads(low=1, high=2),  # behind one that does not fit
         {"queues": HIDDEN, "processes": [process(**WAITING, paused=True)]},
         {"queues": HIDDEN, "processes": [process(**WAITING, cancelled={"p-first": Cancellation(int(NOW))})]},
         {"queues": HIDDEN, "processes": [process(waiting={"normal": waiting_request(since=int(NOW) - 14 * 86_400)})]},
@@ -124,3 +152,9 @@ def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str
 )
 def test_a_registration_is_no_finding_without_a_waiting_request_or_a_free_slot(changes: dict[str, Any]) -> None:
     assert seen(checks.waiting, **changes) == []
+    assert seen(checks.blocked, **changes) == []
+
+
+@pytest.mark.parametrize("changes", [{"queues": {"RequestQueue": {}}}, {"execution_status": lambda _: "SUCCEEDED"}])
+def test_a_blocked_registration_is_no_finding_without_a_waiting_request(changes: dict[str, Any]) -> None:
+    assert seen(checks.blocked, **{**_heads(normal=4), **changes}) == []

@@ -166,6 +166,20 @@ def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None
     assert operator.process().slots_in_use == 0
 
 
+def test_release_frees_the_weight_of_the_holder(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 6)
+    operator.hold("b", weight=1)
+    name = operator.hold("a", weight=5)
+    assert "With --force its slot, weight 5, is released now" in operator.run("holder", "release", name).stderr
+    _end(operator, name)
+
+    ended = operator.run("holder", "release", name)
+
+    assert "its slot of sample, weight 5, is released." in ended.stdout
+    assert operator.process().slots_in_use == 1
+    assert operator.audited()[-1]["weight"] == 5
+
+
 def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
     name = operator.hold("a")
     operator.wait("b")

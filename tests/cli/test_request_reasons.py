@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,16 @@ import pytest
 
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.process import Holder
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import show_request
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import SlotRelease, estimate
-from slotkeeper_cli.waiting_requests import because, behind
+from slotkeeper_cli.waiting_requests import because, behind, queue_cause, waiting_requests
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import give_up
+from tests.cli.queue_contents import give_up, send_dead_letter
 from tests.cli.refused_requests import NOW
 from tests.support.module_time import replace_time
 
@@ -66,6 +69,8 @@ def test_a_registered_request_that_has_run_is_not_shown_as_the_head(operator: Op
 
 HOLDER = Holder("RUNNING", 1, "", None, {})
 HELD = {"holders": {"p-1": HOLDER}, "slots_in_use": 1}
+HEAVY = {"holders": {"p-1": replace(HOLDER, weight=3)}, "slots_in_use": 3}
+MOST = {"holders": {f"p-{number}": HOLDER for number in range(500)}, "slots_in_use": 500}
 FULL = {"slot_limit": 2, "holders": {"p-1": HOLDER, "p-2": HOLDER}, "slots_in_use": 2}
 
 
@@ -77,12 +82,89 @@ FULL = {"slot_limit": 2, "holders": {"p-1": HOLDER, "p-2": HOLDER}, "slots_in_us
         ({"slot_limit": 1, **HELD}, "other requests", "its slot is in use"),
         (FULL, "other requests", "all 2 slots are in use"),
         ({"slot_limit": 2, **HELD}, "nothing", "a slot is free, and the request is being woken"),
+        ({"slot_limit": 600, **MOST}, "other requests", "the process has 500 holders, which is the maximum"),
+        ({"slot_limit": 3, **HEAVY}, "other requests", "weight 1 does not fit: 3 of 3 in use"),
+        ({"slot_limit": 0, "paused": True}, "the limit", "the process has no slots"),
     ],
 )
 def test_why_the_first_request_of_a_process_waits(changes: dict[str, Any], kind: str, reason: str) -> None:
     waiting = waiting_request()
     of = process(waiting={"normal": waiting}, **changes)
     assert (behind(of, waiting), because(of, waiting)) == (kind, reason)
+
+
+def test_a_request_waits_behind_each_higher_priority_that_is_not_blocked() -> None:
+    low, normal, high = (waiting_request(one, request_id=one) for one in ("low", "normal", "high"))
+    of = process(waiting={"high": high, "normal": normal, "low": low})
+    assert because(of, low) == because(of, normal) == "behind the higher priority high: high"
+    assert because(of, high) == "a slot is free, and the request is being woken"
+    of = process(waiting={"high": replace(high, weight=4), "normal": normal, "low": low})
+    assert because(of, low) == "behind the higher priority normal: normal"
+    of = process(waiting={"high": high, "low": low}, paused=True)
+    assert because(of, low) == "the process is paused"
+
+
+def test_a_request_that_does_not_wait_is_not_a_head() -> None:
+    late = waiting_request("low", since=int(NOW) - 14 * 86_400)
+    of = process(waiting={"low": late, "high": waiting_request("high", execution="p-1"), "normal": waiting_request()})
+    assert [one.priority for one in waiting_requests(of, NOW)] == ["high", "normal"]
+    of = replace(of, holders={"p-1": HOLDER}, cancelled={"p-first": Cancellation(1)})
+    assert waiting_requests(of, NOW) == []
+
+
+def test_a_waiting_request_shows_priority_weight_and_the_requests_ahead(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 6)
+    operator.hold("a", weight=4)
+    operator.wait("heavy", "sample", "low", weight=3)
+    operator.wait("next", weight=5)
+    operator.wait("urgent", "sample", "high", weight=6)
+
+    (attempt,) = _show(operator, "heavy")["found"][0]["attempts"]
+
+    assert (attempt["priority"], attempt["weight"], attempt["behind"]) == ("low", 3, "a higher priority")
+    assert [(one["request_id"], one["weight"]) for one in attempt["ahead"]] == [("urgent", 6), ("next", 5)]
+    text = operator.run("request", "show", "heavy").stdout
+    for line in (
+        "    priority: low\n    weight: 3\n    since: ",
+        "    because: behind the higher priority high: urgent\n"
+        "      urgent (priority high, weight 6), waiting for 1 min: weight 6 does not fit: 4 of 6 in use\n"
+        "      next (weight 5), waiting for 1 min: behind the higher priority high: urgent\n"
+        "      a  RUNNING for 1 min, weight 4  sample-",
+    ):
+        assert line in text
+    operator.processes.set_limit("sample", 5)
+    text = operator.run("request", "show", "urgent").stdout
+    assert "because: blocked: weight 6 above the limit 5\n    -> slotkeeper process set-limit sample 6\n" in text
+    queued = operator.run("request", "show", "behind all").stdout
+    assert "request urgent (priority high, weight 6), which has waited for 1 min and request next (weight 5)" in queued
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"paused": True}, ("a pause", "the process is paused")),
+        ({"default_weight": 4}, ("the limit", "blocked: weight 4 above the limit 3")),
+        ({"slots_in_use": 3}, ("other requests", "weight 1 does not fit: 3 of 3 in use")),
+    ],
+)
+def test_a_queue_without_a_head_waits_for_the_default_weight(changes: dict[str, Any], cause: tuple[str, str]) -> None:
+    seen = queue_cause(process(**changes), [])
+    assert (seen["behind"], seen["because"]) == cause
+
+
+def test_an_attempt_shows_the_priority_and_weight_of_its_request(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 6)
+    name = operator.hold("a", weight=4, priority="high")
+    (running,) = _show(operator, "a")["found"][0]["attempts"]
+    assert (running["state"], running["priority"], running["weight"]) == ("running", "high", 4)
+    operator.slots.release("sample", name, operator.process().holders[name].raw)
+    (ended,) = _show(operator, "a")["found"][0]["attempts"]
+    assert (ended["priority"], ended["weight"]) == ("high", 4)
+    send_dead_letter(
+        operator, json.dumps({"process": "sample", "request_id": "b", "priority": "low"}), group="sample#low"
+    )
+    (refused,) = _show(operator, "b")["found"][0]["attempts"]
+    assert (refused["priority"], refused["weight"]) == ("low", None)
 
 
 def test_a_stopped_request_shows_by_when_its_slot_is_free(operator: Operator) -> None:

@@ -67,6 +67,19 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     assert operator.process().holders[name].job == "earlier-job"
 
 
+def test_reconcile_adopts_with_the_weight_of_the_request_or_the_process(operator: Operator) -> None:
+    operator.processes.create("weighted", 9, "sample-job", default_weight=2)
+    stated, default = operator.hold("a", "weighted", weight=5), operator.hold("b", "weighted")
+    for name in (stated, default):
+        operator.slots.release("weighted", name, operator.process("weighted").holders[name].raw)
+
+    operator.run("stack", "reconcile")
+
+    process = operator.process("weighted")
+    assert {name: holder.weight for name, holder in process.holders.items()} == {stated: 5, default: 2}
+    assert process.slots_in_use == 7
+
+
 def test_reconcile_is_idempotent(operator: Operator) -> None:
     _forget(operator, operator.hold("a"))
 
@@ -126,6 +139,20 @@ def test_reconcile_repairs_the_counter_before_it_adopts(operator: Operator) -> N
 
     assert ended.json["drifted"] == ["sample"]
     assert operator.process().slots_in_use == len(operator.process().holders) == 2
+
+
+def test_reconcile_repairs_a_counter_that_differs_from_the_weights(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 5)
+    operator.hold("a", weight=3)
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET slots_in_use = :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+
+    assert operator.run("stack", "reconcile", "--json").json["drifted"] == ["sample"]
+    assert operator.process().slots_in_use == 3
 
 
 def test_reconcile_reports_dead_holders_and_invokes_the_janitor(operator: Operator, janitor_runs: list[str]) -> None:
@@ -199,6 +226,7 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
         "slots_in_use": {"N": "1"},
         "holders": {"M": {"lost-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
         "job_name": {"S": "sample-job"},
+        "default_weight": {"N": "2"},
     }
     operator.dynamodb.put_item(TableName="restored", Item=old)
     operator.dynamodb.put_item(TableName="restored", Item=old | {"process_name": {"S": "sample"}})
@@ -210,6 +238,7 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
     assert "odd" in ended.json["malformed"][0]
     taken = operator.process("lost")
     assert (taken.slot_limit, taken.slots_in_use, dict(taken.holders), taken.paused) == (7, 0, {}, True)
+    assert taken.default_weight == 2
     assert operator.process().slot_limit == 1
 
 

@@ -69,6 +69,50 @@ def test_status_shows_the_first_waiting_request(operator: Operator, waits: str) 
     assert "first in the queue: b, waiting for 1 min: its slot is in use" in operator.run("status").stdout
 
 
+@pytest.fixture
+def weighted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of 6, of which 4 are in use, and a waiting request of each priority: the high one is blocked."""
+    replace_time(monkeypatch, status, time=lambda: SENT + 60)
+    operator.processes.create("weighted", 6, "sample-job", default_weight=2)
+    operator.hold("a", "weighted", weight=3)
+    operator.hold("b", "weighted", weight=1)
+    operator.processes.pause("weighted")
+    operator.wait("old", "weighted", "low")
+    operator.wait("next", "weighted", weight=5)
+    operator.wait("now", "weighted", "high", weight=8)
+    operator.processes.resume("weighted")
+
+
+@pytest.mark.usefixtures("weighted")
+def test_status_shows_the_waiting_request_of_each_priority_with_its_weight(operator: Operator) -> None:
+    process = _only(operator.run("status", "weighted", "--json").json)
+
+    assert [process[key] for key in ("slot_limit", "slots_in_use", "default_weight")] == [6, 4, 2]
+    assert sorted(holder["weight"] for holder in process["holders"]) == [1, 3]
+    keys = ("priority", "request_id", "weight", "waited_seconds", "blocked", "behind", "because")
+    assert [tuple(one[key] for key in keys) for one in process["waiting"]] == [
+        ("high", "now", 8, 60, True, "the limit", "blocked: weight 8 above the limit 6"),
+        ("normal", "next", 5, 60, False, "other requests", "weight 5 does not fit: 4 of 6 in use"),
+        ("low", "old", 2, 60, False, "a higher priority", "behind the higher priority normal: next"),
+    ]
+
+
+@pytest.mark.usefixtures("weighted")
+def test_the_text_of_status_shows_weights_and_how_to_admit_a_blocked_request(operator: Operator) -> None:
+    shown = operator.run("status", "weighted").stdout
+
+    assert "weighted  4 of 6 in use by 2 holders, default weight 2  job sample-job" in shown
+    assert "  a  RUNNING for 1 min, weight 3, execution RUNNING" in shown
+    assert "  b  RUNNING for 1 min, execution RUNNING" in shown
+    lines = [line for line in shown.splitlines() if "first in the queue" in line or "->" in line]
+    assert lines == [
+        "  first in the queue: now (priority high, weight 8), waiting for 1 min: blocked: weight 8 above the limit 6",
+        "    -> slotkeeper process set-limit weighted 8",
+        "  first in the queue: next (weight 5), waiting for 1 min: weight 5 does not fit: 4 of 6 in use",
+        "  first in the queue: old (priority low, weight 2), waiting for 1 min: behind the higher priority normal: next",
+    ]
+
+
 def test_status_shows_no_waiting_request_once_it_is_cancelled(operator: Operator, waits: str) -> None:
     """Its registration ends when the starter has received the message again."""
     operator.processes.cancellations.add("sample", waits, SENT)
@@ -113,7 +157,7 @@ def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> N
     assert _only(seen)["paused"]
     assert "slots_in_use" in seen["malformed"][0] or "slot_limit" in seen["malformed"][0]
     assert "PAUSED" in shown
-    assert "DRIFTED" in shown
+    assert "DRIFTED: 1 holder\n" in shown
 
 
 def test_status_of_one_process(operator: Operator) -> None:

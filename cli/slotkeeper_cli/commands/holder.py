@@ -44,6 +44,7 @@ def release(
     process, execution = _holder(control, request_id)
     holder = process.holders[execution]
     checked: list[str] = []
+    weight = f", weight {holder.weight}," * (holder.weight != 1)
     described = control.workflow.describe(execution)
     known_id = request_id_of(described.input) if described else None
     label = f"{known_id} ({execution})" if known_id else execution
@@ -53,12 +54,12 @@ def release(
     if alive and not force:
         instead = _instead(context, holder, holder.job or process.job_name, described, known_id or execution)
         raise CommandRefused(
-            f"{label} may still use its slot: {alive}. {instead} With --force the slot is released now, and one "
-            "request more than the limit allows may run. Nothing was changed."
+            f"{label} may still use its slot: {alive}. {instead} With --force its slot{weight} is released now, and "
+            "more than the limit allows may run. Nothing was changed."
         )
     if force and alive:
         context.confirm(f"Release the slot of {label} although it may still use it ({alive})?")
-    names = {"process": process.name, "request_id": known_id, "execution": execution}
+    names = {"process": process.name, "request_id": known_id, "execution": execution, "weight": holder.weight}
     audit("holder release", **names, checked=checked, alive=alive, forced=bool(alive))
     # Released only in the state that was checked. A change of the janitor's quiet_since is no reason to stop.
     current = control.process(process.name).holders.get(execution)
@@ -71,7 +72,7 @@ def release(
     wake = " The first waiting request was woken." * woken
     context.out.result(
         {"released": execution, **names, "checked": checked, "forced": bool(alive), "woken": woken},
-        f"{label}: its slot of {process.name} is released.{wake}",
+        f"{label}: its slot of {process.name}{weight} is released.{wake}",
     )
 
 

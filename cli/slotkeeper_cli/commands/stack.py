@@ -17,8 +17,9 @@ from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.function_variables import function_variables, write_private
+from slotkeeper_cli.request_fields import fields_in, weight_in
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slotless_executions import find_slotless_executions
+from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
@@ -39,7 +40,7 @@ def reconcile(
     """Make SlotTable match the running executions: adopt executions, repair counters, invoke the janitor.
 
     An execution that runs without a slot is adopted: it becomes a holder, above the limit if necessary. A counter that
-    differs from the number of holders is set to that number. The janitor then releases the slots of dead holders. It
+    differs from the sum of the holders' weights is set to it. The janitor then releases the slots of dead holders. It
     does so after its grace time and two checks, so that another run some minutes later may release more.
     """
     context = current_context()
@@ -70,19 +71,23 @@ def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
 
 
 def _repair(context: CommandContext, control: SlotControl, chosen: list[Process], report: dict[str, Any]) -> None:
-    jobs = {one.name: one.job_name for one in chosen}
+    processes = {one.name: one for one in chosen}
     slotless = find_slotless_executions(context.stack, control, chosen)
     audit("stack reconcile", adopt=[one.execution for one in slotless], repair=report["drifted"])
     # Counters first, since an adoption increments them.
     for one in chosen:
         if one.has_drifted and not control.processes.repair_counter(one):
             context.out.note(f"{one.name} changed meanwhile, so its counter was not repaired: run this again.")
-    report["adopted"] = [
-        one.execution
-        for one in slotless
-        if control.slots.adopt(one.process, one.execution, one.since, one.job or jobs[one.process])
-    ]
+    report["adopted"] = [one.execution for one in slotless if _adopt(control, one, processes[one.process])]
     report["janitor"] = _janitor(context)
+
+
+def _adopt(control: SlotControl, one: SlotlessExecution, process: Process) -> bool:
+    """Record an execution as a holder, with the weight that its request had; False if it holds a slot meanwhile."""
+    described = control.workflow.describe(one.execution)
+    stated = weight_in(fields_in(described.input)) if described else None
+    job, weight = one.job or process.job_name, stated or process.default_weight
+    return control.slots.adopt(one.process, one.execution, one.since, job, weight)
 
 
 def _janitor(context: CommandContext) -> dict[str, int]:
@@ -132,7 +137,7 @@ def restore(
         for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
-            elif control.processes.create(one.name, one.slot_limit, one.job_name, paused=True):
+            elif control.processes.create(one.name, one.slot_limit, one.job_name, True, one.default_weight):
                 created.append(one.name)
             else:
                 existing.append(one.name)

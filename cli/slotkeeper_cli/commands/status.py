@@ -17,7 +17,7 @@ from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
-from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.formatting import duration, iso, local_time
 from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.output import table
 from slotkeeper_cli.parallel import in_parallel
@@ -26,6 +26,7 @@ from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from slotkeeper_cli.waiting_requests import as_dict, waited, waiting_requests
+from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
 
 def status(
@@ -167,12 +168,12 @@ def print_not_deployed(console: Console, flows: list[str]) -> None:
 
 def _render_process(console: Console, process: dict[str, Any]) -> None:
     line = Text(process["name"], style="bold")
-    line.append(f"  {process['slots_in_use']} of {process['slot_limit']} slots in use", style="not bold")
+    line.append(f"  {in_use_text(process)}", style="not bold")
     line.append(f"  job {process['job_name']}", style="dim not bold")
     if process["paused"]:
         line.append("  PAUSED", style="yellow")
     if process["has_drifted"]:
-        line.append(f"  DRIFTED: {count(len(process['holders']), 'holder')}", style="red")
+        line.append(f"  DRIFTED: {holders_text([each['weight'] for each in process['holders']])}", style="red")
     console.print(line)
     for holder in process["holders"]:
         console.print(_holder(holder))
@@ -189,7 +190,8 @@ def _holder(holder: dict[str, Any]) -> Text:
     """Three lines, so that both ids can be copied in a narrow window too."""
     run, status = holder["glue_run"], holder["execution_status"]
     name = holder["request_id"] or "request id unknown"
-    line = Text(f"  {name}  {holder['state']} for {duration(holder['age_seconds'])}, execution ")
+    state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
+    line = Text(f"  {name}  {state}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
     line.append(f"\n    {holder['execution']}", style="dim")
     line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run found", style="dim")

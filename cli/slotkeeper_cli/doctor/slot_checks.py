@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.job_checks import job_problems, most_holders
-from slotkeeper_cli.waiting_requests import waiting_requests
+from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
+from slotkeeper_cli.weight_text import holders_text
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
@@ -28,9 +30,10 @@ def malformed(facts: Facts) -> Iterator[Finding]:
 
 def drift(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
+        weights = [holder.weight for holder in one.holders.values()]
         if one.has_drifted:
             yield problem(
-                f"process {one.name}: slots_in_use is {one.slots_in_use} for {count(len(one.holders), 'holder')}",
+                f"process {one.name}: slots_in_use is {one.slots_in_use} for {holders_text(weights)}",
                 "the janitor repairs it in its next run, within two minutes; if not, slotkeeper stack reconcile",
             )
 
@@ -112,24 +115,42 @@ def unheld_runs(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _waiting(facts: Facts) -> Iterator[tuple[Process, WaitingRequest]]:
+    """The waiting requests. None waits if no message is hidden, and one that has run may be registered."""
+    if int(facts.queues["RequestQueue"].get("ApproximateNumberOfMessagesNotVisible", 0)):
+        for process in facts.processes:
+            for one in waiting_requests(process, facts.now):
+                yield process, one
+
+
+def blocked(facts: Facts) -> Iterator[Finding]:
+    """A process without slots is a finding of `paused`."""
+    for process, one in _waiting(facts):
+        if process.slot_limit and process.is_blocked(one) and not facts.execution_status(one.execution):
+            named = label(as_dict(process, one, facts.now))
+            yield problem(
+                f"process {process.name} never admits {named}, which is above its limit of {process.slot_limit}",
+                f"slotkeeper process set-limit {process.name} {one.weight}, or slotkeeper request cancel "
+                f"{one.request_id}; until then requests of its priority wait behind it",
+            )
+
+
 def waiting(facts: Facts) -> Iterator[Finding]:
-    """No request waits if no message is hidden. A registered one may have run."""
-    if not int(facts.queues["RequestQueue"].get("ApproximateNumberOfMessagesNotVisible", 0)):
-        return
-    for one in facts.processes:
-        for first in waiting_requests(one, facts.now):
-            if first != one.first or not one.has_room(first.weight) or facts.execution_status(first.execution):
-                continue
-            since = duration(facts.now - first.since)
+    for process, one in _waiting(facts):
+        fits = one == process.first and process.has_room(one.weight)
+        if fits and not facts.execution_status(one.execution):
+            shown = as_dict(process, one, facts.now)
+            free = count(process.slot_limit - process.slots_in_use, "free slot")
             yield warn(
-                f"process {one.name} has a free slot, but {first.request_id} has waited for {since}",
+                f"process {process.name} has {free}, but {label(shown)} has waited for "
+                f"{duration(shown['waited_seconds'])}",
                 "the janitor's next run wakes it, within two minutes; if not, slotkeeper stack reconcile",
             )
 
 
 CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
-    HealthCheck("drift", "slots_in_use of each process is its number of holders", drift),
+    HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
     HealthCheck("paused", "each process admits requests", paused),
     HealthCheck("jobs", "the Glue job of each process exists, has no retries and no queuing, and may be run", jobs),
     HealthCheck("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
@@ -138,4 +159,5 @@ CHECKS = (
     HealthCheck("holders", "no holder's execution has ended", closed_holders),
     HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
     HealthCheck("waiting", "no request waits although a slot is free", waiting),
+    HealthCheck("blocked", "no waiting request has a weight above the limit", blocked),
 )
