@@ -77,7 +77,7 @@ def weighted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.hold("a", "weighted", weight=3)
     operator.hold("b", "weighted", weight=1)
     operator.processes.pause("weighted")
-    operator.wait("old", "weighted", "low")
+    operator.wait("x", "weighted", "low")
     operator.wait("next", "weighted", weight=5)
     operator.wait("now", "weighted", "high", weight=8)
     operator.processes.resume("weighted")
@@ -93,7 +93,7 @@ def test_status_shows_the_waiting_request_of_each_priority_with_its_weight(opera
     assert [tuple(one[key] for key in keys) for one in process["waiting"]] == [
         ("high", "now", 8, 60, True, "the limit", "blocked: weight 8 above the limit 6"),
         ("normal", "next", 5, 60, False, "other requests", "weight 5 does not fit: 4 of 6 in use"),
-        ("low", "old", 2, 60, False, "a higher priority", "behind the higher priority normal: next"),
+        ("low", "x", 2, 60, False, "a higher priority", "behind the higher priority normal: next"),
     ]
 
 
@@ -109,7 +109,7 @@ def test_the_text_of_status_shows_weights_and_how_to_admit_a_blocked_request(ope
         "  first in the queue: now (priority high, weight 8), waiting for 1 min: blocked: weight 8 above the limit 6",
         "    -> slotkeeper process set-limit weighted 8",
         "  first in the queue: next (weight 5), waiting for 1 min: weight 5 does not fit: 4 of 6 in use",
-        "  first in the queue: old (priority low, weight 2), waiting for 1 min: behind the higher priority normal: next",
+        "  first in the queue: x (priority low, weight 2), waiting for 1 min: behind the higher priority normal: next",
     ]
 
 
