@@ -19,7 +19,7 @@ from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.glue_checks import GlueChecks
-from slotkeeper.slots.process import MalformedProcess, Process, Processes
+from slotkeeper.slots.process import MalformedProcess, Process, Processes, WaitingRequest
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
@@ -32,6 +32,8 @@ RUN_SECONDS = 50
 SETTLE_SECONDS = 15
 # The part of these at the end for waking the requests that wait for the freed slots.
 _WAKE_SECONDS = 5
+# Seconds for clearing registrations with an outdated receipt handle, so that many of them do not delay the other work.
+_CLEAR_SECONDS = 10
 _WAKE_BATCH = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten entries
 # The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
 # quota of 15 per second; a page of ListExecutions has 1,000 executions (Step Functions guide, "Service quotas").
@@ -124,7 +126,7 @@ class Janitor:
         """
         waiting = [(process, first) for process in processes if (first := process.to_wake)]
         self.shuffle(waiting)
-        spent: list[Process] = []
+        spent: list[tuple[Process, WaitingRequest]] = []
         for start in range(0, len(waiting), _WAKE_BATCH):
             some = waiting[start : start + _WAKE_BATCH]
             try:
@@ -134,14 +136,20 @@ class Janitor:
                 if is_outage(error):
                     break
                 continue
-            for (process, _), was_woken in zip(some, woken, strict=True):
+            for (process, first), was_woken in zip(some, woken, strict=True):
                 if was_woken:
                     report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=process.name)
                 elif was_woken is None:
                     report.note("JanitorErrors", "SQS could not wake a request", process_name=process.name)
                 else:
-                    spent.append(process)
-        self._wake(spent, report, until)
+                    spent.append((process, first))
+        clear_until = min(until, self.clock() + _CLEAR_SECONDS)
+        for process, first in spent:
+            if self.clock() >= clear_until:
+                break
+            with report.guard("Could not clear a registration", process_name=process.name):
+                self.slots.clear(process.name, first)
+            self._wake([process], report)
 
     def _free(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Held]:
         """Free the slots of dead holders until `until` (epoch seconds); return the freed ones."""

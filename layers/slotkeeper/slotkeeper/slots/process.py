@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
-from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Priority
+from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -63,6 +63,10 @@ class WaitingRequest:
     execution: str
     request_id: str
 
+    @property
+    def position(self) -> Position:
+        return self.sequence, self.receives
+
 
 @dataclass(frozen=True)
 class Process:
@@ -70,7 +74,7 @@ class Process:
 
     Attributes:
         waiting: the registered head of each priority's message group.
-        tombstones: for a priority without a registration, the sequence number and receive count of its last one.
+        tombstones: for a priority without a registration, the position of its last one.
     """
 
     name: str
@@ -81,7 +85,7 @@ class Process:
     job_name: str
     default_weight: int = 1
     waiting: Mapping[Priority, WaitingRequest] = field(default_factory=dict)
-    tombstones: Mapping[Priority, tuple[str, int]] = field(default_factory=dict)
+    tombstones: Mapping[Priority, Position] = field(default_factory=dict)
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
 
     @property
@@ -120,16 +124,16 @@ class Process:
             return first
         return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
-    def admits(self, weight: int, priority: Priority, sequence: str | None) -> bool:
+    def admits(self, weight: int, priority: Priority, position: Position | None) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
 
         Args:
-            sequence: of the request's message, sortable. None: a request without a message, which waits for all others.
+            position: of the request's delivery. None: a request without a message, which waits for all others.
         """
-        if sequence is None:
+        if position is None:
             return self.has_room(weight) and self.first is None
         own = self.waiting.get(priority)
-        is_next = own is None or own.sequence <= sequence
+        is_next = own is None or own.position <= position
         return self.has_room(weight) and is_next and not any(self._counting(higher(priority)))
 
     def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
@@ -173,9 +177,9 @@ def read_process(item: Mapping[str, Any]) -> Process:
 
 def _read_waiting(
     attributes: Attributes,
-) -> tuple[dict[Priority, WaitingRequest], dict[Priority, tuple[str, int]]]:
+) -> tuple[dict[Priority, WaitingRequest], dict[Priority, Position]]:
     waiting: dict[Priority, WaitingRequest] = {}
-    tombstones: dict[Priority, tuple[str, int]] = {}
+    tombstones: dict[Priority, Position] = {}
     for priority in PRIORITIES:
         entry = attributes.map(priority, None)
         if entry is None:

@@ -51,7 +51,7 @@ from slotkeeper.slots.process import (
     read_process,
     read_registration,
 )
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Priority, Request
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Position, Priority, Request
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -68,8 +68,14 @@ RESERVE_CONDITION = (
     "AND (attribute_not_exists(paused) OR paused = :false)"
 )
 NOT_REGISTERED = "(attribute_not_exists(waiting.{0}.receipt_handle) OR waiting.{0}.weight > slot_limit)"
-# A later message's registration must not be lost to a slow starter of an earlier one.
-NO_LATER_REGISTRATION = "(attribute_not_exists(waiting.{0}.receipt_handle) OR waiting.{0}.#sequence <= :sequence)"
+NOT_NEWER = (
+    "(waiting.{0}.#sequence < :sequence OR (waiting.{0}.#sequence = :sequence AND waiting.{0}.receives <= :receives))"
+)
+# The registration of a later message, or of a later receive of this one, must not be lost to a slow starter:
+# 1. A wake makes the message visible before its starter hides it. A second starter receives, registers and hides it.
+# 2. The first starter is granted a slot, and replaces the registration of the second receive by its tombstone.
+# 3. SQS rejects its delete, which has the first handle. The message stays hidden, and its group waits behind it.
+NO_NEWER_REGISTRATION = f"(attribute_not_exists(waiting.{{0}}.receipt_handle) OR {NOT_NEWER})"
 ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
 
@@ -83,7 +89,7 @@ NEWER_RECEIVE = (
     "OR (waiting.{0}.#sequence = :sequence AND waiting.{0}.receives < :receives))"
 )
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
-NOT_LATER = "attribute_exists(waiting.{0}.receipt_handle) AND waiting.{0}.#sequence <= :sequence"
+OWN_REGISTRATION = f"attribute_exists(waiting.{{0}}.receipt_handle) AND {NOT_NEWER}"
 
 CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.job = job_name"
 CONFIRM_CONDITION = "attribute_exists(holders.#me)"
@@ -129,8 +135,8 @@ class Candidate:
         return cls(request.process, execution, request.weight, request.priority, delivery, id_)
 
     @property
-    def sequence(self) -> str | None:
-        return self.delivery.sortable_sequence if self.delivery else None
+    def position(self) -> Position | None:
+        return self.delivery.position if self.delivery else None
 
     def weight_in(self, process: Process) -> int:
         """The weight that it takes of a process's limit."""
@@ -139,7 +145,7 @@ class Candidate:
     def is_admitted_by(self, process: Process) -> bool:
         """Whether a reserve would succeed, for the item as it was read."""
         is_known = self.execution in process.holders or self.execution in process.cancelled
-        return not is_known and process.admits(self.weight_in(process), self.priority, self.sequence)
+        return not is_known and process.admits(self.weight_in(process), self.priority, self.position)
 
 
 @dataclass(frozen=True)
@@ -269,10 +275,10 @@ class Slots:
         earlier = PRIORITIES
         if delivery := candidate.delivery:
             earlier = higher(candidate.priority)
-            conditions.append(NO_LATER_REGISTRATION.format(candidate.priority))
+            conditions.append(NO_NEWER_REGISTRATION.format(candidate.priority))
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
-            values |= {":sequence": {"S": delivery.sortable_sequence}, ":tombstone": _tombstone(delivery)}
+            values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
         conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
         return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
 
@@ -301,8 +307,7 @@ class Slots:
         values = {
             **_room(weight, seen),
             ":entry": {"M": entry},
-            ":sequence": {"S": delivery.sortable_sequence},
-            ":receives": _number(delivery.receives),
+            **_compared(delivery),
             ":most": _number(MAX_HOLDERS),
             ":true": {"BOOL": True},
         }
@@ -319,11 +324,11 @@ class Slots:
         now = self._parse(candidate.process, write.item)
         if now is None or candidate.execution in now.holders or candidate.is_admitted_by(now):
             return Registration.RESERVE_AGAIN
-        if now.tombstones.get(candidate.priority) == (delivery.sortable_sequence, delivery.receives):
+        if now.tombstones.get(candidate.priority) == delivery.position:
             return Registration.SPENT
         registered = now.waiting.get(candidate.priority)
-        newest = (registered.sequence, registered.receives) if registered else now.tombstones.get(candidate.priority)
-        is_newer = newest is None or newest < (delivery.sortable_sequence, delivery.receives)
+        newest = registered.position if registered else now.tombstones.get(candidate.priority)
+        is_newer = newest is None or newest < delivery.position
         return Registration.RESERVE_AGAIN if is_newer else Registration.SUPERSEDED
 
     def release(self, process: str, execution: str, seen: Mapping[str, Any]) -> bool:
@@ -385,8 +390,8 @@ class Slots:
         delivery = candidate.delivery
         if delivery is None:
             return False
-        values = {":entry": _tombstone(delivery), ":sequence": {"S": delivery.sortable_sequence}}
-        update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, NOT_LATER))
+        values = {":entry": _tombstone(delivery), **_compared(delivery)}
+        update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, OWN_REGISTRATION))
         return self._table.update(candidate.process, update, condition, values, {"#sequence": "sequence"}).held
 
     def to_wake(self, process: str) -> WaitingRequest | None:
@@ -416,8 +421,7 @@ class Slots:
             return True
         waiting = seen.waiting.get(candidate.priority)
         if waiting is None:
-            position = (delivery.sortable_sequence, delivery.receives)
-            return seen.tombstones.get(candidate.priority, position) <= position
+            return seen.tombstones.get(candidate.priority, delivery.position) <= delivery.position
         return candidate.is_admitted_by(seen)
 
     def read(self, process: str) -> Process | None:
@@ -470,6 +474,10 @@ def _room(weight: int, seen: Process) -> Item:
     """
     missing = max(0, seen.held_weight - seen.slots_in_use)
     return {":room": _number(seen.slot_limit - weight - missing), ":limit": _number(seen.slot_limit)}
+
+
+def _compared(delivery: Delivery) -> Item:
+    return {":sequence": {"S": delivery.sortable_sequence}, ":receives": _number(delivery.receives)}
 
 
 def _position(delivery: Delivery) -> Item:

@@ -24,6 +24,7 @@ Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
 DEFAULT_PRIORITY: Priority = "normal"
 MAX_WEIGHT = 100_000
+Position = tuple[str, int]  # of a delivery in its message group: sortable sequence number, receive count
 
 
 class InvalidRequest(ValueError):
@@ -54,6 +55,11 @@ class Delivery:
         SendMessage).
         """
         return self.sequence.zfill(40)
+
+    @property
+    def position(self) -> Position:
+        """Larger for a later message of the group, and for a later receive of the same message."""
+        return self.sortable_sequence, self.receives
 
 
 def execution_name(process: str, request_id: str, attempt: int) -> str:
