@@ -116,17 +116,16 @@ class Account:
             "slot_limit": {"N": str(limit)},
             "slots_in_use": {"N": str(dead)},
             "holders": {"M": {each: _holder(-900, job) for each in held}},
+            "waiting": _registered(waiting) if waiting else {"M": {}},
             "job_name": {"S": job},
         }
-        if waiting:
-            item["waiting"] = _registration(waiting)
         self.items[name] = item
         for each in held:
             self.close(each, -900, 0)
 
     def wait(self, name: str, handle: str) -> None:
         """Add a waiting request whose wake was lost."""
-        self.items[name]["waiting"] = _registration(handle)
+        self.items[name]["waiting"] = _registered(handle)
         self.handles.add(handle)
 
     def close(self, name: str, started: float, stopped: float) -> None:
@@ -152,8 +151,8 @@ class Account:
         me, values = given.get("ExpressionAttributeNames", {}).get("#me"), given["ExpressionAttributeValues"]
         holders, condition = item["holders"]["M"], given["ConditionExpression"]
         unchanged = ":seen" in values and holders.get(me) == values[":seen"]
-        registered = ":handle" in values and item.get("waiting", {}).get("M", {}).get("receipt_handle")
-        if not (unchanged if ":seen" in condition else registered == values[":handle"]):
+        registered = item["waiting"]["M"].get("normal", {"M": {}})["M"].get("receipt_handle")
+        if not (unchanged if ":seen" in condition else registered == values.get(":handle")):
             raise refusal("ConditionalCheckFailedException", Item=item)
         match given["UpdateExpression"]:
             case protocol.RELEASE_UPDATE:
@@ -163,8 +162,8 @@ class Account:
             case "SET holders.#me.quiet_since = :now":
                 # A new map, since earlier answers contain the old one.
                 holders[me] = {"M": holders[me]["M"] | {"quiet_since": values[":now"]}}
-            case "REMOVE waiting":
-                del item["waiting"]
+            case "SET waiting.normal = :entry":
+                item["waiting"] = {"M": {"normal": values[":entry"]}}
             case other:
                 raise AssertionError(other)
         return {}
@@ -213,6 +212,12 @@ class Account:
         return {"JobRuns": [_run(*each) for each in [*others, *mine]], "next": at + 200}
 
     def batch_stop_job_run(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def change_message_visibility(self, given: dict[str, Any]) -> dict[str, Any]:
+        if given["ReceiptHandle"] not in self.handles:
+            raise refusal("InvalidParameterValue")
+        self.woken.setdefault(given["ReceiptHandle"], self.now)
         return {}
 
     def change_message_visibility_batch(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -396,7 +401,9 @@ def _holder(since: float, job: str) -> dict[str, Any]:
     return {"M": {"state": {"S": "RUNNING"}, "since": {"N": str(int(EPOCH + since))}, "job": {"S": job}}}
 
 
-def _registration(handle: str) -> dict[str, Any]:
+def _registered(handle: str) -> dict[str, Any]:
+    """A process's `waiting`: a request of weight 1 has registered this handle."""
     number = {"N": "1"}
-    texts = {"receipt_handle": {"S": handle}, "sequence": {"S": "1"}, "execution": {"S": "request"}}
-    return {"M": {**texts, "receives": number, "since": number}}
+    texts = {"receipt_handle": handle, "sequence": "1", "execution": "request", "priority": "normal"}
+    entry = {name: {"S": text} for name, text in texts.items()}
+    return {"M": {"normal": {"M": {**entry, "receives": number, "since": number, "weight": number}}}}

@@ -141,6 +141,19 @@ def cancel(outside: Outside, execution: str) -> str:
         return f"failed: {type(error).__name__}"
 
 
+def change(outside: Outside, process: str, limit: int) -> str:
+    """An operator sets the limit, pauses (0) or resumes (-1); the outcome."""
+    dynamodb = outside.client("dynamodb")
+    queue = RequestQueue(outside.client("sqs"), REQUESTS)
+    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue)
+    try:
+        if limit > 0:
+            return f"woken: {operations.set_limit(process, limit)}"
+        return str(operations.pause(process) if limit == 0 else f"woken: {operations.resume(process)}")
+    except Exception as error:
+        return f"failed: {type(error).__name__}"
+
+
 def replace(outside: Outside, process: str, limit: int, job: str) -> str:
     """An operator removes a paused process and adds it again; the outcome."""
     dynamodb = outside.client("dynamodb")
@@ -152,8 +165,10 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
         return f"failed: {type(error).__name__}"
 
 
-starter = Program("starter", start, stack_is_state=True, suspends=True)
+# The starter does not use the item that it saw at a refusal after the next question.
+starter = Program("starter", start, stack_is_state=True, suspends=True, unread=frozenset({"seen", "reservation"}))
 janitor_run = Program("janitor", run_janitor, stack_is_state=True, suspends=True, written_only=(RunReport,))
 closed_execution = Program("status event", handle_event, stack_is_state=True, suspends=True, written_only=(RunReport,))
 canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
+operator = Program("changing operator", change, stack_is_state=True, suspends=True)
 replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)

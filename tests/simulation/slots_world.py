@@ -24,10 +24,12 @@ from tests.simulation.slots_state import (
     SlotsState,
     StatusEvent,
     arguments_of,
+    id_of,
     process_of,
+    request_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
-from tests.simulation.workflow import REQUESTS, SLOTS, START, workflow
+from tests.simulation.workflow import REQUESTS, START, workflow
 from tests.simulation.worlds import (
     DIE,
     DIE_AFTER,
@@ -55,7 +57,7 @@ class Notes(NamedTuple):
 
     Attributes:
         message: the receipt handle of a starter's message.
-        state: the last state of a workflow, or the status event of its function.
+        state: the last state of a workflow, the status event of its function, or the operator's limit.
         ahead: seconds by which the clock is ahead.
     """
 
@@ -103,24 +105,28 @@ class SlotsWorld(SlotsState):
         choices: list[Choice] = []
         if self.others and any(name.startswith("workflow ") for name in self.actors):
             choices.append(Choice("another_run"))
-        if self.operations and self._item() is not NO_PROCESS:
+        if self.operations and "operator" not in self.actors and self._item() is not NO_PROCESS:
             choices.append(Choice("operate"))
         if self.replacements and "replace" not in self.actors and self._may_be_removed():
             choices.append(Choice("replace"))
         if self.cancels and "cancel" not in self.actors:
             choices.append(Choice("cancel", self.cancels[0]))
+        if self.removals:
+            choices += [Choice("remove", message["id"]) for message in self._in_flight()]
         return choices
 
     def time_steps(self) -> list[Choice]:
         """The events that need the clock, when no actor can act."""
-        self.check_quiet()
+        overlooked = self.overlooked()
+        if overlooked and not self.needs_janitor:
+            raise Violation("S6", overlooked)
         if not self.timeless:
             return [Choice("pass_time")] if self._is_unfinished() else []
         if self.status_events:
             return [Choice("deliver_event", self._due_events()[0])]
-        if self._holders() or self._unsettled():
+        if self._holders() or self._unsettled() or overlooked:
             return [Choice("run_janitor", "later")]
-        return [Choice("expire", message["id"]) for message in self._in_flight()]
+        return [Choice("expire", message["id"]) for message in self._in_flight() if not self.is_blocked(message)]
 
     def slow_steps(self) -> list[Choice]:
         return [] if self.timeless else [Choice("pass_time", how="while actors work")]
@@ -238,35 +244,34 @@ class SlotsWorld(SlotsState):
         """A scheduled janitor run begins."""
         self.janitor_runs += self.timeless and when == "now"
         self.next_run = self.now + PERIOD
+        self.needs_janitor &= bool(self.actors)
         self.log("scheduled run", f"begins ({when})" if when else "begins")
         node = code.janitor_run.begin(*self._janitor_times(), *self.memories[:1])
         self.begin("scheduled run", node, Notes(ahead=LATER if when == "later" else 0))
 
     def operate(self, _: str, __: str) -> None:
-        """The operator changes the limit, pauses or resumes, and wakes the waiting request as `operations` does."""
+        """The operator changes the limit, pauses or resumes, and repeats the command if it failed."""
         limit, *rest = self.operations
         self.operations = tuple(rest)
-        item = self._item()
-        if limit == 0:
-            item = item.with_fields(paused=freeze({"BOOL": True}))
-        elif limit < 0:
-            item = item.without("paused")
-        else:
-            item = item.with_fields(slot_limit=freeze({"N": str(limit)}))
         self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
-        tables = self.services["dynamodb"]
-        self.services["dynamodb"] = tables.with_fields(**{SLOTS: tables[SLOTS].with_fields(**{PROCESS: item})})
-        waiting = item.get("waiting")
-        if waiting is not None and self._has_free_slot():
-            handle = waiting["M"]["receipt_handle"]["S"]
-            wake = {"QueueUrl": REQUESTS, "ReceiptHandle": handle, "VisibilityTimeout": 0}
-            self.perform(Question("sqs", "change_message_visibility", freeze(wake)))
+        self.begin("operator", code.operator.begin(PROCESS, limit), Notes(state=limit))
+
+    def remove(self, message_id: str, _: str) -> None:
+        """A message leaves the queue although nothing has handled it."""
+        self.removals -= 1
+        self.disturbed_at = self.now
+        queue = self._queue()
+        (gone,) = (message for message in queue["messages"] if message["id"] == message_id)
+        self.log("queue", f"{message_id} is removed")
+        self.removed |= {request_of(gone["body"])}
+        self._put_queue(queue.with_fields(messages=tuple(each for each in queue["messages"] if each is not gone)))
 
     def cancel(self, request_id: str, _: str) -> None:
         """The operator cancels a request, which may have left the queue."""
         self.cancels = self.cancels[1:]
         self.log("operator", f"cancels {request_id}")
-        self.begin("cancel", code.canceller.begin(execution_name(process_of(request_id), request_id, 1)), Notes())
+        name = execution_name(process_of(request_id), id_of(request_id), 1)
+        self.begin("cancel", code.canceller.begin(name), Notes())
 
     def replace(self, _: str, __: str) -> None:
         """The operator removes the process and adds it again."""
@@ -346,6 +351,8 @@ class SlotsWorld(SlotsState):
             self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
         elif name == "scheduled run" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
+        elif name == "operator" and actor.node.result.startswith("failed"):
+            self.operations = (actor.notes.state, *self.operations)
         elif actor.node.result == "Deferred":
             self.deferred = {**self.deferred, actor.notes.message: self.now}
 
@@ -355,6 +362,8 @@ class SlotsWorld(SlotsState):
             self.memories = (*self.memories[1:], code.NEW)
         if name == "status event":
             self._requeue_event(actor, AFTER_FAILURE_SECONDS)
+        if name == "operator":
+            self.operations = (actor.notes.state, *self.operations)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):

@@ -21,7 +21,7 @@ from slotkeeper.slots.glue import MARKER, GlueRuns, JobRunSearch
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.request import Delivery, parse_request
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
@@ -148,8 +148,7 @@ def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) ->
 
 
 def f6_not_equal_instead_of_less(patch: Patch) -> None:
-    condition = "slots_in_use <> slot_limit AND attribute_not_exists(holders.#me) AND (attribute_not_exists(paused) "
-    patch.setattr(slots, "RESERVE_CONDITION", condition + "OR paused = :false)")
+    patch.setattr(slots, "ROOM_FOR_ONE", "slots_in_use <> slot_limit AND size(holders) < :most")
 
 
 def f13_no_confirm(patch: Patch) -> None:
@@ -237,12 +236,7 @@ def no_check_after_hiding(patch: Patch) -> None:
 
 def registered_although_a_slot_is_free(patch: Patch) -> None:
     """The waiting request registers after the last release, so no release wakes it."""
-    patch.setattr(
-        slots,
-        "WAIT_CONDITION",
-        "attribute_exists(process_name) OR :true = :true OR waiting.#sequence = "
-        ":sequence OR waiting.receives = :receives",
-    )
+    patch.setattr(slots, "NO_ROOM", f"({slots.NO_ROOM} OR NOT {slots.NO_ROOM})")
     patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
@@ -263,8 +257,8 @@ def no_wake_of_a_cancelled_request(patch: Patch) -> None:
 
 
 def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
-    def can_proceed(self: Slots, process: str, _: str) -> bool:
-        seen = self.read(process)
+    def can_proceed(self: Slots, candidate: Candidate) -> bool:
+        seen = self.read(candidate.process)
         return seen is not None and seen.has_free_slot
 
     patch.setattr(Slots, "can_proceed", can_proceed)
@@ -276,9 +270,9 @@ def executions_are_compared_by_name_only(patch: Patch) -> None:
 
 
 def no_check_for_the_process_after_hiding(patch: Patch) -> None:
-    def can_proceed(self: Slots, process: str, execution: str) -> bool:
-        seen = self.read(process)
-        return seen is not None and (seen.has_free_slot or execution in seen.cancelled)
+    def can_proceed(self: Slots, candidate: Candidate) -> bool:
+        seen = self.read(candidate.process)
+        return seen is not None and (seen.has_free_slot or candidate.execution in seen.cancelled)
 
     patch.setattr(Slots, "can_proceed", can_proceed)
 
@@ -308,7 +302,7 @@ CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), janitor_runs=0, lax=True)
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
-        (f6_not_equal_instead_of_less, Plan(("a", "b", "c"), limit=2, limits=(1,), janitor_runs=0), 0, "S1"),
+        (f6_not_equal_instead_of_less, Plan(("a", "b", "c"), limit=2, limits=(1,), starters=1, janitor_runs=0), 0, "S1"),
         (f13_no_confirm, Plan(("a", "b"), janitor_runs=0), 1, "S1b"),
         (f5_released_without_condition, Plan(("a", "b"), janitor_runs=0), 1, "S2"),
         (f1_cancelled_after_an_unanswered_start, Plan(("a",), janitor_runs=0), 1, "S1b"),
@@ -421,7 +415,7 @@ def glue_runs_are_not_stopped(patch: Patch) -> None:
 
 def no_wake_by_the_janitor(patch: Patch) -> None:
     patch.setattr(Janitor, "_wake_all", lambda *_: [])
-    patch.setattr(Janitor, "_wake_freed", lambda *_: None)
+    patch.setattr(Janitor, "_wake", lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
 DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
+# As SQS words it, which ErrorCode alone does not state (SQS API Reference, ChangeMessageVisibility).
+_REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the states that any execution has entered
@@ -131,7 +133,8 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             raise StateFailed(
                 "Glue.AWSGlueException", f"Rate exceeded (Service: AWSGlue; Error Code: {code})"
             ) from error
-        raise StateFailed(f"{_NAMES[service]}.{code}", "simulated") from error
+        cause = f"Value for parameter ReceiptHandle is invalid ({code})" if code in _REFUSED_HANDLES else "simulated"
+        raise StateFailed(f"{_NAMES[service]}.{code}", cause) from error
     except BotoCoreError as error:
         raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
 
