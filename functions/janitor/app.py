@@ -76,8 +76,24 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     for name, count in report.counts.items():
         metrics.add_metric(name, MetricUnit.Count, count)
     for process in report.processes:
-        measure_process(process.name, MetricUnit.Count, SlotsInUse=len(process.holders), SlotLimit=process.slot_limit)
+        measure_process(process.name, MetricUnit.Count, SlotsInUse=process.held_weight, SlotLimit=process.slot_limit)
+    _measure_blocked(report)
     return dict(report.counts)
+
+
+def _measure_blocked(report: RunReport) -> None:
+    """Count and log the waiting requests that cannot start before their process's limit is raised."""
+    blocked = [(process, waiting) for process in report.processes for waiting in process.blocked]
+    metrics.add_metric("BlockedRequests", MetricUnit.Count, len(blocked))  # also 0, which ends the alarm
+    for process, waiting in blocked:
+        logger.warning(
+            "A waiting request is blocked: its weight is above the limit",
+            process_name=process.name,
+            request_id=waiting.request_id,
+            priority=waiting.priority,
+            weight=waiting.weight,
+            slot_limit=process.slot_limit,
+        )
 
 
 def _measure_hand_offs(report: RunReport) -> None:

@@ -22,15 +22,19 @@ from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferr
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import Delivery, Request
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, Request
 from slotkeeper.slots.request_events import RequestEvents
 
 # Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
 AFTER_EVENT_SECONDS = 1
 
 
+_LOG_KEYS = ("process", "request_id", "attempt", "priority", "weight")
+
+
 def _add_log_keys(request: Request) -> None:
-    logger.append_keys(process=request.process, request_id=request.request_id, attempt=request.attempt)
+    keys = {name: getattr(request, name) for name in _LOG_KEYS}
+    logger.append_keys(**{name: value for name, value in keys.items() if value is not None})
 
 
 # The function has 30 s. One call that succeeds at its third attempt and one that never succeeds take 29 s, with the
@@ -70,7 +74,7 @@ def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
 
 def _consume(delivery: Delivery) -> bool:
     """Handle a message; True if it can be deleted."""
-    logger.remove_keys(["process", "request_id", "attempt"])  # of the previous message in the batch
+    logger.remove_keys(_LOG_KEYS)  # of the previous message in the batch
     logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
     now = time.time()
     # For every request: also if its process is paused, or a call fails.
@@ -104,7 +108,9 @@ def _report(admission: Admission, waited: float) -> None:
         case Admitted(request):
             logger.info("Started the workflow", execution=request.execution_name, waited_seconds=int(waited))
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
-            measure_process(request.process, MetricUnit.Seconds, RequestWait=waited)
+            measure_process(
+                request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWait=waited
+            )
         case Repeated(execution):
             logger.warning("Deleted the message of a request that has run before", execution=execution)
             metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
@@ -114,10 +120,17 @@ def _report(admission: Admission, waited: float) -> None:
         case Waiting(request, because):
             logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
-            measure_process(request.process, MetricUnit.Seconds, RequestWaitSoFar=waited)
+            measure_process(
+                request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWaitSoFar=waited
+            )
         case Deferred(_, reason):
             logger.error("Left the message on the queue", reason=reason)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+
+
+def _unless_default(request: Request) -> str:
+    """The request's priority; "" for the default, whose metrics would repeat the process's if only it is used."""
+    return "" if request.priority == DEFAULT_PRIORITY else request.priority
 
 
 def _delivery(record: SQSRecord) -> Delivery:

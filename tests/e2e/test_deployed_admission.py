@@ -142,13 +142,11 @@ def test_f21_a_request_that_is_refused_twenty_times_is_not_dead_lettered(stack: 
 
 def _wake(stack: DeployedStack, process: str) -> None:
     """Wake the waiting request although no slot is free."""
-    answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
-    stack.queue.make_visible(answer["Item"]["waiting"]["M"]["receipt_handle"]["S"])
+    stack.queue.make_visible(stack.item(process).waiting["normal"].receipt_handle)
 
 
 def _receives(stack: DeployedStack, process: str) -> int:
-    answer = stack.dynamodb.get_item(TableName=stack.table, Key={"process_name": {"S": process}})
-    return int(answer["Item"]["waiting"]["M"]["receives"]["N"])
+    return stack.item(process).waiting["normal"].receives
 
 
 def test_f24_a_message_that_is_sent_a_hundred_times_runs_once(stack: DeployedStack) -> None:

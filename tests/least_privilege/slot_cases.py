@@ -22,6 +22,7 @@ def process(job: str, **more: Item) -> Item:
         "slot_limit": {"N": "1"},
         "slots_in_use": {"N": "0"},
         "holders": {"M": {}},
+        "waiting": {"M": {}},
         "job_name": {"S": job},
     } | more
 
@@ -35,10 +36,17 @@ def held(state: str, job: str = "", **entry: Item) -> Item:
 WAITING = {
     "waiting": {
         "M": {
-            "receipt_handle": {"S": "handle-waiting"},
-            "sequence": {"S": "0" * 40},
-            "receives": {"N": "1"},
-            "since": {"N": "1700000000"},
+            "normal": {
+                "M": {
+                    "receipt_handle": {"S": "handle-waiting"},
+                    "sequence": {"S": "0" * 40},
+                    "receives": {"N": "1"},
+                    "priority": {"S": "normal"},
+                    "weight": {"N": "1"},
+                    "since": {"N": "1700000000"},
+                    "execution": {"S": "p-waiting"},
+                }
+            }
         }
     }
 }

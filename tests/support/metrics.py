@@ -18,6 +18,7 @@ SOURCES = [*(ROOT / "functions").glob("*/*.py"), *(ROOT / "layers" / "slotkeeper
 WORKFLOW = ROOT / "statemachines" / "glue_workflow.asl.json"
 STACK = ("service",)
 PROCESS = ("process", "service")
+PRIORITY = ("priority", "process", "service")
 CONTAINER = ("function_name", "service")
 
 
@@ -86,7 +87,10 @@ def _of(tree: ast.AST) -> Iterator[Metric]:
                 case ast.Call(func=ast.Attribute(attr="add_metric"), args=[name, ast.Attribute(attr=unit), *_]):
                     yield from (Metric(text, MetricUnit[unit].value, STACK) for text in _texts(name))
                 case ast.Call(func=ast.Name(id="measure_process"), args=[_, ast.Attribute(attr=unit)], keywords=values):
-                    yield from (Metric(str(each.arg), MetricUnit[unit].value, PROCESS) for each in values)
+                    names = [str(each.arg) for each in values if each.arg != "of_priority"]
+                    yield from (Metric(name, MetricUnit[unit].value, PROCESS) for name in names)
+                    if len(names) < len(values):
+                        yield from (Metric(name, MetricUnit[unit].value, PRIORITY) for name in names)
                 case ast.Call(
                     func=ast.Attribute(attr="log_metrics"), keywords=[ast.keyword(arg="capture_cold_start_metric")]
                 ):

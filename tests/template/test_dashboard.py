@@ -67,7 +67,8 @@ def test_a_widget_names_its_axis_and_each_of_its_lines(widget: dict[str, Any]) -
 def test_counts_are_summed_and_times_are_not(widget: dict[str, Any]) -> None:
     units = {metric.name: metric.unit for metric in in_source()}
     names = {asked.name for asked in asked_by_widget(widget) if asked.namespace == "Slotkeeper"}
-    levels = {"SlotsInUse", "SlotLimit", "WorkHops", "BreakerOpen", "PermittedCallers"}  # levels, not numbers of events
+    # Levels, not numbers of events.
+    levels = {"SlotsInUse", "SlotLimit", "BlockedRequests", "WorkHops", "BreakerOpen", "PermittedCallers"}
     summed = widget["properties"]["stat"] == "Sum"
     for name in names:
         assert summed is (units[name] == "Count" and name not in levels) or name == "TokenWait"

@@ -107,9 +107,9 @@ def test_f12_glue_does_not_retry_the_sample_job() -> None:
 
 
 def test_f3_glue_allows_at_least_as_many_runs_as_any_slot_limit() -> None:
-    from slotkeeper.slots.process import MAX_SLOT_LIMIT
+    from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT
 
-    assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_SLOT_LIMIT
+    assert _properties("SampleJob")["ExecutionProperty"]["MaxConcurrentRuns"] >= MAX_HOLDERS
     assert TEMPLATE["Parameters"]["SlotLimit"]["MaxValue"] == MAX_SLOT_LIMIT
 
 

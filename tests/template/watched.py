@@ -38,10 +38,10 @@ def judge(asked: Asked) -> str:
     """The reason why this metric is never written; empty if it is written."""
     names = tuple(sorted(name for name, _ in asked.dimensions))
     if asked.namespace == "Slotkeeper":
-        ours = {metric.name: metric.dimensions for metric in in_source()}
-        if asked.name not in ours:
+        ours = sorted(metric.dimensions for metric in in_source() if metric.name == asked.name)
+        if not ours:
             return f"no function writes {asked.name}"
-        return "" if ours[asked.name] == names else f"{asked.name} is written under {ours[asked.name]}, not {names}"
+        return "" if names in ours else f"{asked.name} is written under {ours}, not {names}"
     if asked.namespace in FILTERED:
         known = asked.name in FILTERED[asked.namespace] and not names
         return "" if known else f"no filter writes {asked.name} under {names}"

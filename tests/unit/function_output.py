@@ -22,13 +22,14 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import Message
 from slotkeeper.slots import admission, run_report
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.run_report import RunReport
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT, Load, request_record
 
-PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job")
+BLOCKED = WaitingRequest("high", "handle", "1", receives=1, weight=4, since=1, execution="p-1", request_id="order-1")
+PROCESS = Process("p", 3, 1, {}, paused=False, job_name="job", waiting={"high": BLOCKED})
 
 
 class Surprise(Exception):
@@ -57,7 +58,7 @@ def _output_of(invocations: Iterator[None]) -> str:
 
 
 def _starter(module: ModuleType) -> Iterator[None]:
-    request, on_request = Request("p", {}, "order-1", 1), module._starter.on_request
+    request, on_request = Request("p", {}, "order-1", 1, "high", 4), module._starter.on_request
     outcomes = [
         admission.Admitted(request),
         admission.Repeated(request.execution_name, "p"),

@@ -47,18 +47,24 @@ def starter(load: Load) -> Function:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "request_id"),
+    ("body", "group", "code", "fields"),
     [
-        ("junk", "InvalidRequest", None),
-        ({"process": "another", "request_id": "r"}, "InvalidRequest", None),  # in another process's group
-        ({"process": "p", "request_id": "cancelled"}, "Cancelled", "cancelled"),
+        ("junk", "p", "InvalidRequest", (None, None, None)),
+        ({"process": "another", "request_id": "r"}, "p", "InvalidRequest", (None, None, None)),  # of another group
+        ({"process": "p", "request_id": "cancelled"}, "p", "Cancelled", ("cancelled", "normal", 0)),
+        (
+            {"process": "p", "request_id": "cancelled", "priority": "low", "weight": 3},
+            "p#low",
+            "Cancelled",
+            ("cancelled", "low", 3),
+        ),
     ],
 )
 def test_a_message_that_the_starter_dead_letters_is_published(
-    account: Account, starter: Function, body: Any, code: str, request_id: str | None
+    account: Account, starter: Function, body: Any, group: str, code: str, fields: tuple[Any, ...]
 ) -> None:
     Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
-    assert starter.handle(request_record(body)) == CONSUMED
+    assert starter.handle(request_record(body, group=group)) == CONSUMED
     (event,) = starter.bus.published
     (message,) = account.messages(account.dead_letter_url)
     assert (event["status"], event["flow"], event["process"], event["message_id"]) == (
@@ -67,7 +73,8 @@ def test_a_message_that_the_starter_dead_letters_is_published(
         "p",
         "m1",
     )
-    assert (event["code"], event.get("request_id"), event["kept_in"]) == (code, request_id, "dead.fifo")
+    assert (event["code"], event["kept_in"]) == (code, "dead.fifo")
+    assert tuple(event.get(name) for name in ("request_id", "priority", "weight")) == fields
     assert event["reason"] == message["MessageAttributes"]["reason"]["StringValue"]
 
 
@@ -150,6 +157,23 @@ def test_a_kept_request_is_published_with_glue_s_message_and_without_the_run_s_a
     janitor.account.settlement.on_kept(ended, "RequestNotKept", cause)
     (event,) = janitor.bus.published
     assert (event["error"], event["cause"]) == ("RequestNotKept", "no month")
+
+
+@pytest.mark.parametrize(
+    ("given", "priority", "weight"),
+    [
+        ({"priority": "high", "weight": 4}, "high", 4),
+        ({}, "normal", 0),
+        ({"priority": {"a": 1}, "weight": "x" * 1000}, "normal", 0),
+    ],
+)
+def test_a_kept_request_is_published_with_its_priority_and_weight(
+    janitor: Janitor, given: Any, priority: str, weight: int
+) -> None:
+    ended = Execution("p-1", "FAILED", NOW, input=json.dumps(given), arn="arn:aws:states:us-east-1:1:execution:w:p-1")
+    janitor.account.settlement.on_kept(ended, "RequestNotKept", "")
+    (event,) = janitor.bus.published
+    assert (event["priority"], event["weight"]) == (priority, weight)
 
 
 def test_a_janitor_that_dies_before_publishing_publishes_in_its_next_run(janitor: Janitor) -> None:

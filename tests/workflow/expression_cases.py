@@ -114,11 +114,11 @@ def _of_priority(priority: str) -> dict[str, Any]:
     return CONTEXT | {"Execution": EXECUTION | {"Input": given}}
 
 
-def _event(kind: str, status: str, **more: str) -> dict[str, Any]:
+def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     detail = {"version": "1", "stack": "${StackName}", "flow": "gated", "status": status}
     detail |= {"deduplication_id": f"{ME}/{status}", "process": "p", "request_id": "order-1", "attempt": 1}
     detail |= {"execution_name": ME, "execution_arn": "arn:p-1", "started_at": STARTED}
-    detail |= {"finished_at": "2026-01-01T01:00:00.000Z", **more}
+    detail |= {"priority": "normal", "weight": 0, "finished_at": "2026-01-01T01:00:00.000Z", **more}
     entry = {"EventBusName": "${EventBusName}", "Source": "slotkeeper", "DetailType": f"Slotkeeper Request {kind}"}
     return {"Entries": [entry | {"Detail": detail}]}
 
@@ -422,6 +422,20 @@ CASES = [
         {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
     ),
     _case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
+    *(
+        _case(
+            "PublishSuccessEvent.Arguments",
+            _event("Succeeded", "SUCCEEDED", priority=priority, weight=5),
+            context=_of_priority(priority),
+        )
+        for priority in ("high", "normal")
+    ),
+    _case(
+        "PublishFailureEvent.Arguments",
+        _event("Failed", "FAILED", priority="low", weight=5, **FAILURE, kept_in="failed"),
+        {"failure": FAILURE},
+        _of_priority("low"),
+    ),
     _case(
         "PublishFailureEvent.Arguments",
         _event("Failed", "FAILED", **FAILURE, kept_in="failed"),

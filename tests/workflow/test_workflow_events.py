@@ -85,12 +85,20 @@ def test_the_event_does_not_contain_the_arguments() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{}, [], [1, 2], "text", {"process": 5, "request_id": {"a": "b" * 300}, "attempt": "x" * 300_000}],
+    [
+        {},
+        [],
+        [1, 2],
+        "text",
+        {"process": 5, "request_id": {"a": "b" * 300}, "attempt": "x" * 300_000}
+        | dict.fromkeys(("priority", "weight"), "x" * 300_000),
+    ],
     ids=["nothing", "empty", "numbers", "text", "other types"],
 )
 def test_a_manually_started_execution_publishes_a_valid_event(given: Any) -> None:
     event = _event_of("PublishFailureEvent", {"failure": FAILURE}, given)
     assert (event["execution_name"], event["attempt"]) == (ME, 1)
+    assert (event["priority"], event["weight"]) == ("normal", 0)
 
 
 def test_the_longest_texts_fit_an_entry() -> None:

@@ -23,15 +23,21 @@ logging.getLogger("botocore").setLevel(logging.INFO)
 logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
 
 
-def measure_process(process: str, unit: MetricUnit, **values: float) -> None:
+def measure_process(process: str, unit: MetricUnit, *, of_priority: str = "", **values: float) -> None:
     """Write metrics (name=value) of one process, with the dimensions `service` and `process`.
+
+    Args:
+        of_priority: if not empty, also write them with the further dimension `priority`. That is another metric: the
+            one without it covers all priorities.
 
     Call it only for processes that exist: CloudWatch bills each process name as a separate metric, also a wrong name
     from a message.
     """
     # A dimension of `metrics` would apply to all metrics of the invocation.
-    own = EphemeralMetrics(namespace=_NAMESPACE)
-    own.add_dimension("process", process)
-    for name, value in values.items():
-        own.add_metric(name, unit, value)
-    own.flush_metrics()
+    for dimensions in ({}, {"priority": of_priority}) if of_priority else ({},):
+        own = EphemeralMetrics(namespace=_NAMESPACE)
+        for dimension, its_value in {"process": process, **dimensions}.items():
+            own.add_dimension(dimension, its_value)
+        for name, value in values.items():
+            own.add_metric(name, unit, value)
+        own.flush_metrics()

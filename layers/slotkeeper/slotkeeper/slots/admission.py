@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
@@ -62,6 +63,14 @@ EXPIRES_BEFORE = 86_400
 # The same after an error, which may be temporary, and may have started the workflow: two of the longest waits.
 _ERROR_EXPIRES_BEFORE = 2 * MAX_HIDE_SECONDS
 
+# Why a request was refused a slot, for the log -> for the reason of a dead-letter message.
+_CAUSES = {
+    "blocked": "its weight is above the process's limit",
+    "paused": "the process is paused",
+    "full": "the process is full",
+    "overtaken": "requests of a higher priority come first",
+}
+
 
 @dataclass(frozen=True)
 class Admitted:
@@ -89,7 +98,10 @@ class DeadLettered:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The request does not fit, or it is not its turn. The message is hidden until a wake."""
+    """The request does not fit, or it is not its turn. The message is hidden until a wake.
+
+    `because`: a key of _CAUSES, or "contended" if no attempt had an outcome that lasted.
+    """
 
     request: Request
     because: str
@@ -158,9 +170,9 @@ class Starter:
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
                 case Full(seen) | Paused(seen):
-                    because = type(reservation).__name__.lower()
+                    because = _because(candidate, seen)
                     if overdue := self._overdue(delivery, now):
-                        reason = f"{overdue}; the process is {because}. Redrive this message to let it wait again"
+                        reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, "Expired", reason, request)
                     registration = self.slots.wait(candidate, seen)
                     if registration is Registration.SPENT:
@@ -257,3 +269,12 @@ class Starter:
             self.slots.end_wait(Candidate.of(request, delivery))
             self._wake(request)
         return DeadLettered(code, reason, request)
+
+
+def _because(candidate: Candidate, seen: Process) -> str:
+    weight = candidate.weight_in(seen)
+    if weight > seen.slot_limit:
+        return "blocked"
+    if seen.paused:
+        return "paused"
+    return "overtaken" if seen.has_room(weight) else "full"

@@ -112,6 +112,11 @@ class Process:
         return waiting.weight > self.slot_limit
 
     @property
+    def blocked(self) -> list[WaitingRequest]:
+        """The waiting requests that cannot start before the limit is raised."""
+        return [each for each in self.waiting.values() if self.is_blocked(each)]
+
+    @property
     def first(self) -> WaitingRequest | None:
         """The waiting request whose turn it is: the highest priority that is not blocked."""
         return next((each for each in self._counting(PRIORITIES)), None)

@@ -8,7 +8,7 @@ from typing import Any
 from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.failure_reason import failure_reason
-from slotkeeper.slots.request import Delivery, Request, process_of
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Request, process_of
 
 _FLOW = "gated"  # words: allowed, a value of completion.schema.json
 
@@ -34,6 +34,8 @@ class RequestEvents:
                 "process": process_of(delivery.group_id),
                 "request_id": request.request_id if request else None,
                 "attempt": request.attempt if request else None,
+                "priority": request.priority if request else None,
+                "weight": request.weight or 0 if request else None,
                 "message_id": delivery.message_id,
                 "code": code,
                 "reason": reason,
@@ -66,5 +68,10 @@ def _request_fields(execution_input: str) -> dict[str, Any]:
         request = json.loads(execution_input)
     except (ValueError, RecursionError):
         return {}
-    types = {"process": str, "request_id": str, "attempt": int}
-    return {n: request[n] for n in types if type(request.get(n)) is types[n]} if isinstance(request, dict) else {}
+    if not isinstance(request, dict):
+        return {}
+    types = {"process": str, "request_id": str, "attempt": int, "weight": int}
+    asked = {"weight": 0} | {name: request[name] for name in types if type(request.get(name)) is types[name]}
+    return asked | {
+        "priority": next((each for each in PRIORITIES if each == request.get("priority")), DEFAULT_PRIORITY)
+    }
