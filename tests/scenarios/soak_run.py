@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dev.scenarios.slots.slot_history import Change
 from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
 from dev.scenarios.soak.soak_figures import Parameters, build
 from dev.scenarios.soak.soak_plan import DECK, RESTARTED
-from dev.scenarios.soak.soak_records import RETURNED, Change, FaultMark, JanitorRun, Records, SentMessage
+from dev.scenarios.soak.soak_records import RETURNED, FaultMark, JanitorRun, Records, SentMessage
 from tests.scenarios.reports import run_of
 
 ORIGIN = 1000.0

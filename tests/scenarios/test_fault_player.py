@@ -10,10 +10,11 @@ from unittest.mock import Mock, call
 import pytest
 
 from dev.emulator.faults import Faults
+from dev.scenarios.slots.slot_history import Change
 from dev.scenarios.soak import fault_player as module
 from dev.scenarios.soak.fault_player import FaultPlayer, JanitorClock, SlotState
 from dev.scenarios.soak.soak_plan import DECK, Fault, Plan, Send, draw
-from dev.scenarios.soak.soak_records import Change, JanitorRun, SentMessage
+from dev.scenarios.soak.soak_records import JanitorRun, SentMessage
 from tests.support.waiting import wait_until
 
 

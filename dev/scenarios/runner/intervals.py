@@ -6,6 +6,7 @@ An interval is half-open, [start, end): it does not overlap one that starts at t
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 Interval = tuple[float, float]
+Steps = Sequence[tuple[float, int]]  # (instant, value from then on), by time
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,24 @@ class Start:
 
 def steps(intervals: Iterable[Interval]) -> list[tuple[float, int]]:
     """(instant, number of open intervals from then on), by time. Empty and backward intervals are ignored."""
+    return weighted_steps((interval, 1) for interval in intervals)
+
+
+def weighted_steps(intervals: Iterable[tuple[Interval, int]]) -> list[tuple[float, int]]:
+    """(instant, sum of the weights of the open intervals from then on), by time."""
     changes: dict[float, int] = {}
-    for start, end in intervals:
+    for (start, end), weight in intervals:
         if end > start:
-            changes[start] = changes.get(start, 0) + 1
-            changes[end] = changes.get(end, 0) - 1
+            changes[start] = changes.get(start, 0) + weight
+            changes[end] = changes.get(end, 0) - weight
     instants = sorted(changes)
     return list(zip(instants, accumulate(changes[instant] for instant in instants), strict=True))
+
+
+def value_at(steps: Steps, instant: float) -> int:
+    """The value of steps at an instant; 0 before the first."""
+    index = bisect_right(steps, instant, key=lambda step: step[0])
+    return steps[index - 1][1] if index else 0
 
 
 def peak(intervals: Iterable[Interval]) -> int:

@@ -51,6 +51,7 @@ class Parameters:
     requests: int
     limit: int
     fail: float
+    priorities: bool = False
 
 
 def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records, run: Run) -> dict[str, Any]:
@@ -84,8 +85,8 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         "succeeded": sum(e.status == "SUCCEEDED" for e in last.values()),
         "failed": sum(e.status in FAILURES for e in last.values()),
         "given_back": len(executions) - len({e.request_id for e in executions}),
-        "kept": [_end_message(message) for message in records.kept],
-        "dead_lettered": [_end_message(message) for message in records.dead],
+        "kept": [end_message(message) for message in records.kept],
+        "dead_lettered": [end_message(message) for message in records.dead],
         "results": len(records.outputs),
         **peaks,
         "starts_in_message_order": in_order.ok is not False,
@@ -125,7 +126,7 @@ def releases(executions: Sequence[Execution]) -> list[Release]:
     return [Release(name, entered, exited) for name, entered, exited in found if exited is not None]
 
 
-def _end_message(message: EndMessage) -> dict[str, str | None]:
+def end_message(message: EndMessage) -> dict[str, str | None]:
     """The body is added if the message contains no request of this run."""
     fields = {name: getattr(message, name) for name in ("request_id", "execution", "error", "cause", "reason")}
     return fields if message.request_id else fields | {"body": message.body}
@@ -198,7 +199,7 @@ def outcomes_as_expected(sent: Sequence[SentRequest], records: Records, last: Ma
         "succeeded without a result": sorted(due - records.outputs),
         "result without a success": sorted(records.outputs - due),
     }
-    finding = f"{len(records.outputs)} results; {sum(s.request.damaged for s in sent)} damaged inputs failed"
+    finding = f"{len(records.outputs)} results; {sum(request.damaged for request, _ in ended)} damaged inputs failed"
     return judge("the outcomes are those expected of the inputs", problems, finding)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dev.emulator.queue_reading import attributes, drain
 from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
 
 MARKER = "--slotkeeper-execution"  # the Glue argument with the name of the run's workflow
 
@@ -31,6 +32,8 @@ class Execution:
     error: str | None = None
     cause: str | None = None
     redrives: int = 0
+    priority: Priority = DEFAULT_PRIORITY
+    weight: int = 1
 
     @property
     def process(self) -> str:
@@ -116,6 +119,8 @@ def parse_history(summary: Mapping[str, Any], events: Iterable[Mapping[str, Any]
         states=states,
         error=error,
         cause=cause,
+        priority=request.get("priority", DEFAULT_PRIORITY),
+        weight=int(request.get("weight", 1)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dev.emulator.sample_data import split_by_month
 from dev.scenarios.runner import sending
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group
 
 PROCESS = "sample"  # the template's default of ProcessName
 
@@ -21,13 +22,18 @@ class Request:
     month: str
     arguments: dict[str, str]
     damaged: bool
+    priority: Priority = DEFAULT_PRIORITY
+    weight: int = 1
 
     @property
     def output_key(self) -> str:
         return self.arguments["--output_key"]
 
     def body(self) -> dict[str, Any]:
-        return {"process": PROCESS, "request_id": self.request_id, "arguments": self.arguments}
+        """A request of normal priority and weight 1 states neither."""
+        body: dict[str, Any] = {"process": PROCESS, "request_id": self.request_id, "arguments": self.arguments}
+        body |= {"priority": self.priority} if self.priority != DEFAULT_PRIORITY else {}
+        return body | ({"weight": self.weight} if self.weight != 1 else {})
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequ
     entries = {
         request.request_id: {
             "MessageBody": json.dumps(request.body()),
-            "MessageGroupId": PROCESS,
+            "MessageGroupId": message_group(PROCESS, request.priority),
             "MessageDeduplicationId": request.request_id,
         }
         for request in requests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner import chart
 from dev.scenarios.runner.chart import Bar, Panel, Point
@@ -28,9 +28,11 @@ from dev.scenarios.runner.scenario import (
     spread_text,
 )
 
-from . import slot_records, slot_requests
+from . import priority_report, priority_scenario, slot_requests
+from .priority_requests import MIN_LIMIT, MIN_REQUESTS
 from .slot_figures import Parameters, build
 from .slot_requests import PROCESS
+from .slot_stack import collect, progress, upload
 
 
 def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
@@ -39,66 +41,14 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
         outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
-    with run.phase("upload", f"upload {counted(len(work.inputs), 'input file')}"):
-        s3 = aws.client("s3")
-        for key, body in work.inputs.items():
-            s3.put_object(Bucket=outputs["DataBucketName"], Key=key, Body=body, ContentType="text/csv")
+    upload(aws, work.inputs, run)
     with run.phase("send", f"send {counted(len(work.requests), 'request')}"):
         sent = slot_requests.send(aws.client("sqs"), outputs["RequestQueueUrl"], work.requests)
     with run.phase("run", "run"):
-        run.watch(lambda elapsed: progress(aws, parameters, elapsed))
+        run.watch(lambda elapsed: progress(aws, parameters.requests, parameters.limit, elapsed))
     with run.phase("collect", "collect the records"):
         records = collect(aws, f"output/{run_id}/")
     return build(parameters, sent, records, run)
-
-
-def progress(aws: EmbeddedAws, parameters: Parameters, elapsed: float) -> Snapshot:
-    """The current numbers.
-
-    The queue is read first: a request that proceeds between two reads is counted twice and never missed, so the run
-    does not seem to have ended.
-    """
-    sqs, outputs = aws.client("sqs"), aws.outputs
-    waiting = queue_reading.total(sqs, outputs["RequestQueueUrl"])
-    dead = queue_reading.total(sqs, outputs["RequestDeadLetterQueueUrl"])
-    pages = aws.client("stepfunctions").get_paginator("list_executions")
-    listed = [
-        e["status"] for page in pages.paginate(stateMachineArn=outputs["WorkflowArn"]) for e in page["executions"]
-    ]
-    running, succeeded = listed.count("RUNNING"), listed.count("SUCCEEDED")
-    slots, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
-    done = len(listed) - running + dead
-    return Snapshot(
-        elapsed=elapsed,
-        ended=done >= parameters.requests and not (waiting or running or slots),
-        done=done,
-        total=parameters.requests,
-        gauges={"slots": (slots, parameters.limit)},
-        counts={
-            "waiting": waiting,
-            "running": running,
-            "succeeded": succeeded,
-            "failed": len(listed) - running - succeeded,
-            "dead-lettered": dead,
-        },
-        details=f"holders: {', '.join(holders) or 'none'}",
-    )
-
-
-def collect(aws: EmbeddedAws, prefix: str) -> slot_records.Records:
-    """All records of AWS. This empties FailedRequestQueue and the dead-letter queue."""
-    sqs, outputs = aws.client("sqs"), aws.outputs
-    slots_in_use, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
-    return slot_records.Records(
-        executions=slot_records.read_executions(aws.client("stepfunctions"), outputs["WorkflowArn"]),
-        glue_runs=slot_records.read_glue_runs(aws.client("glue"), outputs["GlueJobName"]),
-        kept=slot_records.read_end_messages(sqs, outputs["FailedRequestQueueUrl"]),
-        dead=slot_records.read_end_messages(sqs, outputs["RequestDeadLetterQueueUrl"]),
-        still_queued=queue_reading.total(sqs, outputs["RequestQueueUrl"]),
-        slots_in_use=slots_in_use,
-        holders=holders,
-        outputs=slot_records.read_outputs(aws.client("s3"), outputs["DataBucketName"], prefix),
-    )
 
 
 # ----------------------------------------------------------------------------------------------------- report, shown
@@ -175,6 +125,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
 
 
 SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
+PRIORITIES = replace(SCENARIO, draw=priority_report.draw, tables=priority_report.tables, engine={"lasting": True})
 
 
 @click.command(cls=Command)
@@ -186,10 +137,19 @@ SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
     0.0,
     "Share of requests whose input is damaged, so that their job fails; above 0: at least one",
 )
-def main(requests: int, limit: int, fail: float) -> None:
+@option("--priorities", click.Choice(["no", "yes"]), "no", "yes: urgent and heavy requests come between the others")
+def main(requests: int, limit: int, fail: float, priorities: str) -> None:
     """Send requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
 
-    A Glue job aggregates one month of Seattle's daily weather for each request. Writes build/run/report.json and
-    build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
+    A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
+    requests come in between, one is cancelled, and one waits until the limit is raised. Writes build/run/report.json
+    and build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
     """
-    carry_out(SCENARIO, lambda aws, run: perform(aws, Parameters(requests, limit, fail), run))
+    parameters = Parameters(requests, limit, fail, priorities == "yes")
+    if not parameters.priorities:
+        carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run))
+    if requests < MIN_REQUESTS or limit < MIN_LIMIT:
+        raise click.UsageError(
+            f"PRIORITIES=yes needs REQUESTS of at least {MIN_REQUESTS} and LIMIT of at least {MIN_LIMIT}."
+        )
+    carry_out(PRIORITIES, lambda aws, run: priority_scenario.perform(aws, parameters, run))

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 from dev.emulator.faults import Faults
 from dev.emulator.live_view import LiveView, Snapshot
+from dev.scenarios.slots.slot_history import Change
 
 from .soak_plan import RESTARTED, Fault, Plan, Send
-from .soak_records import Change, FaultMark, JanitorRun, SentMessage
+from .soak_records import FaultMark, JanitorRun, SentMessage
 from .soak_stack import JANITOR_PERIOD, SoakStack
 
 TICK = 0.04  # seconds

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dev.scenarios.runner.intervals import Interval, overlap_seconds
+from dev.scenarios.slots.slot_history import Change
 
 from .soak_plan import RESTARTED
-from .soak_records import Change, FaultMark, Records
+from .soak_records import FaultMark, Records
 
 FAULT_LASTS = 10.0  # seconds after a fault within which a new container receives a hidden message
 # Faults that can end a starter or lose a wake. An aborted workflow wakes no request.

@@ -19,13 +19,14 @@ from botocore.exceptions import ClientError
 from dev.emulator import processes, queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
+from dev.scenarios.slots.slot_history import Journal
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
 
-from .soak_records import JanitorRun, Journal, SentMessage
+from .soak_records import JanitorRun, SentMessage
 
 GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill

@@ -1,0 +1,153 @@
+"""`make run PRIORITIES=yes`: a backlog, urgent and heavy requests in between, a cancellation, and a raised limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from dev.emulator.aws import EmbeddedAws
+from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.sample_data import read_dataset
+from dev.scenarios.runner.intervals import Interval
+from dev.scenarios.runner.scenario import CannotContinue, Run
+from slotkeeper.slots.cancellation import CancelOutcome
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import execution_name
+
+from . import priority_requests, slot_requests, slot_stack
+from .priority_claims import OPERATOR
+from .priority_figures import build
+from .priority_records import PriorityRecords, read_refusals
+from .priority_requests import Action, Mix, Step
+from .slot_figures import Parameters
+from .slot_history import Journal
+from .slot_requests import PROCESS, Request, SentRequest
+
+WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
+TICK = 0.02  # seconds
+
+
+def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
+    """Run on a started engine with `lasting`, and return the report. Raises Stalled, SendFailed, CannotContinue."""
+    with run.phase("deploy", "build and deploy"):
+        outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
+    run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
+    mix = priority_requests.mix(work, parameters.limit)
+    slot_stack.upload(aws, mix.inputs, run)
+    director = Director(Stack(aws), mix, parameters.limit)
+    with run.phase("send", f"send a backlog of {counted(len(mix.backlog), 'request')}"):
+        director.send(mix.backlog)
+
+    def progress(elapsed: float) -> Snapshot:
+        snapshot = slot_stack.progress(aws, parameters.requests, director.limit, elapsed)
+        director.act(snapshot.done)
+        return snapshot
+
+    with run.phase("run", "run, with urgent and heavy requests in between"):
+        run.watch(progress)
+    with run.phase("collect", "collect the records"):
+        journal = Journal(aws.state_dir / "journal.jsonl", outputs["SlotTableName"])
+        journal.read()
+        records = PriorityRecords(
+            sent=director.sent,
+            mix=mix,
+            limit=parameters.limit,
+            records=slot_stack.collect(aws, f"output/{run_id}/"),
+            changes=[change for change in journal.changes if change.process == PROCESS],
+            refusals=read_refusals(aws.state_dir / "engine.log"),
+            raised=director.raised,
+        )
+    return build(parameters, records, run)
+
+
+class Stack:
+    """What the run does to a deployed stack, as a producer and as an operator."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self._sqs, self._queue_url = aws.client("sqs"), aws.outputs["RequestQueueUrl"]
+        dynamodb, table = aws.client("dynamodb"), aws.outputs["SlotTableName"]
+        self._slots = Slots(dynamodb, table)
+        queue = RequestQueue(self._sqs, self._queue_url)
+        self._operations = Operations(Processes(dynamodb, table), self._slots, queue)
+
+    def send(self, requests: Sequence[Request]) -> list[SentRequest]:
+        return slot_requests.send(self._sqs, self._queue_url, requests)
+
+    def process(self) -> Process:
+        seen = self._slots.read(PROCESS)
+        if seen is None:
+            raise CannotContinue(f"process {PROCESS} was removed during the run")
+        return seen
+
+    def cancel(self, execution: str) -> CancelOutcome:
+        """As `slotkeeper request cancel`."""
+        return self._operations.cancel_request(PROCESS, execution, time.time(), OPERATOR)
+
+    def set_limit(self, limit: int) -> None:
+        """As `slotkeeper process set-limit`."""
+        self._operations.set_limit(PROCESS, limit)
+
+
+@dataclass
+class Director:
+    """Carries out the steps of a mix, in their order.
+
+    Args:
+        limit: of the process.
+        raised: from the call that raised the limit to its answer.
+    """
+
+    stack: Stack
+    mix: Mix
+    limit: int
+    sent: list[SentRequest] = field(default_factory=list)
+    raised: Interval | None = None
+
+    def __post_init__(self) -> None:
+        self._steps = list(self.mix.steps)
+
+    def send(self, requests: Sequence[Request]) -> None:
+        self.sent += self.stack.send(requests)
+
+    def act(self, ended: int) -> None:
+        """Carry out the steps that are due after so many ended workflows. Raises CannotContinue."""
+        while self._steps and self._steps[0].after <= ended:
+            self._carry_out(self._steps.pop(0))
+
+    def _carry_out(self, step: Step) -> None:
+        if step.request:
+            self.send([step.request])
+        if step.action is Action.CANCEL and step.request:
+            name = _execution(step.request.request_id)
+            self._await("registered, with a slot kept free for it", lambda seen: _is_kept_free(seen, name))
+            outcome = self.stack.cancel(name)
+            if outcome is not CancelOutcome.CANCELLED:
+                raise CannotContinue(f"request {step.request.request_id} could not be cancelled: {outcome.name}")
+        if step.action is Action.RAISE:
+            name = _execution(self.mix.blocked)
+            self._await("registered as blocked", lambda seen: name in {e.execution for e in seen.waiting.values()})
+            began = time.time()
+            self.stack.set_limit(self.mix.raised)
+            self.raised, self.limit = (began, time.time()), self.mix.raised
+
+    def _await(self, what: str, holds: Callable[[Process], bool]) -> None:
+        deadline = time.monotonic() + WITHIN
+        while not holds(self.stack.process()):
+            if time.monotonic() > deadline:
+                raise CannotContinue(f"within {WITHIN:.0f} s no request was {what}; the run cannot show it")
+            time.sleep(TICK)
+
+
+def _execution(request_id: str) -> str:
+    return execution_name(PROCESS, request_id, 1)
+
+
+def _is_kept_free(seen: Process, execution: str) -> bool:
+    return seen.first is not None and seen.first.execution == execution and seen.slots_in_use < seen.slot_limit
