@@ -23,7 +23,7 @@ from .intervals import Interval, steps, value_at
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"
-GREY, SILVER, LIGHT, PALE, INK = "#8C8C8C", "#C4C4C4", "#D9D9D9", "#EFEFEF", "#222222"
+GREY, SILVER, LIGHT, PALE, INK = "#8C8C8C", "#C4C4C4", "#D9D9D9", "#E9E9E9", "#222222"
 DPI = 120
 WIDTH = 11.0  # inches
 

@@ -14,8 +14,9 @@ request sent):
 | `handoff` | count, median, p99, max: from a release to the start of the request that had the turn and fitted |
 | `handoffs` | one entry per hand-off: at, seconds, request_id, priority |
 | `passed` | by urgent request that was refused: starts of lower priority between its first refusal and its start |
-| `timeline` | one entry per request: request_id, priority, weight, sent, started, glue_entered, glue_exited, ended, |
-| | end (the workflow's status, CANCELLED, or null), blocked_until (the limit was raised, or null) |
+| `timeline` | one entry per request: request_id, priority, weight, sent, started, released (its entry into |
+| | ReleaseSlot), ended, end (the workflow's status, CANCELLED, or null), blocked_until (the limit was raised, or |
+| | null) |
 """
 
 from __future__ import annotations
@@ -89,8 +90,7 @@ def _entry(sent: SentRequest, records: PriorityRecords, origin: float) -> dict[s
     instants: dict[str, float | None] = {
         "sent": sent.at,
         "started": execution.started if execution else None,
-        "glue_entered": execution.entered("RunGlueJob") if execution else None,
-        "glue_exited": execution.exited("RunGlueJob") if execution else None,
+        "released": execution.entered("ReleaseSlot") if execution else None,
         "ended": execution.stopped if execution else records.dead_at.get(request.request_id),
         "blocked_until": records.raised[1] if records.raised and request.request_id == records.mix.blocked else None,
     }

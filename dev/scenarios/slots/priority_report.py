@@ -18,16 +18,13 @@ COLORS = {"high": chart.VERMILLION, "normal": chart.BLUE, "low": chart.SKY}
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    most = (
-        f"{each['held']} of {limit}" for each, (_, limit) in zip(report["most_weight"], report["limits"], strict=True)
-    )
     passed = report["passed"]
     rows = {
         "requests": report["requests"],
         "succeeded": report["succeeded"],
         "failed": report["failed"],
         "dead-lettered": counts_text(_tally(message["error"] for message in report["dead_lettered"])),
-        "most weight in use": ", then ".join(most),
+        "most weight in use": _of_limits(report),
         **{f"wait of {name} requests": spread_text(wait) for name, wait in report["waits"].items()},
         "hand-off": spread_text(report["handoff"], "no request had to wait"),
         "urgent requests that waited": f"{len(passed)}, passed by {sum(passed.values())} of lower priority",
@@ -59,26 +56,27 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
 def _requests(report: Mapping[str, Any], end: float) -> Panel:
     """In the order of their starts. A request that did not start is at the time of its end."""
     ordered = sorted(report["timeline"], key=lambda each: _first(each["started"], each["ended"], end))
-    blocks, marks, top = [], [], 0.0
+    waits, workflows, marks, top = [], [], [], 0.0
     for each in ordered:
         weight, started = each["weight"], _first(each["started"], each["ended"], end)
         blocked = min(each["blocked_until"] or each["sent"], started)
-        blocks.append(Block(top, weight, each["sent"], blocked, chart.SILVER, "heavier than the limit"))
-        blocks.append(Block(top, weight, blocked, started, chart.PALE, "waits"))
+        waits.append(Block(top, weight, blocked, started, chart.PALE, "waits"))
+        waits.append(Block(top, weight, each["sent"], blocked, chart.SILVER, "blocked: heavier than the limit"))
         if each["started"] is not None:
-            label = f"{each['priority']} priority: its workflow"
-            blocks.append(Block(top, weight, started, _first(each["ended"], end), COLORS[each["priority"]], label))
+            color, label = COLORS[each["priority"]], _label(each["priority"])
+            workflows.append(Block(top, weight, started, _first(each["ended"], end), color, label))
         if each["end"] not in ("SUCCEEDED", None):
             text = "cancelled" if each["end"] == "CANCELLED" else "failed"
-            marks.append(Point(_first(each["ended"], end), top + weight / 2, chart.INK, text, "x"))
+            marks.append(Point(_first(each["ended"], end), top + weight / 2, chart.INK, text))
         top += weight
+    workflows.sort(key=lambda block: [_label(priority) for priority in COLORS].index(block.label))
     heavy = sum(each["weight"] > 1 for each in ordered)
     return Panel(
-        f"{report['requests']} requests in the order of their starts, {heavy} of them heavy: the height is the weight",
+        f"{report['requests']} requests in the order of their starts. The height is the weight; {heavy} are heavy",
         "requests",
         min(8.0, max(2.5, 0.1 * top)),
         [
-            lambda axes: chart.draw_blocks(axes, blocks),
+            lambda axes: chart.draw_blocks(axes, [*waits, *workflows]),
             lambda axes: chart.draw_points(axes, marks),
             lambda axes: axes.set_ylim(top + 0.5, -0.5),
             chart.without_ticks,
@@ -87,29 +85,29 @@ def _requests(report: Mapping[str, Any], end: float) -> Panel:
 
 
 def _in_use(report: Mapping[str, Any], end: float) -> Panel:
+    """From each start to the entry into ReleaseSlot, for which a workflow surely holds its slots."""
     counts = {
-        f"{priority} priority: its workflow": (
+        _label(priority): (
             color,
             weighted_steps(
-                ((each["started"], _first(each["ended"], end)), each["weight"])
+                ((each["started"], _first(each["released"], each["ended"], end)), each["weight"])
                 for each in report["timeline"]
                 if each["priority"] == priority and each["started"] is not None
             ),
         )
         for priority, color in COLORS.items()
     }
-    limits = [(at, limit) for at, limit in report["limits"]]
-    most = [each["held"] for each in report["most_weight"]]
-    is_above = any(value > limit for value, (_, limit) in zip(most, limits, strict=True))
+    limits = report["limits"]
+    most = [(each["held"], limit) for each, (_, limit) in zip(report["most_weight"], limits, strict=True)]
+    verdict = "never more than the limit" if all(held <= limit for held, limit in most) else "ABOVE the limit"
     return Panel(
-        f"Weight in use: {'ABOVE the limit' if is_above else 'at most the limit'}, "
-        f"{', then '.join(f'{value} of {limit}' for value, (_, limit) in zip(most, limits, strict=True))}",
+        f"Weight in use: {verdict}; at most {_of_limits(report)}",
         "weight in use",
         2.2,
         [
             lambda axes: chart.draw_stacked(axes, counts, end),
             lambda axes: chart.draw_steps(axes, limits, end, chart.INK, "limit"),
-            lambda axes: axes.set_ylim(0, max(limit for _, limit in limits) * 1.15),
+            lambda axes: axes.set_ylim(0, max(max(pair) for pair in most) * 1.15),
         ],
     )
 
@@ -124,6 +122,16 @@ def _handoffs(report: Mapping[str, Any]) -> Panel:
         1.5,
         [lambda axes: chart.draw_points(axes, points), lambda axes: axes.set_ylim(bottom=0)],
     )
+
+
+def _label(priority: str) -> str:
+    return f"{priority} priority"
+
+
+def _of_limits(report: Mapping[str, Any]) -> str:
+    """The most weight in use, before and after the limit was raised."""
+    most = zip(report["most_weight"], report["limits"], strict=True)
+    return ", then ".join(f"{each['held']} of {limit}" for each, (_, limit) in most)
 
 
 def _first(*instants: float | None) -> float:

@@ -30,6 +30,7 @@ from .slot_history import Journal
 from .slot_requests import PROCESS, Request, SentRequest
 
 WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
+FULL_WITHIN = 5.0  # seconds for which an urgent request is held back until all slots are in use, so that it must wait
 TICK = 0.02  # seconds
 
 
@@ -123,6 +124,8 @@ class Director:
 
     def _carry_out(self, step: Step) -> None:
         if step.request:
+            if step.action is Action.SEND:
+                self._wait_until(lambda seen: seen.slots_in_use >= seen.slot_limit, FULL_WITHIN)
             self.send([step.request])
         if step.action is Action.CANCEL and step.request:
             name = _execution(step.request.request_id)
@@ -138,11 +141,14 @@ class Director:
             self.raised, self.limit = (began, time.time()), self.mix.raised
 
     def _await(self, what: str, holds: Callable[[Process], bool]) -> None:
-        deadline = time.monotonic() + WITHIN
-        while not holds(self.stack.process()):
-            if time.monotonic() > deadline:
-                raise CannotContinue(f"within {WITHIN:.0f} s no request was {what}; the run cannot show it")
+        if not self._wait_until(holds, WITHIN):
+            raise CannotContinue(f"within {WITHIN:.0f} s no request was {what}; the run cannot show it")
+
+    def _wait_until(self, holds: Callable[[Process], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not (held := holds(self.stack.process())) and time.monotonic() < deadline:
             time.sleep(TICK)
+        return held
 
 
 def _execution(request_id: str) -> str:
