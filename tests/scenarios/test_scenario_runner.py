@@ -22,14 +22,14 @@ from dev.scenarios.runner import claims
 from dev.scenarios.runner import scenario as frame
 from dev.scenarios.runner.claims import Claim
 from dev.scenarios.runner.scenario import Scenario
-from dev.scenarios.slots import slot_figures, slot_scenario
+from dev.scenarios.slots import priority_figures, priority_scenario, slot_figures, slot_scenario
 from dev.scenarios.soak import soak_figures, soak_scenario
 from dev.scenarios.soak.soak_stack import SCRIPT
 from dev.scenarios.token import token_figures, token_scenario
 from dev.scenarios.token.chat_senders import Try
 from dev.scenarios.token.message_feed import Message, MessageFeed
+from tests.scenarios import priority_run, slot_run, soak_run, token_run
 from tests.scenarios import scenario_checks as checks
-from tests.scenarios import slot_run, soak_run, token_run
 from tests.scenarios.scenario_checks import make_command, make_options
 
 SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
@@ -42,8 +42,17 @@ SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
     [
         (
             slot_scenario,
-            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1",
-            ["--limit 0", "--limit 501", "--requests 2001", "--fail nan", "--fail 1.1", "--fail -0.1", "--limit three"],
+            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1 PRIORITIES=no|yes",
+            [
+                "--priorities 1",
+                "--limit 0",
+                "--limit 501",
+                "--requests 2001",
+                "--fail nan",
+                "--fail 1.1",
+                "--fail -0.1",
+                "--limit three",
+            ],
         ),
         (
             token_scenario,
@@ -73,6 +82,18 @@ def test_a_wrong_option_is_refused_with_the_variables_of_make(
 @pytest.mark.parametrize(("target", "scenario"), list(zip(("run", "run-chatbot", "soak"), SCENARIOS, strict=True)))
 def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
     assert make_options(target) == checks.defaults(scenario)
+
+
+@pytest.mark.parametrize("options", ["--requests 11", "--limit 1"])
+def test_a_run_that_is_too_small_for_priorities_is_refused(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = [f"--priorities yes {options}"]
+    checks.options_are_refused(slot_scenario, "REQUESTS=1..2000 LIMIT=1..500", wrong, monkeypatch)
+
+
+def test_with_priorities_the_default_of_the_limit_leaves_room_for_heavy_requests() -> None:
+    assert '--limit="4" --fail="0" --priorities="yes"' in make_options("run", "PRIORITIES=yes")
+    assert '--limit="9"' in make_options("run", "PRIORITIES=yes", "LIMIT=9")
+    assert '--limit="9"' in make_options("run", "PRIORITIES=yes", LIMIT="9")
 
 
 @pytest.mark.parametrize("target", ["bench", "smoke"])
@@ -229,11 +250,20 @@ REFUSED = [
 SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
 TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])
 SLOTS, SOAK = (slot_scenario, slot_figures), (soak_scenario, soak_figures)
-TOKEN = (token_scenario, token_figures)
+PRIORITIES, TOKEN = (priority_scenario, priority_figures), (token_scenario, token_figures)
+PRIORITY_TEXTS = (
+    "1 of 1, then 3 of 3",
+    "p50 1.70 s, max 1.70 s (1)",
+    "1, passed by 0 of lower priority",
+    "cancelled by",
+)
+NOT_STARTED = priority_run.records(records=priority_run.aws(executions=[], glue_runs=[], dead=[]), raised=None)
 TOKEN_TEXTS = ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)")
 REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
     "slots": (*SLOTS, slot_run.report(3, SLOTS_FAILED), ("(limit 1)", "States.TaskFailed", "not a number")),
     "slots, nothing started": (*SLOTS, slot_run.report(1, slot_run.records([])), ("no request",)),
+    "priorities": (*PRIORITIES, priority_run.report(priority_run.records()), PRIORITY_TEXTS),
+    "priorities, nothing started": (*PRIORITIES, priority_run.report(NOT_STARTED), ("no request had to wait",)),
     "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
     "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),

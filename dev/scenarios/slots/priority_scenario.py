@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner.intervals import Interval
-from dev.scenarios.runner.scenario import CannotContinue, Run
+from dev.scenarios.runner.scenario import CannotContinue, Run, Scenario
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process, Processes
@@ -24,6 +25,7 @@ from . import priority_requests, slot_requests, slot_stack
 from .priority_claims import OPERATOR
 from .priority_figures import build
 from .priority_records import PriorityRecords, read_refusals
+from .priority_report import draw, tables
 from .priority_requests import Action, Mix, Step
 from .slot_figures import Parameters
 from .slot_history import Journal
@@ -32,6 +34,9 @@ from .slot_requests import PROCESS, Request, SentRequest
 WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
 FULL_WITHIN = 5.0  # seconds for which an urgent request is held back until all slots are in use, so that it must wait
 TICK = 0.02  # seconds
+
+
+SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables, {"lasting": True})
 
 
 def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:

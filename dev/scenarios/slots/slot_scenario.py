@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from dev.scenarios.runner.scenario import (
     spread_text,
 )
 
-from . import priority_report, priority_scenario, slot_requests
+from . import priority_scenario, slot_requests
 from .priority_requests import MIN_LIMIT, MIN_REQUESTS
 from .slot_figures import Parameters, build
 from .slot_requests import PROCESS
@@ -125,7 +124,6 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
 
 
 SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
-PRIORITIES = replace(SCENARIO, draw=priority_report.draw, tables=priority_report.tables, engine={"lasting": True})
 
 
 @click.command(cls=Command)
@@ -148,8 +146,11 @@ def main(requests: int, limit: int, fail: float, priorities: str) -> None:
     parameters = Parameters(requests, limit, fail, priorities == "yes")
     if not parameters.priorities:
         carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run))
-    if requests < MIN_REQUESTS or limit < MIN_LIMIT:
-        raise click.UsageError(
-            f"PRIORITIES=yes needs REQUESTS of at least {MIN_REQUESTS} and LIMIT of at least {MIN_LIMIT}."
-        )
-    carry_out(PRIORITIES, lambda aws, run: priority_scenario.perform(aws, parameters, run))
+    for name, given, least in (("requests", requests, MIN_REQUESTS), ("limit", limit, MIN_LIMIT)):
+        if given < least:
+            raise click.BadParameter(
+                f"{given} is below {least}, the minimum with --priorities yes: every kind of request must be sent, and "
+                f"a heavy one must fit.\n{main.epilog}",
+                param_hint=f"'--{name}'",
+            )
+    carry_out(priority_scenario.SCENARIO, lambda aws, run: priority_scenario.perform(aws, parameters, run))
