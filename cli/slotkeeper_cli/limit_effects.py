@@ -78,7 +78,7 @@ def limit_problems(stack: StackConnection, process: Process, processes: Iterable
     runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
     problems = concurrency_problems(process.job_name, job, runs) if job else []
     holders = most_holders(process.slot_limit, process.default_weight)
-    problems += size_problems(process.name, process.job_name, holders)
+    problems += size_problems(process.name, process.job_name, holders, process.default_weight)
     if process.slot_limit < process.default_weight != 1:
         weight = process.default_weight
         problems.append(

@@ -23,7 +23,8 @@ KB = 1024
 PARTITION_UNITS = 1000  # write units a second
 CYCLE_WRITES = 3  # reserve, confirm, release
 QUEUED_WRITES = 5  # of a request that waited: also a refused reserve and a registration
-LARGE_QUEUED_WRITES = 4  # in a process with PRECHECK_FROM_HOLDERS: a read takes the place of the refused reserve
+# With PRECHECK_FROM_HOLDERS or a default weight: a read takes the place of the refused reserve.
+LARGE_QUEUED_WRITES = 4
 USUAL_JOB = 60.0  # seconds: Glue bills at least a minute (AWS Glue pricing), so most runs take longer
 
 # Characters of a FIFO queue's receipt handle, as observed. The API allows 1,024.
@@ -46,24 +47,28 @@ def write_units(before: int, after: int) -> int:
     return max(1, -(-max(before, after) // KB))
 
 
-def process_item(process: str, job: str, holders: int, *, queued: bool) -> dict[str, Any]:
+def process_item(process: str, job: str, holders: int, *, queued: bool, weight: int = 1) -> dict[str, Any]:
     """The item of a process whose slots are all in use, in DynamoDB's own form.
 
     All holders are confirmed, which makes them larger than reservations.
 
     Args:
         queued: a request waits.
+        weight: of each holder, the default weight of the process.
     """
-    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}}}
+    weights = {} if weight == 1 else {"weight": {"N": str(weight)}}
+    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}, **weights}}
     names = [execution_name(process, str(number), 1) for number in range(holders)]
     item: dict[str, Any] = {
         "process_name": {"S": process},
-        "slot_limit": {"N": str(holders)},
-        "slots_in_use": {"N": str(holders)},
+        "slot_limit": {"N": str(holders * weight)},
+        "slots_in_use": {"N": str(holders * weight)},
         "holders": {"M": dict.fromkeys(names, holder)},
         "job_name": {"S": job},
         "waiting": {"M": {}},
     }
+    if weights:
+        item["default_weight"] = weights["weight"]
     if queued:
         item["waiting"] |= {
             "M": {
@@ -104,18 +109,19 @@ class Demand:
     shortest_job: float
 
 
-def demand(process: str, job: str, slots: int) -> Demand:
-    """The demand of a process with these names and this number of slots."""
-    size = item_bytes(process_item(process, job, slots, queued=True))
+def demand(process: str, job: str, slots: int, weight: int = 1) -> Demand:
+    """The demand of a process with these names, this number of holders and this default weight."""
+    size = item_bytes(process_item(process, job, slots, queued=True, weight=weight))
     units = write_units(size, size)
-    queued = (LARGE_QUEUED_WRITES if slots >= PRECHECK_FROM_HOLDERS else QUEUED_WRITES) * units
+    reads_first = slots >= PRECHECK_FROM_HOLDERS or weight > 1
+    queued = (LARGE_QUEUED_WRITES if reads_first else QUEUED_WRITES) * units
     starts = PARTITION_UNITS / queued
     return Demand(slots, size, CYCLE_WRITES * units, queued, starts, slots / starts)
 
 
-def size_problems(process: str, job: str, slots: int) -> list[str]:
+def size_problems(process: str, job: str, slots: int, weight: int = 1) -> list[str]:
     """Why jobs of a minute cannot keep all slots of a process busy, and what to do; empty if they can."""
-    needed = demand(process, job, slots)
+    needed = demand(process, job, slots, weight)
     if needed.shortest_job <= USUAL_JOB:
         return []
     return [

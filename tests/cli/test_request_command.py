@@ -10,7 +10,7 @@ import pytest
 
 from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
-from slotkeeper.slots.request import Delivery, execution_name, parse_request
+from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import cancel_request, show_request
 from tests.cli.operator_account import Operator, StubbedCalls
@@ -130,6 +130,15 @@ def test_show_finds_a_request_by_execution_and_by_message_id(operator: Operator)
     assert _show(operator, of_message)["request_id"] == "m-9"
     assert _attempt(operator, execution_name("sample", "m-9", 1))["dead_letter"]["request_id"] == "m-9"
     assert operator.run("request", "show", "sample-" + "0" * 32).exit_code == 4
+
+
+def test_show_finds_a_waiting_request_of_any_priority_by_execution(operator: Operator) -> None:
+    operator.hold("a")
+    for priority in PRIORITIES:
+        name = operator.wait(f"the {priority} one", "sample", priority)
+        assert _show(operator, name)["request_id"] == f"the {priority} one"
+        ended = operator.run("request", "cancel", name, "--yes", "--json")
+        assert (ended.json["request_id"], ended.json["was_first"]) == (f"the {priority} one", True)
 
 
 def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:

@@ -110,6 +110,8 @@ def test_the_layer_can_read_the_computed_item(queued: bool) -> None:
     assert {holder.job for holder in process.holders.values()} == {process.job_name}
     assert max(len(name) for name in process.holders) == 80
     assert (process.first is not None) == queued
+    weighted = read_process(process_item(*LONG, 3, queued=queued, weight=4))
+    assert (weighted.held_weight, weighted.slot_limit, weighted.default_weight) == (12, 12, 4)
 
 
 @pytest.mark.parametrize(("names", "each"), [(SHORT, 78), (LONG, 160)], ids=["short", "long"])
@@ -124,6 +126,8 @@ def test_a_queued_request_takes_four_writes_with_a_precheck_and_five_without() -
     assert most.starts_a_second == pytest.approx(1000 / 156)
     assert most.shortest_job == pytest.approx(78.0)
     assert demand(*SHORT, 0).shortest_job == 0
+    assert demand(*SHORT, 500, weight=4).bytes == most.bytes + 500 * 9 + 16
+    assert demand(*SHORT, 1, weight=4).queued_units == 4
     assert [demand(*SHORT, slots).queued_units for slots in (PRECHECK_FROM_HOLDERS - 1, PRECHECK_FROM_HOLDERS)] == [
         5 * 3,
         4 * 3,

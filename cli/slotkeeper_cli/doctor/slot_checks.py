@@ -78,7 +78,8 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
 
 def item_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
-        for text in size_problems(one.name, one.job_name, most_holders(one.slot_limit, one.default_weight)):
+        holders = most_holders(one.slot_limit, one.default_weight)
+        for text in size_problems(one.name, one.job_name, holders, one.default_weight):
             saw, _, do = text.rpartition(": ")
             yield warn(saw, do)
 
