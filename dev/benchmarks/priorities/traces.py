@@ -16,7 +16,7 @@ NORMAL, LOW = 300, 700
 JOB_SECONDS = (30.0, 90.0)
 URGENT_GAP = (60.0, 120.0)  # seconds
 SLOTS = 10
-WEIGHTS, URGENT_WEIGHTS, WEIGHED_LIMIT = (1, 4), (1, 6), 25  # about ten jobs at once too
+WEIGHTS, URGENT_WEIGHTS, WEIGHED_LIMIT = (1, 4), (1, 6), 25  # about ten jobs at the same time too
 
 # The limit in DPUs, and jobs of two weights.
 DPUS, HEAVY, LIGHT = 60, 10, 2

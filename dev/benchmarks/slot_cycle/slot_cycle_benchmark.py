@@ -16,7 +16,7 @@ from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
 from dev.scenarios.runner.intervals import percentile
 
 TITLE = "The slot's cycle: reserve, confirm, release"
-MINUTES = 3.5
+MINUTES = 3.8
 MOST = 1.10  # x the floor
 MOST_OF_FORMER = 1.05  # x the cycle without priorities and weights; the rest is noise
 
