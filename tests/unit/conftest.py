@@ -27,7 +27,7 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Process, Processes, WaitingRequest
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Slots
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Reservation, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery, Priority, message_group
 from slotkeeper.slots.run_report import RunReport
@@ -157,6 +157,12 @@ class Account:
     def fill(self) -> None:
         """Reserve the only slot of `p` for another execution, p-other."""
         self.slots.reserve(Candidate("p", "p-other"), NOW)
+
+    def reserve(
+        self, execution: str, weight: int | None = 1, priority: Priority = "normal", **changes: Any
+    ) -> Reservation:
+        """Reserve a slot of `p` for the request of a delivery. `changes`: fields of the delivery."""
+        return self.slots.reserve(Candidate("p", execution, weight, priority, delivery({}, **changes)), NOW)
 
     def register(
         self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1, **changes: Any

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from slotkeeper.slots.protocol import Candidate, Registration
-from tests.support.boundary import refuse
-from tests.unit.conftest import Account, delivery, registration
+from slotkeeper.slots.protocol import Candidate, Granted, Registration, Slots
+from slotkeeper.slots.request import PRIORITIES, Priority
+from tests.support.boundary import Calls, refuse
+from tests.unit.conftest import FULL, NOW, Account, delivery
+
+FIRST = "1".zfill(40)
+
+
+@pytest.fixture
+def one_waits(account: Account) -> Callable[..., None]:
+    """Registers a request while `p` is full. Then one of two slots is free."""
+
+    def register(priority: Priority, **changes: Any) -> None:
+        account.fill()
+        assert account.register("p-waits", priority, **changes) == Registration.REGISTERED
+        account.processes.set_limit("p", 2)
+
+    return register
+
+
+# register
 
 
 def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> None:
@@ -47,20 +66,181 @@ def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(acco
     assert account.register() == Registration.REGISTERED
 
 
-def test_no_request_is_woken_without_a_free_slot_or_while_paused(account: Account) -> None:
+def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -> None:
     account.fill()
-    account.register()
-    assert account.slots.to_wake("p") is None
-    account.slots.cancel("p", "p-other")
-    account.processes.pause("p")
-    assert account.slots.to_wake("p") is None
-    account.processes.resume("p")
-    assert account.slots.to_wake("p") == registration()
+    waits = Candidate("p", "p-waits", 2, "low", delivery({}, receives=3, sent_at=NOW - 60.5), "order-1")
+    account.slots.wait(waits, account.item())
+    assert account.raw_item()["waiting"]["M"]["low"]["M"] == {
+        "sequence": {"S": FIRST},
+        "receives": {"N": "3"},
+        "receipt_handle": {"S": "handle-1"},
+        "priority": {"S": "low"},
+        "weight": {"N": "2"},
+        "since": {"N": str(int(NOW - 60.5))},
+        "execution": {"S": "p-waits"},
+        "request_id": {"S": "order-1"},
+    }
 
 
-def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
+def test_each_priority_has_a_registration(account: Account) -> None:
     account.fill()
-    account.register()
-    account.slots.cancel("p", "p-other")
-    account.slots.to_wake("p")
-    assert account.slots.to_wake("p") is not None
+    outcomes = [account.register(f"p-{priority}", priority) for priority in PRIORITIES]
+    assert outcomes == [Registration.REGISTERED] * 3
+    assert {each.priority: each.execution for each in account.item().waiting.values()} == {
+        priority: f"p-{priority}" for priority in PRIORITIES
+    }
+
+
+def test_a_candidate_without_a_message_cannot_register(account: Account) -> None:
+    with pytest.raises(ValueError, match="without a message"):
+        account.slots.wait(Candidate("p", "p-1"), account.item())
+
+
+# rule 1: a reserve respects the registrations that precede it
+
+EARLIER: list[tuple[Priority, Priority]] = [("high", "normal"), ("high", "low"), ("normal", "low")]
+
+
+@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@pytest.mark.parametrize(("waits", "asks"), EARLIER)
+def test_a_free_slot_is_kept_for_a_waiting_request_of_a_higher_priority(
+    account: Account, one_waits: Callable[..., None], waits: Priority, asks: Priority, reads_first: bool
+) -> None:
+    one_waits(waits)
+    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
+    assert slots.reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == FULL
+    assert account.register("p-asks", asks) == Registration.REGISTERED
+
+
+@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@pytest.mark.parametrize(("asks", "waits"), EARLIER)
+def test_a_waiting_request_of_a_lower_priority_is_overtaken(
+    account: Account, one_waits: Callable[..., None], waits: Priority, asks: Priority, reads_first: bool
+) -> None:
+    one_waits(waits)
+    assert account.register("p-asks", asks) == Registration.RESERVE_AGAIN
+    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
+    assert slots.reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == Granted()
+    assert account.item().waiting.keys() == {waits}
+
+
+@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@pytest.mark.parametrize(
+    ("asks", "outcome"), [({"sequence": "8"}, FULL), ({"sequence": "9"}, Granted()), ({"sequence": "10"}, Granted())]
+)
+def test_a_free_slot_is_kept_for_a_later_registration_of_the_same_priority(
+    account: Account, one_waits: Callable[..., None], asks: dict[str, Any], outcome: object, reads_first: bool
+) -> None:
+    """A slow starter of an earlier message must not replace it: the later message is hidden and needs its wake."""
+    one_waits("normal", sequence="9")
+    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
+    assert slots.reserve(Candidate("p", "p-asks", delivery=delivery({}, **asks)), NOW) == outcome
+
+
+@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@pytest.mark.parametrize("waits", PRIORITIES)
+def test_a_candidate_without_a_message_waits_for_every_registration(
+    account: Account, one_waits: Callable[..., None], waits: Priority, reads_first: bool
+) -> None:
+    one_waits(waits)
+    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
+    assert slots.reserve(Candidate("p", "p-asks", priority="high"), NOW) == FULL
+
+
+# rule 2: a grant replaces the registration by a tombstone
+
+
+def test_a_grant_replaces_the_registration_in_the_same_write(account: Account, one_waits: Callable[..., None]) -> None:
+    one_waits("high")
+    calls = Calls(account.dynamodb)
+    assert account.reserve("p-waits", priority="high", receives=2) == Granted()
+    assert calls.made == ["UpdateItem"]
+    assert account.item().waiting == {}
+    assert account.item().tombstones == {"high": (FIRST, 2)}
+
+
+def test_a_candidate_without_a_message_leaves_no_tombstone(account: Account) -> None:
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    assert account.item().tombstones == {}
+
+
+def test_a_wait_that_is_repeated_after_the_start_does_not_register(
+    account: Account, one_waits: Callable[..., None]
+) -> None:
+    """1. A starter registers a message. The answer is lost.
+    2. A wake makes the message visible, and its next receive is granted a slot.
+    3. The first starter's SDK repeats the call, although no message is left that a wake could deliver.
+    """
+    one_waits("normal")
+    account.reserve("p-waits", receives=2)
+    assert account.register() == Registration.RESERVE_AGAIN  # and that returns AlreadyHeld
+    account.slots.cancel("p", "p-waits")
+    account.reserve("p-another", priority="high")  # full again
+    assert account.register() == Registration.SUPERSEDED
+    assert account.item().waiting == {}
+
+
+def test_a_holder_does_not_register_even_by_a_newer_receive(account: Account) -> None:
+    account.reserve("p-1")
+    assert account.register("p-1", receives=2) == Registration.RESERVE_AGAIN
+    assert account.item().waiting == {}
+
+
+def test_a_later_message_registers_over_a_tombstone(account: Account) -> None:
+    account.reserve("p-1")
+    assert account.register("p-2", sequence="2") == Registration.REGISTERED
+    assert account.item().tombstones == {}
+
+
+# rule 3: the wait of a dead-lettered message ends before the message
+
+
+def test_a_wait_that_has_ended_keeps_no_lower_priority_out(account: Account, one_waits: Callable[..., None]) -> None:
+    one_waits("high")
+    assert account.slots.end_wait(Candidate("p", "p-waits", 1, "high", delivery({}, receives=2))) is True
+    assert account.item().tombstones == {"high": (FIRST, 2)}
+    assert account.reserve("p-low", priority="low") == Granted()
+
+
+def test_a_wait_of_a_later_message_is_not_ended(account: Account, one_waits: Callable[..., None]) -> None:
+    one_waits("normal", sequence="10")
+    assert account.slots.end_wait(Candidate("p", "p-earlier", delivery=delivery({}, sequence="9"))) is False
+    assert account.item().waiting["normal"].execution == "p-waits"
+
+
+@pytest.mark.parametrize("candidate", [Candidate("p", "p-1", delivery=delivery({})), Candidate("p", "p-1")])
+def test_a_message_that_never_waited_leaves_no_tombstone(account: Account, candidate: Candidate) -> None:
+    assert account.slots.end_wait(candidate) is False
+    assert account.item().tombstones == {}
+
+
+# an item without the map of registrations
+
+
+@pytest.fixture
+def older(account: Account) -> Account:
+    """A process as an earlier version, or an operator, has made it."""
+    account.dynamodb.update_item(
+        TableName=account.slot_table, Key={"process_name": {"S": "p"}}, UpdateExpression="REMOVE waiting"
+    )
+    return account
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+def test_an_item_without_registrations_admits(older: Account, reads_first: bool) -> None:
+    slots = Slots(older.dynamodb, older.slot_table, large=["p"] if reads_first else [])
+    assert slots.reserve(Candidate("p", "p-1", delivery=delivery({})), NOW) == Granted()
+    assert older.item().tombstones == {"normal": (FIRST, 1)}
+
+
+def test_an_item_without_registrations_gets_them_by_a_wait(older: Account) -> None:
+    older.fill()
+    assert older.register() == Registration.RESERVE_AGAIN
+    assert older.register() == Registration.REGISTERED
+
+
+def test_an_invalid_write_to_a_complete_item_is_raised(account: Account) -> None:
+    account.fill()
+    refuse(account.dynamodb, "UpdateItem", "ValidationException")
+    with pytest.raises(Exception, match="refused with ValidationException"):
+        account.register()
