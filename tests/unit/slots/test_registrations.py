@@ -126,13 +126,19 @@ def test_a_waiting_request_of_a_lower_priority_is_overtaken(
 
 @pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
 @pytest.mark.parametrize(
-    ("asks", "outcome"), [({"sequence": "8"}, FULL), ({"sequence": "9"}, Granted()), ({"sequence": "10"}, Granted())]
+    ("asks", "outcome"),
+    [
+        ({"sequence": "8", "receives": 7}, FULL),
+        ({"sequence": "9", "receives": 1}, FULL),
+        ({"sequence": "9", "receives": 2}, Granted()),
+        ({"sequence": "10", "receives": 1}, Granted()),
+    ],
 )
 def test_a_free_slot_is_kept_for_a_later_registration_of_the_same_priority(
     account: Account, one_waits: Callable[..., None], asks: dict[str, Any], outcome: object, reads_first: bool
 ) -> None:
-    """A slow starter of an earlier message must not replace it: the later message is hidden and needs its wake."""
-    one_waits("normal", sequence="9")
+    """A slow starter of an earlier delivery must not replace it: the later delivery is hidden and needs its wake."""
+    one_waits("normal", sequence="9", receives=2)
     slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
     assert slots.reserve(Candidate("p", "p-asks", delivery=delivery({}, **asks)), NOW) == outcome
 
@@ -202,9 +208,12 @@ def test_a_wait_that_has_ended_keeps_no_lower_priority_out(account: Account, one
     assert account.reserve("p-low", priority="low") == Granted()
 
 
-def test_a_wait_of_a_later_message_is_not_ended(account: Account, one_waits: Callable[..., None]) -> None:
-    one_waits("normal", sequence="10")
-    assert account.slots.end_wait(Candidate("p", "p-earlier", delivery=delivery({}, sequence="9"))) is False
+@pytest.mark.parametrize("earlier", [{"sequence": "9", "receives": 7}, {"sequence": "10", "receives": 1}])
+def test_a_wait_of_a_later_delivery_is_not_ended(
+    account: Account, one_waits: Callable[..., None], earlier: dict[str, Any]
+) -> None:
+    one_waits("normal", sequence="10", receives=2)
+    assert account.slots.end_wait(Candidate("p", "p-earlier", delivery=delivery({}, **earlier))) is False
     assert account.item().waiting["normal"].execution == "p-waits"
 
 

@@ -127,7 +127,7 @@ def test_a_wake_ends_although_requests_register_all_the_time(account: Account) -
     refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight", times=100)
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", times=100)
     assert wake_next(account.slots, account.queue, "p") is False
-    assert calls.made == ["GetItem", "UpdateItem"] * MAX_WAKES
+    assert calls.made == ["GetItem"] * MAX_WAKES
 
 
 # Wakes by name, whether or not the request has its turn
@@ -171,6 +171,14 @@ def test_the_janitor_wakes_a_cancelled_head_whose_wake_was_lost(
     account.processes.cancellations.add("p", f"p-{priority}", NOW)
     assert account.run_at(NOW).counts["WaitingWoken"] == 1
     assert [each["Body"] for each in account.messages(account.queue_url)] == [f"p-{priority}"]
+
+
+def test_the_janitor_clears_a_cancelled_head_whose_message_is_deleted(account: Account, operations: Operations) -> None:
+    outdated = account.item().waiting["high"].receipt_handle
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=outdated)
+    account.processes.cancellations.add("p", "p-high", NOW)
+    account.run_at(NOW)
+    assert account.item().waiting.keys() == {"normal", "low"}
 
 
 def test_the_janitor_clears_an_outdated_registration_and_wakes_the_next(account: Account) -> None:

@@ -60,7 +60,9 @@ if TYPE_CHECKING:
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
 ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
 # A condition cannot add, so the room is computed from a read, and a changed limit refuses.
-ROOM_FOR_WEIGHT = "slots_in_use <= :room AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
+ROOM_FOR_WEIGHT = (
+    "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
+)
 NO_DEFAULT_WEIGHT = "attribute_not_exists(default_weight)"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
@@ -79,7 +81,7 @@ NO_NEWER_REGISTRATION = f"(attribute_not_exists(waiting.{{0}}.receipt_handle) OR
 ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
 
-NO_ROOM = "((slots_in_use > :room OR size(holders) > :room) AND slot_limit = :limit)"
+NO_ROOM = "((slots_in_use > :counted OR size(holders) > :room) AND slot_limit = :limit)"
 WAIT_CONDITION = "({refused}) AND attribute_not_exists(holders.#me) AND {newer}"
 REGISTERED = "(attribute_exists(waiting.{0}.receipt_handle) AND waiting.{0}.weight <= slot_limit)"
 # Only a newer receive registers: a slow duplicate must not replace the receipt handle of the receive after it, and a
@@ -470,10 +472,11 @@ def _refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | F
 def _room(weight: int, seen: Process) -> Item:
     """The most that may be in use for a request of this weight to fit, and the limit for which that is so.
 
-    A counter that has drifted below the holders is corrected here. Every step of the protocol keeps the difference.
+    For the counter, the amount by which it has drifted below the holders is subtracted: each step of the protocol keeps
+    this difference.
     """
-    missing = max(0, seen.held_weight - seen.slots_in_use)
-    return {":room": _number(seen.slot_limit - weight - missing), ":limit": _number(seen.slot_limit)}
+    room, missing = seen.slot_limit - weight, max(0, seen.held_weight - seen.slots_in_use)
+    return {":room": _number(room), ":counted": _number(room - missing), ":limit": _number(seen.slot_limit)}
 
 
 def _compared(delivery: Delivery) -> Item:
