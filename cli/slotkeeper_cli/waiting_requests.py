@@ -48,7 +48,7 @@ def behind(process: Process, waiting: WaitingRequest) -> Cause:
         return "a pause"
     if ahead_of(process, waiting):
         return "a higher priority"
-    return "nothing" if process.has_room(waiting.weight) else "other requests"
+    return "nothing" if process.fits(waiting.weight) else "other requests"
 
 
 def because(process: Process, waiting: WaitingRequest) -> str:
@@ -88,7 +88,7 @@ def why_full(process: Process, weight: int) -> str:
         return "the process is paused"
     if weight > process.slot_limit:
         return blocked_text(process, weight)
-    if process.has_room(weight):
+    if process.fits(weight):
         return "a slot is free, and the request is being woken"
     if len(process.holders) >= MAX_HOLDERS:
         return f"the process has {MAX_HOLDERS} holders, which is the maximum"

@@ -286,7 +286,7 @@ class SlotsState(World):
                 yield process, request, message
 
     def _fits(self, process: Process, request: Request) -> bool:
-        return process.has_room(request.weight or process.default_weight)
+        return process.fits(request.weight or process.default_weight)
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""
@@ -441,7 +441,7 @@ class SlotsState(World):
         for name in self.processes:
             process = self._process(name)
             first = process.first if process else None
-            if process and first and process.has_room(first.weight):
+            if process and first and process.fits(first.weight):
                 self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
         for process, request, message in self._waiting():
             handle = message["handle"]
@@ -537,7 +537,7 @@ class SlotsState(World):
             for name in self.processes:
                 process = self._process(name)
                 first = process.first if process else None
-                if process and first and process.has_room(first.weight):
+                if process and first and process.fits(first.weight):
                     return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
         if self.faults:
             return ""

@@ -93,7 +93,7 @@ def _queues(control: SlotControl, finder: RequestFinder, processes: Iterable[Pro
     for one in processes:
         # A late redelivery registers a request that has run.
         waiting = [each for each in waiting_requests(one, now) if control.workflow.describe(each.execution) is None]
-        if not waiting and one.has_room(one.default_weight):
+        if not waiting and one.fits(one.default_weight):
             continue
         queues.append(
             {

@@ -277,4 +277,4 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "blocked"
     if seen.paused:
         return "paused"
-    return "overtaken" if seen.has_room(weight) else "full"
+    return "overtaken" if seen.fits(weight) else "full"

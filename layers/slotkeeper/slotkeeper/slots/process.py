@@ -99,10 +99,10 @@ class Process:
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether there is room for a request of weight 1."""
-        return self.has_room(1)
+        """Whether a request of weight 1 fits now."""
+        return self.fits(1)
 
-    def has_room(self, weight: int) -> bool:
+    def fits(self, weight: int) -> bool:
         """Whether a request of this weight fits now."""
         in_use = max(self.slots_in_use, self.held_weight)
         return not self.paused and in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
@@ -125,7 +125,7 @@ class Process:
     def to_wake(self) -> WaitingRequest | None:
         """The waiting request whose turn it is, if it fits now, or else a cancelled one, which is dead-lettered."""
         first = self.first
-        if first is not None and self.has_room(first.weight):
+        if first is not None and self.fits(first.weight):
             return first
         return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
@@ -136,10 +136,10 @@ class Process:
             position: of the request's delivery. None: a request without a message, which waits for all others.
         """
         if position is None:
-            return self.has_room(weight) and self.first is None
+            return self.fits(weight) and self.first is None
         own = self.waiting.get(priority)
         is_next = own is None or own.position <= position
-        return self.has_room(weight) and is_next and not any(self._counting(higher(priority)))
+        return self.fits(weight) and is_next and not any(self._counting(higher(priority)))
 
     def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
         registered = (self.waiting[each] for each in priorities if each in self.waiting)
