@@ -17,7 +17,7 @@ from dev.benchmarks.priorities.fifo_queue import FifoQueue
 from dev.benchmarks.priorities.priorities_figures import hand_offs, usage
 from dev.benchmarks.priorities.priorities_report import goals
 from dev.benchmarks.priorities.priorities_run import HALVES, WEIGHTED, WITH, WITHOUT, run_backlogs
-from dev.benchmarks.priorities.slot_world import Course, Job, SlotWorld
+from dev.benchmarks.priorities.slot_world import VISIBILITY, Course, Job, SlotWorld
 from dev.benchmarks.priorities.traces import HEAVY, LIGHT, mixes
 from slotkeeper.slots.process import Processes
 from slotkeeper.slots.protocol import Candidate, Full, Paused, Slots
@@ -136,6 +136,8 @@ def test_urgent_requests_overtake_and_the_weight_in_use_stays_within_the_limit()
     order = [number for _, number in sorted((at, number) for number, at in course.started.items())]
     before = [number for number in order if course.started[number] < 15.0]
     assert order == [*before, 20, 21, *(number for number in range(20) if number not in before)]
+    # Without wakes, requests would return only after their visibility timeouts.
+    assert max(course.ended.values()) < VISIBILITY
     for at in course.started.values():
         assert sum(job.weight for n, job in enumerate(jobs) if course.started[n] <= at < course.ended[n]) <= 5
 

@@ -12,11 +12,13 @@ from dev.benchmarks.slot_cycle import slot_cycle_benchmark
 from dev.benchmarks.slot_cycle.counter_designs import (
     PROCESS,
     Refused,
+    Slotkeeper,
     Weighted,
     WithoutPriorities,
     item_with_tombstones,
 )
 from dev.benchmarks.slot_cycle.crew import DESIGNS
+from dev.benchmarks.slot_cycle.lock_client import LockClient
 from dev.benchmarks.slot_cycle.slot_cycle_run import (
     COMPARED,
     FORMS,
@@ -85,6 +87,24 @@ def test_a_cycle_restores_its_item(dynamodb: Any, design: str) -> None:
     assert len(after) == len(before)
     # The bare writes only increment a number.
     assert [set(item) for item in changed] == ([set(before[0])] if "floor" in design else [])
+
+
+def test_a_reserve_leaves_the_tombstone_that_the_starters_reserve_leaves(dynamodb: Any) -> None:
+    made = Slotkeeper(dynamodb, "slotkeeper-tombstone", 5, 6)
+    made.create()
+    dynamodb.put_item(TableName=made.table, Item=item_with_tombstones(5, ()) | {"slot_limit": {"N": "6"}})
+    (_, reserve), *_ = made.steps()
+    reserve("me")
+    (item,) = dynamodb.scan(TableName=made.table)["Items"]
+    assert item["waiting"] == item_with_tombstones(5)["waiting"]
+
+
+def test_the_lock_clients_keys_are_free_after_a_set_up_with_fewer_holders(dynamodb: Any) -> None:
+    LockClient(dynamodb, "fewer-holders", 5, 6).create()
+    for holders in (5, 3):
+        made = LockClient(dynamodb, "fewer-holders", holders, 6)
+        made.set_up()
+    assert dynamodb.scan(TableName=made.table, Select="COUNT")["Count"] == 3
 
 
 def test_weights_are_admitted_while_they_fit(dynamodb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
