@@ -85,6 +85,7 @@ EXPECTED: dict[str, Expectation] = {
     "starter/happy": _starts("2012-01"),
     "starter/redelivery": _starts("2012-01"),
     "starter/second_attempt": _starts("2012-01", 2),
+    "starter/urgent": lambda outcome: _starts("2012-04")(outcome) and outcome.process("sample").slots_in_use == 2,
     "starter/repeated": lambda outcome: (
         (outcome.failed_items, outcome.counted("RequestsRepeated")) == (0, [1.0])
         and not outcome.process("sample").holders

@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, InvalidRequest, parse_request
+from slotkeeper.slots.request import (
+    ADDED_BYTES,
+    MAX_BODY_BYTES,
+    MAX_WEIGHT,
+    PRIORITIES,
+    SCHEMA_FILE,
+    InvalidRequest,
+    message_group,
+    parse_request,
+    process_of,
+)
 from tests.unit.conftest import delivery
 
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
@@ -87,6 +97,15 @@ BAD_BODIES = {
     "argument of another type": ('{"process": "p", "arguments": {"--a": 1}}', "body.arguments.--a must be string"),
     "argument without dashes": ('{"process": "p", "arguments": {"a": "1"}}', "a"),
     "argument with a line feed": ('{"process": "p", "arguments": {"--a\\n": "1"}}', "--a"),
+    "unknown priority": ('{"process": "p", "priority": "urgent"}', "body.priority must be one of"),
+    "priority of another case": ('{"process": "p", "priority": "High"}', "body.priority must be one of"),
+    "weight zero": ('{"process": "p", "weight": 0}', "body.weight must be bigger than or equal to 1"),
+    "weight below zero": ('{"process": "p", "weight": -1}', "body.weight must be bigger than or equal to 1"),
+    "fractional weight": ('{"process": "p", "weight": 1.5}', "body.weight must be integer"),
+    "weight as text": ('{"process": "p", "weight": "2"}', "body.weight must be integer"),
+    "weight true": ('{"process": "p", "weight": true}', "body.weight must be integer"),
+    "weight null": ('{"process": "p", "weight": null}', "body.weight must be integer"),
+    "weight above the maximum": ('{"process": "p", "weight": 100001}', "body.weight must be smaller than or equal to"),
     "attempt zero": ('{"process": "p", "attempt": 0}', "body.attempt"),
     "attempt true": ('{"process": "p", "attempt": true}', "body.attempt must be integer"),
     "attempt NaN": ('{"process": "p", "attempt": NaN}', "body.attempt"),
@@ -128,9 +147,50 @@ def test_other_arguments_pass(name: str) -> None:
     assert parse_request(delivery({"process": "p", "arguments": {name: "x"}})).arguments == {name: "x"}
 
 
-def test_the_group_must_be_the_process() -> None:
-    with pytest.raises(InvalidRequest, match="MessageGroupId is 'other', but a request of process 'p'"):
-        parse_request(delivery({"process": "p"}, group="other"))
+@pytest.mark.parametrize(
+    ("priority", "group", "expected"),
+    [
+        ("normal", "other", "p"),
+        ("normal", "p#high", "p"),
+        ("normal", "p#normal", "p"),
+        ("high", "p", "p#high"),
+        ("low", "p#high", "p#low"),
+        ("low", "other#low", "p#low"),
+    ],
+)
+def test_the_group_must_be_that_of_process_and_priority(priority: str, group: str, expected: str) -> None:
+    reason = (
+        f"MessageGroupId is '{group}', but a request of process 'p' with priority '{priority}' must have '{expected}'"
+    )
+    with pytest.raises(InvalidRequest, match=f"^{reason}, because"):
+        parse_request(delivery({"process": "p", "priority": priority}, group=group))
+
+
+def test_the_group_of_a_priority_names_its_process() -> None:
+    groups = [message_group("p", priority) for priority in PRIORITIES]
+    assert groups == ["p#high", "p", "p#low"]
+    assert [process_of(group) for group in groups] == ["p"] * 3
+
+
+@pytest.mark.parametrize(
+    ("body", "added"),
+    [
+        ({}, {}),
+        ({"priority": "normal"}, {}),
+        ({"priority": "low"}, {"priority": "low"}),
+        ({"weight": 1}, {"weight": 1}),
+        ({"weight": 2.0}, {"weight": 2}),
+        ({"weight": MAX_WEIGHT}, {"weight": MAX_WEIGHT}),
+    ],
+)
+def test_the_execution_input_has_priority_and_weight_only_if_the_request_states_them(
+    body: dict[str, Any], added: dict[str, Any]
+) -> None:
+    """So a request without them has the same input as before, and a redelivery during a deployment is recognized."""
+    group = message_group("p", body.get("priority", "normal"))
+    request = parse_request(delivery({"process": "p", "request_id": "x"} | body, group=group))
+    assert json.loads(request.to_json()) == {"process": "p", "arguments": {}, "request_id": "x", "attempt": 1} | added
+    assert parse_request(delivery(request.to_json(), group=group, message_id="another")) == request
 
 
 _json_values = st.recursive(
@@ -145,9 +205,18 @@ _nearly_requests = st.fixed_dictionaries(
         "arguments": _json_values | st.dictionaries(st.from_regex("^-{0,2}[a-z-]{0,12}"), st.text() | _json_values),
         "request_id": _json_values | st.text(),
         "attempt": _json_values | st.integers(),
+        "priority": _json_values | st.sampled_from(PRIORITIES),
+        "weight": _json_values | st.integers(0, MAX_WEIGHT + 1),
         "more": _json_values,
     },
 )
+
+
+def _group(body: Any) -> str:
+    """The group that a request of this body must have."""
+    if not isinstance(body, dict):
+        return ""
+    return message_group(str(body.get("process", "")), str(body.get("priority", "normal")))
 
 
 @given(_nearly_requests | _json_values)
@@ -155,7 +224,7 @@ def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> 
     """Producers validate with the schema's file: a body must be valid for both or for neither."""
     text = json.dumps(body)
     try:
-        request = parse_request(delivery(text, group=body.get("process", "") if isinstance(body, dict) else ""))
+        request = parse_request(delivery(text, group=_group(body)))
     except InvalidRequest as refused:
         if "surrogate" not in str(refused):
             with pytest.raises(jsonschema.ValidationError):
