@@ -17,7 +17,7 @@ from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name, message_group
 from tests.support.waiting import wait_until
 
 GRACE = 2
@@ -102,7 +102,8 @@ class DeployedStack:
             "arguments": {"--gate": f"{process}/{request_id}"},
             **fields,
         }
-        self.send_raw(json.dumps(body), process, f"{request_id}-{time.monotonic_ns()}")
+        group = message_group(process, fields.get("priority", DEFAULT_PRIORITY))
+        self.send_raw(json.dumps(body), group, f"{request_id}-{time.monotonic_ns()}")
         return execution_name(process, request_id, fields.get("attempt", 1))
 
     def send_raw(self, body: str, group: str, deduplication_id: str = "") -> None:
@@ -214,9 +215,14 @@ class DeployedStack:
             lambda: any(run["JobRunState"] == "RUNNING" for run in self.runs(execution)), f"a Glue run of {execution}"
         )
 
-    def wait_until_waiting(self, process: str) -> None:
-        """Wait until a request of the process is waiting."""
-        wait_until(lambda: self.item(process).waiting, f"a request of {process} to wait")
+    def wait_until_waiting(self, process: str, execution: str = "") -> None:
+        """Wait until a request of the process, or the request of this execution, is registered."""
+
+        def is_waiting() -> bool:
+            entries = self.item(process).waiting.values()
+            return any(execution in ("", entry.execution) for entry in entries)
+
+        wait_until(is_waiting, f"a request of {process} to wait")
 
     def age(self, process: str, execution: str) -> None:
         """Set the holder's times to the earliest ones."""

@@ -189,23 +189,3 @@ def test_a_lost_wake_is_repeated_by_the_janitor(stack: DeployedStack) -> None:
     stack.wait_for_status(names[0], "SUCCEEDED")
     assert stack.janitor()["WaitingWoken"] >= 1
     stack.wait_for_status(names[1], "SUCCEEDED")
-
-
-def test_a_wake_with_an_expired_handle_has_no_effect_and_the_janitor_wakes_again(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    names = [stack.send(process, f"r{n}") for n in range(2)]
-    stack.wait_until_running(names[0])
-    stack.wait_until_waiting(process)
-    key = {"process_name": {"S": process}}
-    update = "SET waiting.receipt_handle = :h"
-    handle = stack.dynamodb.get_item(TableName=stack.table, Key=key)["Item"]["waiting"]["M"]["receipt_handle"]
-    for value in ({"S": "spent"}, handle):
-        stack.dynamodb.update_item(
-            TableName=stack.table, Key=key, UpdateExpression=update, ExpressionAttributeValues={":h": value}
-        )
-        if value != handle:
-            stack.end(process, "r0", "r1")
-            stack.wait_for_status(names[0], "SUCCEEDED")
-            assert stack.status(names[1]) == "NONE"
-    stack.janitor()
-    stack.wait_for_status(names[1], "SUCCEEDED")

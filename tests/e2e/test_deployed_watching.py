@@ -9,7 +9,6 @@ from typing import Any
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, HandOffs
 from tests.e2e.deployed_stack import DeployedStack
-from tests.support.waiting import wait_until
 
 
 def test_the_dashboard_shows_the_deployed_alarms_and_each_links_its_runbook(stack: DeployedStack) -> None:
@@ -28,7 +27,7 @@ def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack
     process = stack.process(limit=1)
     stack.send(process, "first")
     second = stack.send(process, "second")
-    wait_until(lambda: stack.item(process).waiting_execution == second, "the second request's wait")
+    stack.wait_until_waiting(process, second)
     hand_offs = HandOffs(Workflow(stack.stepfunctions, stack.outputs["WorkflowArn"]))
     assert hand_offs.measure([stack.item(process)], time.time()) == {}
     stack.end(process, "first", "second")
