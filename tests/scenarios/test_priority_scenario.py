@@ -54,7 +54,7 @@ def test_a_run_in_which_all_requests_take_their_turn_passes_every_check() -> Non
     ]
     assert made["waits"]["high"] == {"count": 1, "p50": 1.7, "max": 1.7}, "without the blocked request"
     assert made["waits"]["low"] == {"count": 2, "p50": 0.2, "max": 6.5}
-    assert made["passed"] == {"r3": 0}
+    assert (made["passed"], made["ahead"]) == ({"r3": 0}, 1), "low r1 started before normal r2 was delivered"
 
 
 def test_a_hand_off_is_from_a_release_or_a_raised_limit_to_the_start_of_the_request_that_had_the_turn() -> None:

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import rounded
+from dev.scenarios.runner.intervals import rounded, value_at
 from slotkeeper.slots.process import higher
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, execution_name
 
@@ -192,6 +192,24 @@ def counter_is_right(records: PriorityRecords) -> Claim:
     problems = {"differs": wrong, "registrations left": left}
     finding = f"at each of {len(records.changes)} writes; no registration is left"
     return judge("slots_in_use is the weight held", problems, finding, shown=bool(records.changes))
+
+
+def ahead(records: PriorityRecords) -> int:
+    """Starts while an earlier message of a higher priority was queued that was not blocked.
+
+    A message behind the head of its group is delivered only after the head's message is deleted, so it keeps no other
+    request out before that. A release of several slots can therefore start lower priorities too.
+    """
+    until = {each.name: each.until for each in records.asking}
+    return sum(
+        any(
+            each.sent < start.until < until[each.name] and each.weight <= value_at(records.limits, start.until)
+            for each in records.asking
+            if PRIORITIES.index(each.priority) < PRIORITIES.index(start.priority)
+        )
+        for start in records.asking
+        if start.started
+    )
 
 
 def passed(records: PriorityRecords) -> Mapping[str, int]:

@@ -14,6 +14,7 @@ request sent):
 | `handoff` | count, median, p99, max: from a release to the start of the request that had the turn and fitted |
 | `handoffs` | one entry per hand-off: at, seconds, request_id, priority |
 | `passed` | by urgent request that was refused: starts of lower priority between its first refusal and its start |
+| `ahead` | starts while a higher priority was queued, most of them behind its head (priority_claims.py) |
 | `timeline` | one entry per request: request_id, priority, weight, sent, started, released (its entry into |
 | | ReleaseSlot), ended, end (the workflow's status, CANCELLED, or null), blocked_until (the limit was raised, or |
 | | null) |
@@ -66,6 +67,7 @@ def build(parameters: Parameters, records: PriorityRecords, run: Run) -> dict[st
             for turn in handoffs
         ],
         "passed": priority_claims.passed(records),
+        "ahead": priority_claims.ahead(records),
         "timeline": [_entry(each, records, origin) for each in sent],
         "slots_in_use_at_end": aws.slots_in_use,
         "total_seconds": rounded(max(ends, default=origin) - origin),

@@ -88,9 +88,9 @@ class PriorityRecords:
         ]
 
     @cached_property
-    def turns(self) -> list[Turn]:
-        """When each request had the turn and fitted. Slots count as held until the exit from ReleaseSlot."""
-        asking = [
+    def asking(self) -> list[Asking]:
+        """Each request from its sending to its start."""
+        return [
             Asking(
                 name=each.request.request_id,
                 priority=each.request.priority,
@@ -102,8 +102,12 @@ class PriorityRecords:
             )
             for each in self.sent
         ]
+
+    @cached_property
+    def turns(self) -> list[Turn]:
+        """When each request had the turn and fitted. Slots count as held until the exit from ReleaseSlot."""
         held = [((e.started, _end(e.exited("ReleaseSlot") or e.stopped)), e.weight) for e in self.records.executions]
-        return turns(asking, weighted_steps(held), self.limits)
+        return turns(self.asking, weighted_steps(held), self.limits)
 
     def _ended_waiting(self, request_id: str) -> float:
         started = self.last.get(request_id)

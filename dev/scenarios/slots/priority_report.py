@@ -28,6 +28,7 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         **{f"wait of {name} requests": spread_text(wait) for name, wait in report["waits"].items()},
         "hand-off": spread_text(report["handoff"], "no request had to wait"),
         "urgent requests that waited": f"{len(passed)}, passed by {sum(passed.values())} of lower priority",
+        "starts ahead of a higher priority": f"{report['ahead']}; its message was queued and not delivered yet",
         "slots in use at the end": report["slots_in_use_at_end"],
         "total time": f"{report['total_seconds']:.2f} s",
     }

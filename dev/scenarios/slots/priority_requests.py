@@ -26,7 +26,7 @@ LINGER = (0.6, 1.4, 1.0)
 class Action(Enum):
     SEND = auto()
     CANCEL = auto()  # send, and cancel it while slots are kept free for it
-    RAISE = auto()  # raise the limit
+    RAISE = auto()  # raise the limit when others have started while the blocked request waited
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ def mix(work: WorkList, limit: int) -> Mix:
     urgent[count // 2] = replace(urgent[count // 2], weight=heavy_weight(limit))
     cancelled = replace(cancelled, priority="high", weight=limit)
     blocked = replace(blocked, priority="high", weight=limit + 1)
-    # The run ends in the last third without further requests of high priority.
+    # The second half ends without further requests of high priority but the last.
     apart = len(requests) / 2 / count
     sends = [Step(1 + int(number * apart), Action.SEND, each) for number, each in enumerate(urgent[:-1])]
-    third = len(requests) // 2
+    half = len(requests) // 2
     return Mix(
         work.inputs,
         backlog,
         [
             *sends,
-            Step(third, Action.CANCEL, cancelled),
-            Step(third, Action.SEND, blocked),
-            Step(third + max(2, len(requests) // 8), Action.RAISE),
-            Step(third + max(3, len(requests) // 6), Action.SEND, urgent[-1]),
+            Step(half, Action.CANCEL, cancelled),
+            Step(half, Action.SEND, blocked),
+            Step(half, Action.RAISE),
+            Step(half + 2, Action.SEND, urgent[-1]),
         ],
         cancelled.request_id,
         blocked.request_id,
