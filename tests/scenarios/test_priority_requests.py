@@ -121,17 +121,16 @@ def test_an_urgent_request_is_sent_when_enough_workflows_have_ended_and_all_slot
 
 
 def test_an_urgent_request_is_sent_although_the_slots_are_never_all_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority_scenario, "BRIEFLY", 0.05)
+    monkeypatch.setattr(priority_scenario, "FULL_WITHIN", 0.05)
     made = mixed()
     player = director(Stack(process(3)), made, Action.SEND)
     player.act(made.steps[0].after)
     assert len(player.sent) == 1
 
 
-def test_the_limit_is_raised_although_no_other_request_is_left_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority_scenario, "BRIEFLY", 0.05)
+def test_the_limit_is_raised_although_no_other_request_is_left_to_start() -> None:
     made = mixed()
-    player = director(Stack(process(4, made.blocked, 5)), made, Action.RAISE)
+    player = director(Stack(process(0, made.blocked, 5)), made, Action.RAISE)
     player.act(40)
     assert player.limit == 6
 
@@ -147,11 +146,11 @@ def test_a_head_is_cancelled_when_a_slot_is_kept_free_for_it() -> None:
 def test_the_limit_is_raised_when_others_have_started_while_the_blocked_request_was_registered() -> None:
     made = mixed()
     blocked = process(4, made.blocked, 5)
-    others = [replace(blocked, holders=dict.fromkeys(names, Mock())) for names in ("ab", "bc", "cd", "de")]
+    others = [replace(blocked, holders=dict.fromkeys(names, Mock())) for names in ("ab", "bc", "cd")]
     stack = Stack(process(4), blocked, *others)
     player = director(stack, made, Action.RAISE)
     player.act(40)
-    assert stack.calls == ["read"] * 6 + [("set_limit", 6)]
+    assert stack.calls == ["read"] * 5 + [("set_limit", 6)]
     assert (player.limit, player.raised is not None) == (6, True)
 
 

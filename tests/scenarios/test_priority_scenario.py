@@ -181,10 +181,11 @@ def test_starts_of_lower_priority_between_the_refusal_and_the_start_are_counted(
 
 def test_refusals_are_read_from_the_log_among_other_lines(tmp_path: Path) -> None:
     line = {"timestamp": "2026-11-23 03:38:21,513+0000", "request_id": "r1", "because": "full"}
-    lines = [json.dumps(line), "not JSON", json.dumps({"level": "INFO"}), json.dumps(line | {"because": "contended"})]
+    blocked, visible = (json.dumps(line | {"because": because}) for because in ("blocked", "contended"))
+    lines = [json.dumps(line), "not JSON", json.dumps({"level": "INFO"}), blocked, visible]
     log = tmp_path / "engine.log"
     log.write_text("\n".join(lines) + "\n")
-    (refusal,) = read_refusals(log)
+    refusal, _ = read_refusals(log)
     assert (refusal.request_id, refusal.at) == ("r1", pytest.approx(1795405101.513))
 
 

@@ -21,7 +21,7 @@ from .turns import Asking, Turn, turns
 
 @dataclass(frozen=True)
 class Refusal:
-    """The starter's log line of a request that found no free slot, written after it had registered and hidden it."""
+    """The starter's log line of a request that it refused, written after it had registered and hidden it."""
 
     request_id: str
     at: float
@@ -124,7 +124,7 @@ def read_refusals(log: Path) -> list[Refusal]:
     for line in log.read_text(errors="replace").splitlines():
         if line.startswith("{") and '"because":' in line:
             entry = json.loads(line)
-            if entry["because"] == "full":
+            if entry["because"] != "contended":  # then it was not registered, but made visible again
                 at = datetime.strptime(entry["timestamp"], "%Y-%m-%d %H:%M:%S,%f%z").timestamp()
                 found.append(Refusal(entry["request_id"], at))
     return found

@@ -32,10 +32,8 @@ from .slot_history import Journal
 from .slot_requests import PROCESS, Request, SentRequest
 
 WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
-# Seconds to wait for a state that makes the run show more: that all slots are in use, so that an urgent request must
-# wait; that `OTHERS` have started while a request is blocked.
-BRIEFLY = 10.0
-OTHERS = 3
+FULL_WITHIN = 5.0  # seconds for which an urgent request is held back until all slots are in use, so that it must wait
+OTHERS = 2  # requests that start while one is blocked, before the limit is raised
 TICK = 0.02  # seconds
 
 
@@ -133,7 +131,7 @@ class Director:
     def _carry_out(self, step: Step) -> None:
         if step.request:
             if step.action is Action.SEND:
-                self._wait_until(lambda seen: seen.slots_in_use >= seen.slot_limit, BRIEFLY)
+                self._wait_until(lambda seen: seen.slots_in_use >= seen.slot_limit, FULL_WITHIN)
             self.send([step.request])
         if step.action is Action.CANCEL and step.request:
             name = _execution(step.request.request_id)
@@ -148,9 +146,9 @@ class Director:
 
             def have_others_started(seen: Process) -> bool:
                 started.update(set(seen.holders) - before)
-                return len(started) >= OTHERS
+                return len(started) >= OTHERS or not seen.holders  # without holders none is left that could start
 
-            self._wait_until(have_others_started, BRIEFLY)
+            self._wait_until(have_others_started, WITHIN)
             began = time.time()
             self.stack.set_limit(self.mix.raised)
             self.raised, self.limit = (began, time.time()), self.mix.raised
