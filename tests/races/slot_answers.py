@@ -14,10 +14,12 @@ class Writes:
     """The writes of the stream, counted by the values that a client knows."""
 
     grants: Counter[tuple[str, int]] = field(default_factory=Counter)
+    weights: dict[int, int] = field(default_factory=dict)  # by the mark of the grant
     confirms: Counter[str] = field(default_factory=Counter)
     quiets: Counter[tuple[str, Entry, int]] = field(default_factory=Counter)
     released: defaultdict[str, Counter[Entry]] = field(default_factory=lambda: defaultdict(Counter))
-    waits: Counter[str] = field(default_factory=Counter)
+    waits: Counter[str] = field(default_factory=Counter)  # receipt handles that were registered
+    ended: Counter[str] = field(default_factory=Counter)  # those of registrations that ended without a grant
 
     def add(self, old: Item, new: Item) -> None:
         """Count a write, from the item before it and after it."""
@@ -25,14 +27,22 @@ class Writes:
             before = old.holders.get(name)
             if before is None:
                 self.grants[name, entry.since] += 1
+                self.weights[entry.since] = entry.weight
             elif before.state != entry.state:
                 self.confirms[name] += 1
             elif before != entry and entry.quiet_since is not None:
                 self.quiets[name, before, entry.quiet_since] += 1
         for name in old.holders.keys() - new.holders.keys():
             self.released[name][old.holders[name]] += 1
-        if new.waiting and new.waiting != old.waiting:
-            self.waits[new.waiting.receipt_handle] += 1
+        is_grant = bool(new.holders.keys() - old.holders.keys())
+        for priority, waiting in new.waiting.items():
+            was = old.waiting.get(priority)
+            if waiting == was:
+                continue
+            if waiting.receipt_handle:
+                self.waits[waiting.receipt_handle] += 1
+            elif was and was.receipt_handle and not is_grant:
+                self.ended[was.receipt_handle] += 1
 
 
 def wrong_answers(writes: Writes, operations: list[Operation]) -> Iterator[str]:
@@ -46,6 +56,7 @@ def wrong_answers(writes: Writes, operations: list[Operation]) -> Iterator[str]:
         confirmed = [operation for operation in of_name if operation.step == "confirm"]
         if writes.confirms[name] > sum(operation.done + operation.lost for operation in confirmed):
             yield f"{name} was confirmed {writes.confirms[name]} times, more often than clients called confirm"
+    yield from _wrong_ends(operations, writes)
     for step, marks in (("reserve", {mark for _, mark in writes.grants}), ("wait", {*map(_mark_of, writes.waits)})):
         written = {mark for operation in operations if operation.step == step for mark in operation.marks}
         if unknown := marks - written:
@@ -91,8 +102,20 @@ def _wrong_releases(name: str, operations: list[Operation], writes: Writes) -> I
         yield f"{name}: freed {left.total()} times, {released_count} positive answers, {lost} answers lost"
 
 
-def most_certain_holders(operations: list[Operation]) -> int:
-    """The largest number of simultaneous grants, each from its answer until the first call that may free it."""
+def _wrong_ends(operations: list[Operation], writes: Writes) -> Iterator[str]:
+    """Each registration that ended without a grant was ended by a call with a positive or a lost answer."""
+    ends = [operation for operation in operations if operation.step in ("clear", "end_wait")]
+    cleared = Counter(operation.name for operation in ends if operation.step == "clear" and operation.done)
+    for handle, count in cleared.items():
+        if count > writes.ended[handle]:
+            yield f"clients cleared the registration {handle} {count} times; the stream has {writes.ended[handle]}"
+    done, lost = sum(operation.done for operation in ends), sum(operation.lost for operation in ends)
+    if not done <= writes.ended.total() <= done + lost:
+        yield f"{writes.ended.total()} registrations ended without a grant, {done} positive answers, {lost} lost"
+
+
+def most_certain_weight(writes: Writes, operations: list[Operation]) -> int:
+    """The largest weight of simultaneous grants, each from its answer until the first call that may free it."""
     ends: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         if operation.step in ("release", "cancel", "reclaim") and (operation.done or operation.lost):
@@ -102,7 +125,8 @@ def most_certain_holders(operations: list[Operation]) -> int:
         if grant.answer == "Granted":
             end = min((back.start for back in ends[grant.name] if back.end > grant.start), default=float("inf"))
             if end > grant.end:
-                changes += [(grant.end, 1), (end, -1)]
+                weight = writes.weights.get(grant.marks[-1], 1)
+                changes += [(grant.end, weight), (end, -weight)]
     held = most = 0
     for _, change in sorted(changes):
         held += change

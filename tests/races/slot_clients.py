@@ -23,11 +23,13 @@ from typing import Any
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from dev.emulator.local_clients import local_client
-from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Candidate, Full, Granted, Registration, Reservation, Slots
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots import process, protocol
+from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.protocol import Candidate, Full, Granted, Paused, Registration, Reservation, Slots
+from slotkeeper.slots.request import Priority
 from tests.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.races.slot_history import Entry, Operation, Step, save
+from tests.races.slot_messages import Message, Messages
 from tests.support.boundary import lose_answers
 
 Change = tuple[str, str, str]  # a constant of slots/protocol.py, a part of it, and the replacement
@@ -41,7 +43,8 @@ class Orders:
     """One race.
 
     Args:
-        executions: their number.
+        executions, priorities, weights: see Messages.
+        most_holders: instead of MAX_HOLDERS.
         until: the end by the monotonic clock, but not before
         min_steps: the steps of each thread.
         changes: of the protocol, for this race.
@@ -51,6 +54,9 @@ class Orders:
     table: str
     process: str
     executions: int
+    priorities: list[Priority]
+    weights: list[int]
+    most_holders: int
     until: float
     min_steps: int
     history: str
@@ -103,17 +109,17 @@ class Workflow:
 class ReadsFirst(Slots):
     """The common bug: read whether a slot is free, then write."""
 
-    def reserve(self, process: str, execution: str, now: float) -> Reservation:
-        item = self.read(process)
+    def reserve(self, candidate: Candidate, now: float) -> Reservation:
+        item = self.read(candidate.process)
         assert item is not None
-        if not item.has_free_slot or execution in item.holders:
-            return Full()
+        if not item.has_free_slot or candidate.execution in item.holders:
+            return Full(item)
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
         self._table.dynamodb.update_item(
             TableName=self._table.name,
-            Key={"process_name": {"S": process}},
+            Key={"process_name": {"S": candidate.process}},
             UpdateExpression="SET slots_in_use = :count, holders.#me = :entry",
-            ExpressionAttributeNames={"#me": execution},
+            ExpressionAttributeNames={"#me": candidate.execution},
             ExpressionAttributeValues={":count": {"N": str(item.slots_in_use + 1)}, ":entry": entry},
         )
         return Granted()
@@ -128,31 +134,72 @@ class Client:
         self._slots = kind(dynamodb, orders.table)
         self._workflow = Workflow(dynamodb, orders.table, orders.process)
         self._orders = orders
+        self._process = orders.process
+        self._messages = Messages(orders.process, orders.executions, orders.priorities, orders.weights)
         self._random = random.Random(number)  # noqa: S311
         self._marks = itertools.count(number * 10**8)
+        self._refused: tuple[Message, Process] | None = None
+        self._woken: WaitingRequest | None = None
         self._seen_holders: Mapping[str, Mapping[str, Any]] = {}
 
     def run(self) -> None:
         steps = {
-            self._starter: 46,
-            self._confirm: 14,
+            self._deliver: 36,
+            self._ask_without_message: 2,
+            self._wait: 6,
+            self._wake: 12,
+            self._confirm: 12,
             self._release: 12,
-            self._cancel: 8,
-            self._quiet: 6,
-            self._reclaim: 10,
-            self._read: 4,  # seldom, so that the janitor acts on an old read
+            self._cancel: 7,
+            self._quiet: 4,
+            self._reclaim: 8,
+            self._read: 3,  # seldom, so that the janitor acts on an old read
         }
         kinds, weights = list(steps), list(steps.values())
         while time.monotonic() < self._orders.until or len(self.operations) < self._orders.min_steps:
             self._random.choices(kinds, weights)[0]()
 
-    def _starter(self) -> None:
-        name, process = self._any_execution(), self._orders.process
-        answer = self._do("reserve", name, lambda mark: self._slots.reserve(Candidate(process, name), mark))
-        if answer in {"Full", "Paused"} and self._random.random() < 0.2:
-            # A random age: an older delivery must not replace a newer one.
-            sequence = str(time.monotonic_ns() - self._random.randrange(10**9))
-            self._do("wait", name, lambda mark: self._slots.wait(process, name, _delivery(sequence, mark)))
+    def _deliver(self) -> None:
+        self._starter(self._messages.any(self._random))
+
+    def _starter(self, message: Message) -> None:
+        """Reserve a slot for a message. If it is refused, sometimes register it, and sometimes dead-letter it."""
+        answer = self._ask(message)
+        if not isinstance(answer, Full | Paused):
+            return
+        self._refused = message, answer.seen
+        chance = self._random.random()
+        if chance < 0.3:
+            self._wait()
+        elif chance < 0.35:
+            self._do("end_wait", message, lambda mark: self._slots.end_wait(self._candidate(message, mark)))
+
+    def _wait(self) -> None:
+        """Register the message that was refused last. As a step of its own, it is that of a slow starter."""
+        if self._refused:
+            message, seen = self._refused
+            self._do("wait", message, lambda mark: self._slots.wait(self._candidate(message, mark), seen))
+
+    def _ask_without_message(self) -> None:
+        self._ask(self._messages.any(self._random)._replace(sequence=0))
+
+    def _ask(self, message: Message) -> Any:
+        return self._do("reserve", message, lambda mark: self._slots.reserve(self._candidate(message, mark), mark))
+
+    def _wake(self) -> None:
+        """Wake the waiting request whose turn it is: it is received again, or SQS rejects the receipt handle."""
+        waiting = self._slots.to_wake(self._process)
+        if waiting is None:
+            return
+        if self._random.random() < 0.5:
+            self._starter(self._messages.receive(int(waiting.sequence), waiting.receives + 1))
+        else:
+            # A slow waker clears what it read at an earlier wake.
+            spent, self._woken = self._woken or waiting, waiting
+            self._do("clear", spent.receipt_handle, lambda _: self._slots.clear(self._process, spent))
+
+    def _candidate(self, message: Message, mark: int) -> Candidate:
+        return message.candidate(self._process, mark)
 
     def _confirm(self) -> None:
         name = self._any_execution()
@@ -164,18 +211,18 @@ class Client:
 
     def _cancel(self) -> None:
         name = self._any_execution()
-        self._do("cancel", name, lambda _: self._slots.cancel(self._orders.process, name))
+        self._do("cancel", name, lambda _: self._slots.cancel(self._process, name))
 
     def _read(self) -> None:
-        item = self._slots.read(self._orders.process)
+        item = self._slots.read(self._process)
         assert item is not None
         self._seen_holders = {name: holder.raw for name, holder in item.holders.items()}
 
     def _quiet(self) -> None:
-        self._as_seen("quiet", lambda name, raw, mark: self._slots.mark_quiet(self._orders.process, name, raw, mark))
+        self._as_seen("quiet", lambda name, raw, mark: self._slots.mark_quiet(self._process, name, raw, mark))
 
     def _reclaim(self) -> None:
-        self._as_seen("reclaim", lambda name, raw, _: self._slots.release(self._orders.process, name, raw))
+        self._as_seen("reclaim", lambda name, raw, _: self._slots.release(self._process, name, raw))
 
     def _as_seen(self, step: Step, act: Callable[[str, Mapping[str, Any], int], bool]) -> None:
         if not self._seen_holders:
@@ -186,9 +233,9 @@ class Client:
         return None
 
     def _any_execution(self) -> str:
-        return f"{self._orders.process}-{self._random.randrange(self._orders.executions)}"
+        return f"{self._process}-{self._random.randrange(self._orders.executions)}"
 
-    def _do(self, step: Step, name: str, call: Callable[[int], Any], seen: Entry | None = None) -> str:
+    def _do(self, step: Step, about: str | Message, call: Callable[[int], Any], seen: Entry | None = None) -> Any:
         marks = []
         start = time.monotonic()
         while True:
@@ -200,19 +247,19 @@ class Client:
             break
         answered = str(answer) if isinstance(answer, bool) else type(answer).__name__
         answered = answer.name if isinstance(answer, Registration) else answered
-        self.operations.append(Operation(step, name, start, time.monotonic(), answered, marks, seen))
-        return answered
-
-
-def _delivery(sequence: str, mark: int) -> Delivery:
-    return Delivery("message", "{}", "group", f"handle-{mark}", sequence, 1, 0.0)
+        name, message = (about.execution, about) if isinstance(about, Message) else (about, None)
+        self.operations.append(Operation(step, name, start, time.monotonic(), answered, marks, seen, message))
+        return answer
 
 
 @contextmanager
-def _changed(changes: list[Change]) -> Iterator[None]:
-    """Replace parts of the protocol's constants."""
+def _changed(changes: list[Change], most_holders: int) -> Iterator[None]:
+    """Replace parts of the protocol's constants, and the number of holders that a process may have."""
     before = {constant: getattr(protocol, constant) for constant, _, _ in changes}
+    most_before = process.MAX_HOLDERS
     try:
+        for module in (process, protocol):
+            module.MAX_HOLDERS = most_holders  # type: ignore[attr-defined]
         for constant, old, new in changes:
             text = getattr(protocol, constant)
             if old not in text:
@@ -222,6 +269,8 @@ def _changed(changes: list[Change]) -> Iterator[None]:
     finally:
         for constant, text in before.items():
             setattr(protocol, constant, text)
+        for module in (process, protocol):
+            module.MAX_HOLDERS = most_before  # type: ignore[attr-defined]
 
 
 def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
@@ -232,7 +281,7 @@ def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
         together.wait()
         client.run()
 
-    with _changed(orders.changes), ThreadPoolExecutor(threads) as pool:
+    with _changed(orders.changes, orders.most_holders), ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(run, client) for client in clients]
         while wait(running, timeout=TICK).not_done:
             send_line({"operations": sum(len(client.operations) for client in clients), "ended": False})

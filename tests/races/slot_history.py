@@ -12,7 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-Step = Literal["reserve", "wait", "confirm", "release", "cancel", "reclaim", "quiet"]
+from slotkeeper.slots.process import higher
+from slotkeeper.slots.request import PRIORITIES, Priority
+from tests.races.slot_messages import Message
+
+Step = Literal["reserve", "wait", "confirm", "release", "cancel", "reclaim", "quiet", "clear", "end_wait"]
 
 
 class Entry(NamedTuple):
@@ -22,59 +26,97 @@ class Entry(NamedTuple):
     since: int
     job: str | None
     quiet_since: int | None
+    weight: int
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Entry:
         quiet = raw.get("quiet_since")
         return cls(
-            raw["state"]["S"], int(raw["since"]["N"]), raw.get("job", {}).get("S"), int(quiet["N"]) if quiet else None
+            raw["state"]["S"],
+            int(raw["since"]["N"]),
+            raw.get("job", {}).get("S"),
+            int(quiet["N"]) if quiet else None,
+            int(raw.get("weight", {"N": "1"})["N"]),
         )
 
 
 class Waiting(NamedTuple):
+    """A registration, or with an empty receipt handle a tombstone."""
+
     sequence: str
     receives: int
     receipt_handle: str
+    weight: int
+    execution: str
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Waiting:
+        return cls(
+            raw["sequence"]["S"],
+            int(raw["receives"]["N"]),
+            raw.get("receipt_handle", {"S": ""})["S"],
+            int(raw.get("weight", {"N": "0"})["N"]),
+            raw.get("execution", {"S": ""})["S"],
+        )
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self.sequence, self.receives
 
 
 @dataclass(frozen=True)
 class Item:
-    """The process's item at one instant. `disturbed` changes when the test itself writes a wrong count."""
+    """The process's item at one instant. `disturbed` changes when the test itself writes a wrong count.
+
+    `waiting` is by priority: each registration and tombstone.
+    """
 
     limit: int
     count: int
     holders: Mapping[str, Entry]
     paused: bool
-    waiting: Waiting | None
+    waiting: Mapping[str, Waiting]
     disturbed: int
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Item:
-        waiting = raw.get("waiting", {}).get("M")
         return cls(
             limit=int(raw["slot_limit"]["N"]),
             count=int(raw["slots_in_use"]["N"]),
             holders={name: Entry.read(entry["M"]) for name, entry in raw["holders"]["M"].items()},
             paused=raw.get("paused", {}).get("BOOL", False),
-            waiting=waiting
-            and Waiting(waiting["sequence"]["S"], int(waiting["receives"]["N"]), waiting["receipt_handle"]["S"]),
+            waiting={priority: Waiting.read(entry["M"]) for priority, entry in raw["waiting"]["M"].items()},
             disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
         )
 
     @property
     def digest(self) -> int:
         """Equal items have equal digests; other items almost certainly have others."""
-        return hash(
-            (self.limit, self.count, frozenset(self.holders.items()), self.paused, self.waiting, self.disturbed)
-        )
+        holders, waiting = frozenset(self.holders.items()), frozenset(self.waiting.items())
+        return hash((self.limit, self.count, holders, self.paused, waiting, self.disturbed))
 
     @property
-    def full(self) -> bool:
-        return self.count >= self.limit or len(self.holders) >= self.limit
+    def weight(self) -> int:
+        """The sum of the holders' weights."""
+        return sum(entry.weight for entry in self.holders.values())
 
     @property
     def drift(self) -> int:
-        return self.count - len(self.holders)
+        return self.count - self.weight
+
+    @property
+    def registered(self) -> Mapping[str, Waiting]:
+        """Without the tombstones."""
+        return {priority: each for priority, each in self.waiting.items() if each.receipt_handle}
+
+    def fits(self, weight: int, most_holders: int) -> bool:
+        in_use = max(self.count, self.weight)
+        return not self.paused and in_use + weight <= self.limit and len(self.holders) < most_holders
+
+    def before(self, priority: Priority, *, with_message: bool) -> dict[str, Waiting]:
+        """The registrations that keep a request of this priority out; a caller without a message, all of them."""
+        earlier = higher(priority) if with_message else PRIORITIES
+        return {each: one for each, one in self.registered.items() if each in earlier and one.weight <= self.limit}
 
 
 @dataclass(frozen=True)
@@ -82,6 +124,11 @@ class Operation:
     """One step of a client, repeated until it received an answer. Times are of the monotonic clock.
 
     Each call writes its own mark, if it takes effect. All answers but the last were lost.
+
+    Args:
+        name: an execution; of "clear" the receipt handle.
+        seen: the holder that the caller has read before.
+        message: of "reserve", "wait" and "end_wait".
     """
 
     step: Step
@@ -91,6 +138,7 @@ class Operation:
     answer: str
     marks: list[int]
     seen: Entry | None = None
+    message: Message | None = None
 
     @property
     def lost(self) -> int:
@@ -109,7 +157,8 @@ def save(operations: Iterable[Operation], path: Path) -> None:
 def load(path: Path) -> Iterator[Operation]:
     for line in path.read_text().splitlines():
         fields = json.loads(line)
-        yield Operation(**fields | {"seen": Entry(*fields["seen"]) if fields["seen"] else None})
+        seen, message = fields.pop("seen"), fields.pop("message")
+        yield Operation(**fields, seen=seen and Entry(*seen), message=message and Message(*message))
 
 
 def items_of(streams: Any, stream_arn: str) -> Iterator[Item]:

@@ -1,7 +1,7 @@
 """Checks a race for slots: every state of the item, every step between two states, and every answer to a client.
 
-1. The stream has each state of the item.
-2. The clients' history must agree with the stream, write by write.
+1. The stream has each state of the item. The state before a write decides whether the write was allowed.
+2. The clients' history must agree with the stream, write by write. A mark in the item names the call that wrote it.
 3. Observers read during the race. Their reads must be states of the stream, in its order, so the stream is complete.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.races.slot_answers import Writes, most_certain_holders, wrong_answers
-from tests.races.slot_history import Entry, Item, Operation
+from tests.races.slot_answers import Writes, most_certain_weight, wrong_answers
+from tests.races.slot_history import Item, Operation
+from tests.races.slot_messages import Message
+from tests.races.slot_steps import Rules
 
 MAX_FAULTS_SHOWN = 20  # of more, the report has the number
 
@@ -29,21 +31,32 @@ class Figures:
     writes: int
     snapshots: int
     most_holders: int
-    most_certain_holders: int  # by the clients' own clocks alone
+    most_in_use: int  # the largest sum of weights
+    most_certain: int  # the same by the clients' own clocks alone
+    granted: Mapping[str, int]  # by priority
+    heaviest: int  # the largest weight of a grant
+    registrations: int
+    cleared: int  # registrations that a waker or a dead-lettered message ended
 
 
 class Judge:
     """Checks the items of a race one after the other, then answers and reads. `faults` contains sentences.
 
     Args:
-        steady: only clients write to the item, so that its limit is constant and its count correct.
+        operations: what the clients did, with the release of every slot and the end of every registration afterwards.
     """
 
-    def __init__(self, *, steady: bool) -> None:
+    def __init__(self, rules: Rules, operations: list[Operation]) -> None:
         self.faults: list[str] = []
-        self.curve: list[tuple[int, int]] = []  # holders and limit after each write
-        self._steady = steady
+        self.curve: list[tuple[int, int]] = []  # the sum of weights and the limit after each write
+        self._rules = rules
+        self._operations = operations
+        self._asked = {
+            mark: each.message for each in operations if each.step == "reserve" and each.message for mark in each.marks
+        }
         self._writes = Writes()
+        self._granted: list[Message] = []
+        self._heaviest = self._most_holders = 0
         self._places: defaultdict[int, list[int]] = defaultdict(list)
         self._last: Item | None = None
 
@@ -51,37 +64,55 @@ class Judge:
         """Check the next item. The first one is the created item, the last one the final item."""
         number = len(self.curve)
         old, self._last = self._last, item
-        self.curve.append((len(item.holders), item.limit))
+        self.curve.append((item.weight, item.limit))
+        self._most_holders = max(self._most_holders, len(item.holders))
         self._places[item.digest].append(number)
+        faults = list(self._rules.wrong_item(item))
         if old is not None:
             self._writes.add(old, item)
-            self.faults += [f"write {number}: {fault}" for fault in _wrong_step(old, item)]
-        if self._steady:
-            self.faults += [f"write {number}: {fault}" for fault in _wrong_item(item)]
+            faults += self._rules.wrong_step(old, item, self._grant(old, item))
+        self.faults += [f"write {number}: {fault}" for fault in faults]
 
-    def conclude(self, operations: list[Operation], snapshots: list[list[int]]) -> Figures:
-        """Check the answers, and the digests that each observer read, after every slot was freed."""
+    def conclude(self, snapshots: list[list[int]]) -> Figures:
+        """Check the answers, and the digests that each observer read."""
         left = self._last
-        if left is None or left.holders or left.count:
-            self.faults.append(f"at the end, after every slot was freed, the item is {left}")
-        self.faults += wrong_answers(self._writes, operations)
+        if left is None or left.holders or left.count or left.registered:
+            self.faults.append(
+                f"at the end, after every slot was freed and every wake was rejected, the item is {left}"
+            )
+        self.faults += wrong_answers(self._writes, self._operations)
         for of_one in snapshots:
             self.faults += self._unknown(of_one)
-        certain = most_certain_holders(operations)
+        certain = most_certain_weight(self._writes, self._operations)
         _, limit = self.curve[0]
-        if self._steady and certain > limit:
-            self.faults.append(f"{certain} clients held a slot at the same time by their answers, the limit {limit}")
-        answers = Counter(operation.answer for operation in operations)
+        if self._rules.steady and certain > limit:
+            self.faults.append(f"clients held {certain} at the same time by their answers, the limit {limit}")
+        answers = Counter(operation.answer for operation in self._operations)
         return Figures(
-            operations=len(operations),
-            lost_answers=sum(operation.lost for operation in operations),
+            operations=len(self._operations),
+            lost_answers=sum(operation.lost for operation in self._operations),
             grants=answers["Granted"],
             refusals=answers["Full"] + answers["Paused"],
             writes=len(self.curve) - 1,
             snapshots=sum(map(len, snapshots)),
-            most_holders=max(held for held, _ in self.curve),
-            most_certain_holders=certain,
+            most_holders=self._most_holders,
+            most_in_use=max(in_use for in_use, _ in self.curve),
+            most_certain=certain,
+            granted=Counter(message.priority for message in self._granted),
+            heaviest=self._heaviest,
+            registrations=self._writes.waits.total(),
+            cleared=self._writes.ended.total(),
         )
+
+    def _grant(self, old: Item, new: Item) -> Message | None:
+        """The message of the reserve that this write is. An unknown mark is a fault of the answers."""
+        for name in new.holders.keys() - old.holders.keys():
+            entry = new.holders[name]
+            self._heaviest = max(self._heaviest, entry.weight)
+            if message := self._asked.get(entry.since):
+                self._granted.append(message)
+                return message
+        return None
 
     def summary(self) -> str:
         """The first faults as text, and the number of others."""
@@ -97,45 +128,3 @@ class Judge:
                 yield f"snapshot {number} is no item of the stream since write {reached}"
                 return
             reached = places[later]
-
-
-def _wrong_item(item: Item) -> Iterator[str]:
-    held = len(item.holders)
-    if held > item.limit:
-        yield f"{held} holders, the limit {item.limit}"
-    if item.drift:
-        yield f"slots_in_use {item.count}, {held} holders"
-
-
-def _wrong_step(old: Item, new: Item) -> Iterator[str]:
-    added = new.holders.keys() - old.holders.keys()
-    removed = old.holders.keys() - new.holders.keys()
-    changed = [name for name, entry in new.holders.items() if old.holders.get(name, entry) != entry]
-    if len(added) + len(removed) + len(changed) > 1:
-        yield f"more than one holder has changed: {sorted([*added, *removed, *changed])}"
-    if added and (old.full or old.paused):
-        yield (
-            f"{added} admitted without a free slot: slots_in_use {old.count}, {len(old.holders)} holders, "
-            f"the limit {old.limit}, paused {old.paused}"
-        )
-    for name in added:
-        if (new.holders[name].state, new.holders[name].job) != ("RESERVED", None):
-            yield f"{name} begins as {new.holders[name]}"
-    for name in changed:
-        if not _may_become(old.holders[name], new.holders[name]):
-            yield f"{name} was {old.holders[name]} and is {new.holders[name]}"
-    repaired = old.holders == new.holders and not new.drift
-    if new.drift != old.drift and new.disturbed == old.disturbed and not repaired:
-        yield f"slots_in_use was {old.count} of {len(old.holders)} holders, and is {new.count} of {len(new.holders)}"
-    if new.waiting != old.waiting:
-        if new.waiting is None or (old.waiting and new.waiting[:2] <= old.waiting[:2]):
-            yield f"{old.waiting} was replaced by an older delivery: {new.waiting}"
-        if not (old.full or old.paused):
-            yield f"{new.waiting} waits although a slot is free"
-
-
-def _may_become(old: Entry, new: Entry) -> bool:
-    confirmed = (old.state, new.state, new.job) == ("RESERVED", "RUNNING", "job")
-    if confirmed:
-        return new == old._replace(state="RUNNING", job="job")
-    return new == old._replace(quiet_since=new.quiet_since)

@@ -14,11 +14,14 @@ from typing import Any, Literal, Self
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.emulator.local_clients import local_client
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.process import MAX_HOLDERS, Processes
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import MAX_WAKES
+from slotkeeper.slots.request import Priority
 from tests.races.slot_clients import Change, Clients, Orders
 from tests.races.slot_history import Entry, Item, Operation, items_of, load
 from tests.races.slot_judge import Figures, Judge
+from tests.races.slot_steps import Rules
 
 Disturbance = Literal["limit", "pause", "count"]
 
@@ -35,12 +38,23 @@ class Race:
             writes wrong counts and repairs them.
         changes: see Orders.
         reads_first: see Orders.
+        priorities, weights: see Messages.
+        default_weight: of the process.
+        most_holders: instead of MAX_HOLDERS.
     """
 
     limit: int
     disturbances: tuple[Disturbance, ...] = ()
     changes: list[Change] = field(default_factory=list)
     reads_first: bool = False
+    priorities: tuple[Priority, ...] = ("normal",)
+    weights: tuple[int, ...] = (0, 1)
+    default_weight: int = 1
+    most_holders: int = MAX_HOLDERS
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(not self.disturbances, "count" not in self.disturbances, self.most_holders, self.default_weight)
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,7 @@ class Crowd:
         `watch` receives a progress line every second.
         """
         table = next(self._tables)
-        stream = self._create(table, race.limit)
+        stream = self._create(table, race)
         observers = [Observer(self._dynamodb, table) for _ in range(self._observer_count)]
         disturbers = [
             Disturber(self._dynamodb, table, race, number)
@@ -91,6 +105,9 @@ class Crowd:
                         table=table,
                         process=PROCESS,
                         executions=2 * race.limit + 1,
+                        priorities=list(race.priorities),
+                        weights=list(race.weights),
+                        most_holders=race.most_holders,
                         until=started + seconds,
                         min_steps=min_steps,
                         history=str(history),
@@ -104,13 +121,14 @@ class Crowd:
         took = time.monotonic() - started
         operations = [operation for history in histories for operation in load(history)]
         operations += release_all(self._dynamodb, table)
-        judge = Judge(steady=not race.disturbances)
+        operations += reject_wakes(self._dynamodb, table, race)
+        judge = Judge(race.rules, operations)
         for item in items_of(local_client("dynamodbstreams", self._local.endpoint), stream):
             judge.take(item)
-        figures = judge.conclude(operations, [observer.seen for observer in observers])
+        figures = judge.conclude([observer.seen for observer in observers])
         return Outcome(judge, figures, took)
 
-    def _create(self, table: str, limit: int) -> str:
+    def _create(self, table: str, race: Race) -> str:
         answer = self._dynamodb.create_table(
             TableName=table,
             BillingMode="PAY_PER_REQUEST",
@@ -119,14 +137,20 @@ class Crowd:
             StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
         )
         # Nearly full from the start; a large process would otherwise fill slowly.
-        held = {f"{PROCESS}-{number}": {"M": holder(number)} for number in range(max(0, limit - 10))}
-        item = {
+        held = {
+            f"{PROCESS}-{number}": {"M": holder(number)}
+            for number in range(min(max(0, race.limit - 5), race.most_holders))
+        }
+        item: dict[str, Any] = {
             "process_name": {"S": PROCESS},
-            "slot_limit": {"N": str(limit)},
+            "slot_limit": {"N": str(race.limit)},
             "slots_in_use": {"N": str(len(held))},
             "holders": {"M": held},
+            "waiting": {"M": {}},
             "job_name": {"S": "job"},
         }
+        if race.default_weight > 1:
+            item["default_weight"] = {"N": str(race.default_weight)}
         self._dynamodb.put_item(TableName=table, Item=item)
         stream: str = answer["TableDescription"]["LatestStreamArn"]
         return stream
@@ -283,4 +307,18 @@ def release_all(dynamodb: Any, table: str) -> list[Operation]:
         answer = slots.release(PROCESS, name, each.raw)
         seen = Entry.read(each.raw)
         operations.append(Operation("reclaim", name, start, time.monotonic(), str(answer), [MARKS], seen))
+    return operations
+
+
+def reject_wakes(dynamodb: Any, table: str, race: Race) -> list[Operation]:
+    """Wake after the race as `wake_next` does, while SQS rejects every receipt handle: the messages have ended."""
+    slots, processes = Slots(dynamodb, table), Processes(dynamodb, table)
+    processes.resume(PROCESS)
+    processes.set_limit(PROCESS, max(race.limit, *race.weights))
+    operations = []
+    for _ in range(MAX_WAKES):
+        if waiting := slots.to_wake(PROCESS):
+            start = time.monotonic()
+            answer = slots.clear(PROCESS, waiting)
+            operations.append(Operation("clear", waiting.receipt_handle, start, time.monotonic(), str(answer), [MARKS]))
     return operations

@@ -14,8 +14,10 @@ def line(name: str, outcome: Outcome) -> str:
     figures = outcome.figures
     return (
         f"{name}: {figures.operations} steps, {figures.operations / outcome.seconds:.0f} a second, "
-        f"{figures.grants} granted, {figures.refusals} refused, {figures.lost_answers} answers lost; "
-        f"checked {figures.writes} writes and {figures.snapshots} snapshots: {figures.most_holders} holders at most, "
+        f"{figures.grants} granted, {figures.refusals} refused, {figures.registrations} registered, "
+        f"{figures.lost_answers} answers lost; "
+        f"checked {figures.writes} writes and {figures.snapshots} snapshots: at most {figures.most_in_use} in use by "
+        f"{figures.most_holders} holders, "
         f"{len(outcome.judge.faults)} faults"
     )
 
