@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
@@ -104,13 +105,15 @@ def test_the_cause_of_a_refusal_is_logged_and_is_in_an_expired_messages_reason(
         assert f'"because":"{because}"' in log
 
 
-@pytest.mark.parametrize(("weight", "count"), [(3, 0), (4, 1)])
+@pytest.mark.parametrize(("weight", "cancelled", "count"), [(3, "", 0), (4, "", 1), (4, "p-x", 0)])
 def test_the_janitor_counts_and_names_the_requests_above_their_limit(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str], weight: int, count: int
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str], weight: int, cancelled: str, count: int
 ) -> None:
     """Zero is emitted too."""
     account.write("slot_limit", {"N": "3"})
     account.write("waiting", registered("high", weight))
+    if cancelled:
+        Cancellations(account.dynamodb, account.slot_table).add("p", cancelled, NOW)
     load("janitor").handler({}, CONTEXT)
     output = capsys.readouterr().out
     lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]

@@ -113,8 +113,9 @@ class Process:
 
     @property
     def blocked(self) -> list[WaitingRequest]:
-        """The waiting requests that cannot start before the limit is raised."""
-        return [each for each in self.waiting.values() if self.is_blocked(each)]
+        """The waiting requests that cannot start before the limit is raised, without those that were cancelled."""
+        registered = (each for each in self.waiting.values() if each.execution not in self.cancelled)
+        return [each for each in registered if self.is_blocked(each)]
 
     @property
     def first(self) -> WaitingRequest | None:
