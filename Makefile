@@ -91,7 +91,7 @@ help-all:  #+ Show every target, and the options of each
 	@$(call SHOW_TARGETS,#[#+])
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
-	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 2, default 4)"
+	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"

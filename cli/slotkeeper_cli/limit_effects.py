@@ -12,7 +12,7 @@ from slotkeeper_cli.formatting import count
 from slotkeeper_cli.job_checks import concurrency_problems, get_job, most_holders
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.waiting_requests import as_dict, label
+from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
 from slotkeeper_cli.write_units import size_problems
 
 
@@ -51,7 +51,7 @@ def limit_effects(process: Process) -> LimitEffects:
     """The effects of the limit that a process has."""
     limit, now = process.slot_limit, time.time()
     heavy = {name: holder.weight for name, holder in process.holders.items() if limit < holder.weight != 1}
-    blocked = [as_dict(process, one, now) for one in process.waiting.values() if process.is_blocked(one)]
+    blocked = [as_dict(process, one, now) for one in waiting_requests(process, now) if process.is_blocked(one)]
     return LimitEffects(process, heavy, blocked)
 
 

@@ -8,6 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import execution_name
+from slotkeeper_cli import limit_effects
 from slotkeeper_cli.commands import process
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -69,10 +71,16 @@ def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weigh
     assert "default weight" not in operator.run("process", "list").stdout
 
 
-def test_set_limit_names_the_holders_and_waiting_requests_above_it(operator: Operator, weighted: str) -> None:
+def test_set_limit_names_the_holders_and_waiting_requests_above_it(
+    operator: Operator, weighted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_time(monkeypatch, limit_effects, time=lambda: 1_790_000_060.0)
     operator.hold("b", "weighted", weight=1)
     operator.wait("c", "weighted", weight=6, priority="high")
     operator.wait("d", "weighted")
+    operator.wait("cancelled", "weighted", weight=6, priority="low")
+    cancelled = execution_name("weighted", "cancelled", 1)
+    operator.processes.cancellations.add("weighted", cancelled, 1_790_000_000.0)
 
     ended = operator.run("process", "set-limit", "weighted", "4", "--json").json
 

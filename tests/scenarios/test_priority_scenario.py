@@ -174,6 +174,14 @@ def test_what_did_not_happen_is_not_shown() -> None:
     assert shown[URGENT] == "no urgent request started"
 
 
+def test_a_cancellation_that_came_too_late_is_not_shown() -> None:
+    last = workflow(run.C, 9.2, 11.2)
+    recorded = replace(records(**of_workflows([*WORKFLOWS, last])), cancel_was_late=True)
+    recorded = replace(recorded, records=replace(recorded.records, dead=[]))
+    assert not_shown(report(recorded))[CANCELLED] == "c had its slots before it was cancelled"
+    assert CANCELLED not in failing(report(recorded))
+
+
 def test_starts_of_lower_priority_between_the_refusal_and_the_start_are_counted() -> None:
     made = report(records(**moved("r3", 4.41, 6.0)))
     assert made["passed"] == {"r3": 1}

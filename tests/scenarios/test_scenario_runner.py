@@ -84,7 +84,7 @@ def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: Mod
     assert make_options(target) == checks.defaults(scenario)
 
 
-@pytest.mark.parametrize("options", ["--requests 11", "--limit 1"])
+@pytest.mark.parametrize("options", ["--requests 11", "--limit 2"])
 def test_a_run_that_is_too_small_for_priorities_is_refused(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = [f"--priorities yes {options}"]
     checks.options_are_refused(slot_scenario, "REQUESTS=1..2000 LIMIT=1..500", wrong, monkeypatch)

@@ -167,7 +167,9 @@ def blocked_waits_for_the_limit(records: PriorityRecords) -> Claim:
 
 def cancelled_ends(records: PriorityRecords) -> Claim:
     """A cancelled head is dead-lettered although it does not fit, and the requests that it kept out start."""
-    name = records.mix.cancelled
+    claim, name = "a cancelled head keeps none out", records.mix.cancelled
+    if records.cancel_was_late:
+        return Claim(claim, None, f"{name} had its slots before it was cancelled")
     messages = [message for message in records.records.dead if message.request_id == name]
     problems = {
         "started": [name] if name in records.last else [],
@@ -182,7 +184,7 @@ def cancelled_ends(records: PriorityRecords) -> Claim:
     finding = "no request started after it"
     if following < math.inf:
         finding = f"dead-lettered while it waited; the next start {following - ended:.2f} s later"
-    return judge("a cancelled head keeps none out", problems, finding, shown=refused and following < math.inf)
+    return judge(claim, problems, finding, shown=refused and following < math.inf)
 
 
 def counter_is_right(records: PriorityRecords) -> Claim:

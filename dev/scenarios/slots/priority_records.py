@@ -34,6 +34,7 @@ class PriorityRecords:
     Args:
         limit: before it was raised.
         raised: from the operator's call that raised it to the call's answer; None if it was not called.
+        cancel_was_late: the request that was to be cancelled held its slots already.
         changes: the process's item after each write, in the order of the writes.
     """
 
@@ -44,6 +45,7 @@ class PriorityRecords:
     changes: Sequence[Change]
     refusals: Sequence[Refusal]
     raised: Interval | None
+    cancel_was_late: bool = False
 
     @cached_property
     def last(self) -> dict[str, Execution]:

@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 from .slot_requests import Request, WorkList
 
-MIN_REQUESTS, MIN_LIMIT = 12, 2
+MIN_REQUESTS, MIN_LIMIT = 12, 3
 URGENT_SHARE = 0.15
 HEAVY_EVERY = 6  # of the backlog
 # Seconds for which a job waits before its work. Without them the hand-offs would take much of a short run's time, and
@@ -51,7 +51,7 @@ class Mix:
 
 
 def heavy_weight(limit: int) -> int:
-    return max(2, limit - 1)
+    return limit - 1
 
 
 def mix(work: WorkList, limit: int) -> Mix:

@@ -70,6 +70,7 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
             changes=[change for change in journal.changes if change.process == PROCESS],
             refusals=read_refusals(aws.state_dir / "engine.log"),
             raised=director.raised,
+            cancel_was_late=director.cancel_was_late,
         )
     return build(parameters, records, run)
 
@@ -109,6 +110,7 @@ class Director:
     Args:
         limit: of the process.
         raised: from the call that raised the limit to its answer.
+        cancel_was_late: the request that was to be cancelled held its slots already.
     """
 
     stack: Stack
@@ -116,6 +118,7 @@ class Director:
     limit: int
     sent: list[SentRequest] = field(default_factory=list)
     raised: Interval | None = None
+    cancel_was_late: bool = False
 
     def __post_init__(self) -> None:
         self._steps = list(self.mix.steps)
@@ -136,9 +139,8 @@ class Director:
         if step.action is Action.CANCEL and step.request:
             name = _execution(step.request.request_id)
             self._await("registered, with a slot kept free for it", lambda seen: _is_kept_free(seen, name))
-            outcome = self.stack.cancel(name)
-            if outcome is not CancelOutcome.CANCELLED:
-                raise CannotContinue(f"request {step.request.request_id} could not be cancelled: {outcome.name}")
+            # All slots may have been released since the last read.
+            self.cancel_was_late = self.stack.cancel(name) is not CancelOutcome.CANCELLED
         if step.action is Action.RAISE:
             name = _execution(self.mix.blocked)
             self._await("registered as blocked", lambda seen: name in {e.execution for e in seen.waiting.values()})

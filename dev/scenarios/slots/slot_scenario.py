@@ -150,7 +150,7 @@ def main(requests: int, limit: int, fail: float, priorities: str) -> None:
         if given < least:
             raise click.BadParameter(
                 f"{given} is below {least}, the minimum with --priorities yes: every kind of request must be sent, and "
-                f"a heavy one must fit.\n{main.epilog}",
+                f"a heavy one must leave a slot.\n{main.epilog}",
                 param_hint=f"'--{name}'",
             )
     carry_out(priority_scenario.SCENARIO, lambda aws, run: priority_scenario.perform(aws, parameters, run))
