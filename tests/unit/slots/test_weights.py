@@ -172,6 +172,12 @@ def test_a_weight_of_the_request_comes_before_the_default_weight(heavy: Account)
     assert [holder.weight for holder in heavy.item("q").holders.values()] == [1, 3]
 
 
+def test_a_default_weight_of_one_is_none(account: Account) -> None:
+    account.write("default_weight", {"N": "1"})
+    assert account.reserve("p-1", None) == Granted()
+    assert account.item().slots_in_use == 1
+
+
 def test_a_default_weight_that_is_set_after_the_read_is_used(five: Account) -> None:
     """A starter that reads a large process first does not rely on the weight that it read."""
     _before_the_write(five, lambda: five.write("default_weight", {"N": "2"}))

@@ -63,7 +63,7 @@ ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND siz
 ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
-NO_DEFAULT_WEIGHT = "attribute_not_exists(default_weight)"
+NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
     "attribute_not_exists(holders.#me) AND attribute_not_exists(cancelled.#me) "
