@@ -87,6 +87,7 @@ def test_a_limit_that_changes_all_the_time_is_full_in_the_end(five: Account) -> 
 
 def test_a_counter_below_the_holders_admits_no_weight_beyond_the_limit(five: Account) -> None:
     five.write("slots_in_use", {"N": "0"})
+    assert not five.item().fits(4)
     assert five.reserve("p-4", 4) == FULL
     _before_the_write(five, lambda: five.reserve("p-faster", 1))
     assert five.reserve("p-3", 3) == FULL
