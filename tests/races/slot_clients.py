@@ -144,7 +144,7 @@ class Client:
 
     def run(self) -> None:
         steps = {
-            self._deliver: 36,
+            self._deliver: 48,
             self._ask_without_message: 2,
             self._wait: 6,
             self._wake: 12,

@@ -98,7 +98,7 @@ class Judge:
             most_holders=self._most_holders,
             most_in_use=max(in_use for in_use, _ in self.curve),
             most_certain=certain,
-            granted=Counter(message.priority for message in self._granted),
+            granted=dict(Counter(message.priority for message in self._granted)),
             heaviest=self._heaviest,
             registrations=self._writes.waits.total(),
             cleared=self._writes.ended.total(),
