@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.ledger import DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED, WAITING
 from slotkeeper.retry.message import Message, instant
+from slotkeeper.slots.request import PRIORITIES, Priority
 
 Item = dict[str, Any]
 Items = st.SearchStrategy[Item]
@@ -50,7 +51,7 @@ def _map(required: dict[str, Items], optional: dict[str, Items]) -> Items:
 _times = st.sampled_from([{"N": str(int(NOW) + seconds)} for seconds in (-1, 0, 1)] + [{"N": f"{NOW:.3f}"}])
 HOLDERS = _map(
     {"state": st.sampled_from([{"S": "RESERVED"}, {"S": "RUNNING"}]), "since": _times},
-    {"job": _texts, "quiet_since": _times},
+    {"job": _texts, "quiet_since": _times, "weight": st.sampled_from([{"N": "2"}, {"N": "3"}])},
 )
 
 
@@ -63,13 +64,25 @@ _receives = st.sampled_from([{"N": str(number)} for number in RECEIVES])
 _cancelled = st.dictionaries(st.sampled_from(EXECUTIONS), _map({"since": _times}, {"by": _texts})).map(
     lambda noted: {"M": noted}
 )
+_positions = {"sequence": _sequences, "receives": _receives}
+
+
+def _waiting(priority: Priority) -> Items:
+    """A registration or a tombstone of this priority."""
+    registered = {
+        "receipt_handle": _texts,
+        "priority": st.just({"S": priority}),
+        "weight": st.sampled_from([{"N": "1"}, {"N": "2"}, {"N": "9"}]),
+        "since": _times,
+        "execution": st.sampled_from([{"S": name} for name in EXECUTIONS]),
+    }
+    return st.one_of(_map(_positions | registered, {"request_id": _texts}), _map(_positions, {}))
+
+
 _kept = st.fixed_dictionaries(
-    {"job_name": _texts},
+    {"job_name": _texts, "waiting": _map({}, {priority: _waiting(priority) for priority in PRIORITIES})},
     optional={
-        "waiting": _map(
-            {"receipt_handle": _texts, "sequence": _sequences, "receives": _receives, "since": _times},
-            {"execution": st.sampled_from([{"S": name} for name in EXECUTIONS])},
-        ),
+        "default_weight": st.just({"N": "2"}),
         "cancelled": _cancelled,
         "paused": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
     },
@@ -77,7 +90,8 @@ _kept = st.fixed_dictionaries(
 
 
 def _counted(holders: Item, drift: int, free: int, other: Item) -> Item:
-    in_use = len(holders["M"]) + drift
+    weights = (entry.get("M", {}).get("weight", {}).get("N", "1") for entry in holders["M"].values())
+    in_use = sum(int(weight) if weight.isdecimal() else 1 for weight in weights) + drift
     return {"holders": holders, "slots_in_use": {"N": str(in_use)}, "slot_limit": {"N": str(in_use + free)}, **other}
 
 
@@ -90,7 +104,7 @@ _process = _nearly(
         st.sampled_from([0, 1, 0, 1, 5, -1]),
         _kept,
     ),
-    *("holders", "slots_in_use", "slot_limit", "job_name", "waiting", "paused", "cancelled"),
+    *("holders", "slots_in_use", "slot_limit", "job_name", "waiting", "paused", "cancelled", "default_weight"),
 )
 _codes = st.sampled_from([{"S": code} for code in ("mine", "theirs")])
 _token = shaped(

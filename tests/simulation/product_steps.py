@@ -19,9 +19,9 @@ from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
-from slotkeeper.slots.process import MalformedProcess, Process, Processes
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.process import Holder, MalformedProcess, Process, Processes, WaitingRequest
+from slotkeeper.slots.protocol import Candidate, Slots
+from slotkeeper.slots.request import PRIORITIES, Delivery, Priority
 from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
@@ -76,7 +76,27 @@ _deliveries = st.builds(
     receives=st.sampled_from(RECEIVES),
     sent_at=_seconds,
 )
-_handles = st.sampled_from(["h", "h2", "a"])
+_priorities = st.sampled_from(PRIORITIES)
+_candidates = st.builds(
+    Candidate,
+    process=st.just(KEY),
+    execution=_executions,
+    weight=st.sampled_from([None, 1, 1, 2, 3]),
+    priority=_priorities,
+    delivery=st.none() | _deliveries,
+    request_id=st.sampled_from(["", "r"]),
+)
+_waiting = st.builds(
+    WaitingRequest,
+    priority=_priorities,
+    receipt_handle=st.sampled_from(["h", "h2", "a"]),
+    sequence=st.sampled_from(["1", "2"]).map(lambda number: number.zfill(40)),
+    receives=st.sampled_from(RECEIVES),
+    weight=st.just(1),
+    since=st.just(int(NOW)),
+    execution=_executions,
+    request_id=st.just(""),
+)
 _statuses = st.sampled_from([[WAITING], [WAITING, FAILED]])
 _locks = st.none() | st.builds(RefreshLock, release_code=_codes, expires=_seconds)
 _seen_tokens = st.builds(TokenItem, generation=_limits, lock=_locks, refused_until=st.none() | _seconds)
@@ -101,8 +121,21 @@ def _with_holder(both: Both, execution: str, fits: bool, seen: Item, *more: Any)
 
 
 def _with_process(both: Both, fits: bool, in_use: int, held: int) -> tuple[Any, ...]:
-    seen = Process(KEY, 1, in_use, dict.fromkeys(range(held)), False, "j", None)
-    return ((fits and Slots(both.client("dynamodb"), "slots").read(KEY)) or seen,)
+    return ((fits and Slots(both.client("dynamodb"), "slots").read(KEY)) or _process(in_use, held),)
+
+
+def _process(in_use: int, held: int) -> Process:
+    holder = Holder("RUNNING", int(NOW), "j", None, {"state": {"S": "RUNNING"}})
+    return Process(KEY, 2, in_use, {f"p-{number}": holder for number in range(held)}, False, "j")
+
+
+def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int) -> tuple[Any, ...]:
+    return candidate, *_with_process(both, fits, in_use, in_use)
+
+
+def _with_registration(both: Both, fits: bool, priority: Priority, seen: WaitingRequest) -> tuple[Any, ...]:
+    read = Slots(both.client("dynamodb"), "slots").read(KEY) if fits else None
+    return KEY, (read.waiting.get(priority) if read else None) or seen
 
 
 def _with_token(both: Both, fits: bool, seen: TokenItem, code: str) -> tuple[Any, ...]:
@@ -141,16 +174,17 @@ _TABLES = {
 # Class -> method -> the function that makes its arguments, and the strategies of the generated ones.
 _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
     Slots: {
-        "reserve": (_keyed, _executions, _seconds),
-        "wait": (_keyed, _executions, _deliveries),
+        "reserve": (_unkeyed, _candidates, _seconds),
+        "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few),
+        "end_wait": (_unkeyed, _candidates),
+        "clear": (_with_registration, _fits, _priorities, _waiting),
         "release": (_with_holder, _executions, _fits, _seen_holders),
-        "adopt": (_keyed, _executions, _seconds, _jobs),
+        "adopt": (_keyed, _executions, _seconds, _jobs, st.sampled_from([1, 2])),
         "cancel": (_keyed, _executions),
         "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
         "to_wake": (_keyed,),
-        "can_proceed": (_keyed, _executions),
+        "can_proceed": (_unkeyed, _candidates),
         "read": (_keyed,),
-        "remove_registration": (_keyed, _handles),
     },
     Cancellations: {
         "add": (_keyed, _executions, _seconds, _bys),
@@ -158,7 +192,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
     },
     Processes: {
-        "create": (_keyed, _limits, _jobs),
+        "create": (_keyed, _limits, _jobs, st.booleans(), st.sampled_from([1, 2])),
         "remove": (_keyed,),
         "set_limit": (_keyed, _limits),
         "change_job": (_keyed, _jobs, _jobs),
@@ -219,10 +253,6 @@ def _question(task: str, execution: str) -> Question:
     arguments = evaluate(states()[task]["Arguments"], {"context": context})
     operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[task]["Resource"].rpartition(":")[2]]
     return Question("dynamodb", operation, freeze(arguments | {"TableName": "slots"}))
-
-
-def _ask(task: str, both: Both, execution: str) -> None:
-    both.ask(_question(task, execution))
 
 
 def _ask(task: str, both: Both, execution: str) -> None:

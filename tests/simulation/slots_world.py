@@ -250,7 +250,7 @@ class SlotsWorld(SlotsState):
         self.begin("scheduled run", node, Notes(ahead=LATER if when == "later" else 0))
 
     def operate(self, _: str, __: str) -> None:
-        """The operator changes the limit, pauses or resumes, and repeats the command if it failed."""
+        """The operator changes the limit, pauses or resumes."""
         limit, *rest = self.operations
         self.operations = tuple(rest)
         self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
@@ -351,8 +351,8 @@ class SlotsWorld(SlotsState):
             self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
         elif name == "scheduled run" and self.memories:
             self.memories = (*self.memories[1:], actor.node.result[0])
-        elif name == "operator" and actor.node.result.startswith("failed"):
-            self.operations = (actor.notes.state, *self.operations)
+        elif name == "operator":
+            self._repeat_change(actor.notes.state)
         elif actor.node.result == "Deferred":
             self.deferred = {**self.deferred, actor.notes.message: self.now}
 
@@ -363,7 +363,13 @@ class SlotsWorld(SlotsState):
         if name == "status event":
             self._requeue_event(actor, AFTER_FAILURE_SECONDS)
         if name == "operator":
-            self.operations = (actor.notes.state, *self.operations)
+            self._repeat_change(actor.notes.state)
+
+    def _repeat_change(self, limit: int) -> None:
+        """The operator repeats a command that has changed nothing. A lost wake is left to the janitor."""
+        process = self._process(PROCESS)
+        if process and (process.slot_limit != limit if limit > 0 else process.paused != (limit == 0)):
+            self.operations = (limit, *self.operations)
 
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
@@ -401,6 +407,13 @@ class SlotsWorld(SlotsState):
             )
 
 
+def _with_weight(request: str, weight: str) -> str:
+    """A plan's request with this weight. The second process has limit 1, so its requests keep theirs."""
+    if request.isupper():
+        return f"{request.removesuffix('*')}1{'*' * request.endswith('*')}"
+    return f"{request.removesuffix('*')}{weight}{'*' * request.endswith('*')}"
+
+
 def random_world(random: Random, **given: Any) -> SlotsWorld:
     """A random world for random schedules. `given`: fields of its plan that are not random."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
@@ -411,7 +424,16 @@ def random_world(random: Random, **given: Any) -> SlotsWorld:
         requests = (*requests[:place], *random.choice(("A", "A", "AB")), *requests[place:])
     limit = random.choice((1, 1, 2))
     changes: tuple[int, ...] = random.choice(((), (), (), (1,), (2, 1), (0, -1), (0, 1, -1)))
-    replacements = random.choice((0, 0, 1)) if 0 in changes else 0
+    if random.random() < 0.6:
+        requests = tuple(random.choice(("", "+", "-")) + request for request in requests)
+    default_weight = 1
+    if random.random() < 0.4:  # the last limit is as large as any weight, so that every request can start
+        requests = tuple(_with_weight(request, random.choice(("", "1", "2", "3"))) for request in requests)
+        limit = random.choice((2, 3, 3))
+        changes = random.choice(((), (), (1, 3), (2, 3), (0, 3, -1), (0, -1, 3)))
+        changes = changes if changes or limit == 3 else (3,)
+        default_weight = random.choice((1, 1, 2))
+    replacements = random.choice((0, 0, 1)) if 0 in changes and limit != 2 else 0  # it is added again with `limit`
     plan = Plan(
         requests,
         limit,
@@ -425,7 +447,9 @@ def random_world(random: Random, **given: Any) -> SlotsWorld:
         lax=random.choice((False, True)),
         starters_read_first=random.choice((False, True)),
         run_seconds=random.choice(((60,), (60, 120), (60, 300))),
-        cancels=random.choice(((), (), (), requests[:1], (requests[-1].removesuffix("*"),))),
+        cancels=random.choice(((), (), (), (id_of(requests[0]),), (id_of(requests[-1]),))),
+        removals=random.choice((0, 0, 0, 1)),
+        default_weight=default_weight,
         replacements=replacements,
         starters=2 - replacements,
         containers=random.choice((0, 1, 2)),

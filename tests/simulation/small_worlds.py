@@ -126,6 +126,36 @@ SMALL: dict[str, Small] = {
     "2 requests, 1 slot, janitor while others are frozen": Small(_slots("ab", 1, 0, True), 1, False),
     "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
     "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
+    "2 priorities, 1 slot, no fault": Small(_slots(("+a", "b"), 1, 0, False), 0, True),
+    "2 priorities, 2 slots, no fault": Small(_slots(("+a", "b"), 2, 0, False, True), 0, True),
+    "2 priorities, 3 requests, 1 slot, no fault": Small(_slots(("+a", "+b", "c"), 1, 0, False, starters=1), 0, True),
+    "3 priorities, 1 slot, no fault": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 0, True),
+    "2 priorities, 1 slot, a message removed": Small(_slots(("+a", "b"), 1, 0, False, removals=1), 0, True),
+    "2 priorities, 2 slots, a message removed": Small(_slots(("+a", "-b"), 2, 0, False, True, removals=1), 0, True),
+    "2 priorities, 1 slot, cancelled": Small(_slots(("+a", "b"), 1, 0, False, cancels="a"), 0, True),
+    "2 priorities, 1 slot": Small(_slots(("+a", "b"), 1, 0, False, starters=1), 1, True),
+    "2 priorities, 2 slots, 3 requests, no fault": Small(_slots(("a", "+b", "c"), 2, 0, False, True), 0, False),
+    "3 priorities, 2 slots, no fault": Small(_slots(("+a", "b", "-c"), 2, 0, False, True, starters=1), 0, False),
+    "2 priorities, 3 requests, 1 slot, a message removed": Small(
+        _slots(("+a", "b", "c"), 1, 0, False, starters=1, removals=1), 0, False
+    ),
+    "2 priorities, 3 requests, 1 slot, cancelled": Small(
+        _slots(("+a", "b", "c"), 1, 0, False, cancels="a", starters=1), 0, False
+    ),
+    "2 priorities, 2 slots, 3 requests, cancelled": Small(
+        _slots(("+a", "b", "c"), 2, 0, False, True, cancels="a", starters=1), 0, False
+    ),
+    "2 priorities, 1 slot, 2 starters": Small(_slots(("+a", "b"), 1, 0, False), 1, False),
+    "3 priorities, 1 slot": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 1, False),
+    "weights 2 and 1, 2 slots, no fault": Small(_slots(("a2", "b", "c"), 2, 0, False), 0, True),
+    "weights 2, 3 and 1, 2 priorities, 3 slots, no fault": Small(
+        _slots(("+a2", "b3", "-c"), 3, 0, False, starters=1), 0, True
+    ),
+    "weight 3, 2 slots, then 3": Small(_slots(("+a3", "b"), 2, 0, False, limits=(3,), starters=1), 0, True),
+    "weight 2, 2 slots, then 1 and 2": Small(_slots(("+a2", "b"), 2, 0, False, limits=(1, 2), starters=1), 0, True),
+    "default weight 2, 3 slots, no fault": Small(_slots(("+a", "b1"), 3, 0, False, default_weight=2), 0, True),
+    "weight 2, 2 slots, then 1": Small(_slots(("+a2", "b"), 2, 0, False, limits=(1,)), 0, False),
+    "weights 2 and 1, 2 slots": Small(_slots(("+a2", "b"), 2, 0, False, starters=1), 1, False),
     "retry of a request sent twice": Small(_retry(('{"fails": 1}',) * 2), 1, True),
     "retry by Scheduler, delivered twice": Small(_retry(('{"fails": 1, "retry_after": 1980}',), copies=1), 1, True),
     "retry until the dead-letter queue, redriven": Small(_retry(('{"fails": 9}',), redrives=1), 1, True),

@@ -302,7 +302,12 @@ CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), janitor_runs=0, lax=True)
 @pytest.mark.parametrize(
     ("remove", "plan", "faults", "broken"),
     [
-        (f6_not_equal_instead_of_less, Plan(("a", "b", "c"), limit=2, limits=(1,), starters=1, janitor_runs=0), 0, "S1"),
+        (
+            f6_not_equal_instead_of_less,
+            Plan(("a", "b", "c"), limit=2, limits=(1,), starters=1, janitor_runs=0),
+            0,
+            "S1",
+        ),
         (f13_no_confirm, Plan(("a", "b"), janitor_runs=0), 1, "S1b"),
         (f5_released_without_condition, Plan(("a", "b"), janitor_runs=0), 1, "S2"),
         (f1_cancelled_after_an_unanswered_start, Plan(("a",), janitor_runs=0), 1, "S1b"),

@@ -1,0 +1,118 @@
+"""Priorities and weights in small worlds without a fault. As controls, each rule is removed, and a world finds it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots import admission, protocol
+from slotkeeper.slots.admission import Starter
+from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import PRIORITIES
+from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.world_runs import first_violation
+from tests.workflow import interpreter
+
+Patch = pytest.MonkeyPatch
+
+
+def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another definition of one of the workflow's states."""
+    fields = copy.deepcopy(interpreter.STATES[name].fields)
+    change(fields)
+    patch.setitem(interpreter.STATES, name, interpreter.State(fields))
+
+
+def rule_1_granted_before_a_higher_priority(patch: Patch) -> None:
+    patch.setattr(protocol, "higher", lambda _: ())
+
+
+def rule_3_no_wake_after_a_dead_letter(patch: Patch) -> None:
+    def dead_letter(self: Starter, delivery: Any, code: str, reason: str, request: Any = None) -> Any:
+        self.queue.dead_letter(delivery, code, reason)
+        self.slots.end_wait(protocol.Candidate.of(request, delivery))
+        return admission.DeadLettered(code, reason, request)
+
+    patch.setattr(Starter, "_dead_letter", dead_letter)
+
+
+def rule_4_no_wake_after_a_grant(patch: Patch) -> None:
+    patch.setattr(Starter, "_wake", lambda *_: None)
+
+
+def rule_5_only_the_highest_priority_is_woken(patch: Patch) -> None:
+    """A wake picks the lowest registered priority."""
+    patch.setattr(protocol, "PRIORITIES", PRIORITIES[::-1])
+
+    def swap(state: dict[str, Any]) -> None:
+        first = state["Assign"]["first"]
+        state["Assign"]["first"] = first.replace(
+            "[$w.high.M, $w.normal.M, $w.low.M]", "[$w.low.M, $w.normal.M, $w.high.M]"
+        )
+
+    _state(patch, "ReadWaiting", swap)
+
+
+def rule_6_outdated_registrations_stay(patch: Patch) -> None:
+    patch.setattr(Slots, "clear", lambda *_: False)
+    _state(patch, "IsReceiptHandleRefused", lambda state: state.update(Choices=[]))
+
+
+def the_limit_may_change_after_the_read(patch: Patch) -> None:
+    patch.setattr(
+        protocol, "ROOM_FOR_WEIGHT", protocol.ROOM_FOR_WEIGHT.replace("slot_limit = :limit", ":limit <> :room")
+    )
+
+
+def released_by_one(patch: Patch) -> None:
+    update = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
+    _state(patch, "ReleaseSlot", lambda state: state["Arguments"].update(UpdateExpression=update))
+
+
+def a_blocked_head_keeps_others_out(patch: Patch) -> None:
+    patch.setattr(protocol, "NOT_REGISTERED", "attribute_not_exists(waiting.{0}.receipt_handle)")
+    patch.setattr(protocol, "REGISTERED", "attribute_exists(waiting.{0}.receipt_handle)")
+    patch.setattr(Process, "is_blocked", lambda *_: False)
+
+
+def no_wake_after_a_change_of_the_limit(patch: Patch) -> None:
+    patch.setattr(Operations, "set_limit", lambda self, process, limit: self.processes.set_limit(process, limit))
+
+
+def the_size_alone_is_room(patch: Patch) -> None:
+    patch.setattr(
+        protocol, "ROOM_FOR_WEIGHT", "size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
+    )
+
+
+def _plan(requests: str, limit: int, **given: Any) -> Plan:
+    return Plan(tuple(requests.split()), limit, **{"janitor_runs": 0, "starters": 1, "event_steps": False, **given})
+
+
+@pytest.mark.parametrize(
+    ("remove", "plan", "broken"),
+    [
+        (rule_1_granted_before_a_higher_priority, _plan("+a b c", 1), {"S8"}),
+        (rule_3_no_wake_after_a_dead_letter, _plan("+a2 b c", 2, cancels=("a",)), {"S6"}),
+        (rule_4_no_wake_after_a_grant, _plan("c2 +a -b", 2), {"S6"}),
+        (rule_5_only_the_highest_priority_is_woken, _plan("+a b c", 1), {"S6"}),
+        (rule_6_outdated_registrations_stay, _plan("+a b", 1, removals=1, starters=2), {"S6", "END"}),
+        (the_limit_may_change_after_the_read, _plan("a2", 2, limits=(1, 2)), {"S1"}),
+        (released_by_one, _plan("a2", 2), {"S2"}),
+        (a_blocked_head_keeps_others_out, _plan("+a3 b", 2, starters=2), {"S6", "S3"}),
+        (no_wake_after_a_change_of_the_limit, _plan("+a3 b", 2, limits=(3,)), {"S6"}),
+        (the_size_alone_is_room, _plan("+a2 b2", 3, starters=2), {"S1"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_a_rule_of_priorities_or_weights_a_small_world_breaks(
+    remove: Callable[[Patch], None], plan: Plan, broken: set[str], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, history = first_violation(lambda: SlotsWorld(plan, timeless=True), 0, 60_000)
+    assert name in broken, history
