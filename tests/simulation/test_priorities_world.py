@@ -84,12 +84,6 @@ def no_wake_after_a_change_of_the_limit(patch: Patch) -> None:
     patch.setattr(Operations, "set_limit", lambda self, process, limit: self.processes.set_limit(process, limit))
 
 
-def the_size_alone_is_room(patch: Patch) -> None:
-    patch.setattr(
-        protocol, "ROOM_FOR_WEIGHT", "size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
-    )
-
-
 def _plan(requests: str, limit: int, **given: Any) -> Plan:
     return Plan(tuple(requests.split()), limit, **{"janitor_runs": 0, "starters": 1, "event_steps": False, **given})
 
@@ -106,7 +100,6 @@ def _plan(requests: str, limit: int, **given: Any) -> Plan:
         (released_by_one, _plan("a2", 2), {"S2"}),
         (a_blocked_head_keeps_others_out, _plan("+a3 b", 2, starters=2), {"S6", "S3"}),
         (no_wake_after_a_change_of_the_limit, _plan("+a3 b", 2, limits=(3,)), {"S6"}),
-        (the_size_alone_is_room, _plan("+a2 b2", 3, starters=2), {"S1"}),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -35,8 +35,8 @@ from tests.workflow import interpreter
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
-SEEDS = range(300, 450)
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "slot" in name]
+SEEDS = range(700, 850)
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and ("slot" in name or "priorit" in name)]
 
 
 @pytest.mark.parametrize("name", QUICK)
