@@ -105,12 +105,20 @@ def test_the_cause_of_a_refusal_is_logged_and_is_in_an_expired_messages_reason(
         assert f'"because":"{because}"' in log
 
 
-@pytest.mark.parametrize(("weight", "cancelled", "count"), [(3, "", 0), (4, "", 1), (4, "p-x", 0)])
+@pytest.mark.parametrize(
+    ("limit", "weight", "cancelled", "count"), [(3, 3, "", 0), (3, 4, "", 1), (3, 4, "p-x", 0), (0, 1, "", 0)]
+)
 def test_the_janitor_counts_and_names_the_requests_above_their_limit(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str], weight: int, cancelled: str, count: int
+    account: Account,
+    load: Load,
+    capsys: pytest.CaptureFixture[str],
+    limit: int,
+    weight: int,
+    cancelled: str,
+    count: int,
 ) -> None:
     """Zero is emitted too."""
-    account.write("slot_limit", {"N": "3"})
+    account.write("slot_limit", {"N": str(limit)})
     account.write("waiting", registered("high", weight))
     if cancelled:
         Cancellations(account.dynamodb, account.slot_table).add("p", cancelled, NOW)

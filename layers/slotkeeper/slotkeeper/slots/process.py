@@ -113,7 +113,12 @@ class Process:
 
     @property
     def blocked(self) -> list[WaitingRequest]:
-        """The waiting requests that cannot start before the limit is raised, without those that were cancelled."""
+        """The waiting requests that cannot start before the limit is raised, without those that were cancelled.
+
+        None if the limit is 0: an operator has stopped the process.
+        """
+        if self.slot_limit == 0:
+            return []
         registered = (each for each in self.waiting.values() if each.execution not in self.cancelled)
         return [each for each in registered if self.is_blocked(each)]
 
