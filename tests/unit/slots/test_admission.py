@@ -280,7 +280,7 @@ def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_agai
         account.processes.create("p", 0, "job")
 
     _before_the_hide(account, replace_it)
-    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "full", 0.0)
+    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "blocked", 0.0)
     assert account.item().waiting["normal"].receipt_handle == refused.receipt_handle
 
 
