@@ -247,10 +247,19 @@ def _call(made: Any, method: str, arguments: Callable[..., Any], both: Both, *dr
         list(result)
 
 
+# The registration that the workflow has read: one of those of the items.
+_FIRST = {
+    "priority": {"S": "normal"},
+    "receipt_handle": {"S": "a"},
+    "sequence": {"S": "1".zfill(40)},
+    "receives": {"N": str(RECEIVES[0])},
+}
+
+
 @cache
 def _question(task: str, execution: str) -> Question:
     context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
-    arguments = evaluate(states()[task]["Arguments"], {"context": context})
+    arguments = evaluate(states()[task]["Arguments"], {"context": context}, {"first": _FIRST})
     operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[task]["Resource"].rpartition(":")[2]]
     return Question("dynamodb", operation, freeze(arguments | {"TableName": "slots"}))
 
