@@ -5,7 +5,8 @@ from __future__ import annotations
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import MalformedProcess, Process, Processes
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli.errors import CommandFailed, NotFound

@@ -19,7 +19,8 @@ from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
 

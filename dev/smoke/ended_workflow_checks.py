@@ -10,8 +10,8 @@ from botocore.exceptions import ClientError
 
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.check_results import Failed, NotShown
-from slotkeeper.slots.protocol import Candidate, Granted
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.reservation import Candidate, Granted
 
 RUN_STATE = "RunGlueJob"
 

@@ -20,7 +20,7 @@ from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.hand_off import HandOffs
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_lease import RunLease

@@ -24,7 +24,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from slotkeeper.aws import custom_resource
 from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
-from slotkeeper.slots.process import MalformedProcess, Processes, check_settings
+from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.processes import Processes, check_settings
 
 # Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)

@@ -19,9 +19,10 @@ from dev.benchmarks.priorities.priorities_report import goals
 from dev.benchmarks.priorities.priorities_run import HALVES, WEIGHTED, WITH, WITHOUT, run_backlogs
 from dev.benchmarks.priorities.slot_world import VISIBILITY, Course, Job, SlotWorld
 from dev.benchmarks.priorities.traces import HEAVY, LIGHT, mixes
-from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import Candidate, Full, Paused, Slots
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery
+from slotkeeper.slots.reservation import Candidate, Full, Paused
 from tests.support.compared_table import ComparedTable
 from tests.support.in_process_tables import SLOTS, Tables
 

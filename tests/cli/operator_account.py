@@ -22,10 +22,12 @@ from botocore.awsrequest import AWSResponse
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import Candidate, Granted, Registration, Slots
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, message_group, parse_request
+from slotkeeper.slots.reservation import Candidate, Granted, Registration
 from slotkeeper_cli import app as command
 from tests.support.template import parsed_template
 

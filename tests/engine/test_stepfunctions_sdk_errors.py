@@ -27,7 +27,7 @@ def test_a_task_gets_the_error_by_its_exceptions_name(
 def test_the_error_of_an_outdated_handle_names_the_parameter(
     aws: EmbeddedAws, fifo: Callable[..., str], machine: MachineMaker
 ) -> None:
-    """The Java SDK has no class for InvalidParameterValue, so only the cause tells it from other errors."""
+    """The Java SDK has no class for InvalidParameterValue, so only the cause distinguishes it from other errors."""
     sqs, url = aws.client("sqs"), fifo()
     send(sqs, url)
     older = receive(sqs, url, visibility=0)["ReceiptHandle"]

@@ -25,8 +25,9 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from dev.emulator.local_clients import local_client
 from slotkeeper.slots import process, protocol
 from slotkeeper.slots.process import Process, WaitingRequest
-from slotkeeper.slots.protocol import Candidate, Full, Granted, Paused, Registration, Reservation, Slots
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Priority
+from slotkeeper.slots.reservation import Candidate, Full, Granted, Paused, Registration, Reservation
 from tests.races.controlled_process import ControlledProcess, receive_line, send_line
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.races.slot_messages import Message, Messages

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import Delivery, Priority
+from slotkeeper.slots.reservation import Candidate
 
 INTERVAL = 50_000_000  # nanoseconds between two messages
 _OLDEST = 30  # messages

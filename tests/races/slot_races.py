@@ -14,7 +14,8 @@ from typing import Any, Literal, Self
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.emulator.local_clients import local_client
-from slotkeeper.slots.process import MAX_HOLDERS, Processes
+from slotkeeper.slots.process import MAX_HOLDERS
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import Priority

@@ -11,8 +11,10 @@ from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots import cancellation
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.process import Process, Processes
-from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Candidate, Granted, Slots
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.reservation import AlreadyHeld, Cancelled, Candidate, Granted
 from tests.races.shared_token import simultaneously
 from tests.support.tables import create_table
 

@@ -25,7 +25,7 @@ from slotkeeper.slots import protocol
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import execution_name

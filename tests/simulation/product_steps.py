@@ -19,9 +19,11 @@ from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
-from slotkeeper.slots.process import Holder, MalformedProcess, Process, Processes, WaitingRequest
-from slotkeeper.slots.protocol import Candidate, Slots
+from slotkeeper.slots.process import Holder, MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority
+from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.settlement_table import SettlementTable
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem

@@ -12,7 +12,7 @@ from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery

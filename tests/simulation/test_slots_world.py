@@ -20,9 +20,10 @@ from slotkeeper.slots.executions import NameTaken, StartUnavailable, Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns, JobRunSearch
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import Processes
-from slotkeeper.slots.protocol import Candidate, Slots
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery, parse_request
+from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow

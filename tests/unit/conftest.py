@@ -26,10 +26,12 @@ from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.process import Process, Processes, WaitingRequest
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Reservation, Slots
+from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery, Priority, message_group
+from slotkeeper.slots.reservation import Candidate, Full, Paused, Registration, Reservation
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import SettlementTable

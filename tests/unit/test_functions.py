@@ -18,7 +18,7 @@ from slotkeeper.settings import (
     StarterSettings,
     load_settings,
 )
-from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.run_lease import RunLease
 from tests.support.boundary import refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount

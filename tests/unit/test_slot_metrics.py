@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.cancellation import Cancellations
-from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.reservation import Candidate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
 

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process, check_settings
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process
+from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper_cli import job_checks
 from slotkeeper_cli.audit import audit

@@ -22,7 +22,7 @@ from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import CannotContinue
 from dev.scenarios.slots.slot_records import read_slots
 from dev.scenarios.soak.soak_stack import create_script_job, function_named
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 
 JOB = "one-second"
 JOB_SECONDS = 1.0

@@ -8,7 +8,8 @@ import os
 from typing import Any
 
 from slotkeeper.slots import admission
-from slotkeeper.slots.protocol import Registration, Slots
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.reservation import Registration
 
 PERIOD = int(os.environ["POLL_SECONDS"])
 

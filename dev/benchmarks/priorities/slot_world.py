@@ -17,7 +17,7 @@ from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
 from slotkeeper.slots.admission import Admitted, Starter, Waiting
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import CONFIRM_CONDITION, CONFIRM_UPDATE, RELEASE_CONDITION, RELEASE_UPDATE, Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, message_group

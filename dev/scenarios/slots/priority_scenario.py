@@ -16,7 +16,8 @@ from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.runner.scenario import CannotContinue, Run, Scenario
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import Process, Processes
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name

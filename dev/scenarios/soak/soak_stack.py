@@ -21,7 +21,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
 from dev.scenarios.slots.slot_history import Journal
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.queues import wake_next
+from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, NOW, Account, registration

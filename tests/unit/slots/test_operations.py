@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.reservation import Candidate
 from tests.unit.conftest import NOW, Account
 
 

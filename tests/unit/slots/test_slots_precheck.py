@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.protocol import (
-    PRECHECK_FROM_HOLDERS,
+from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS, Slots
+from slotkeeper.slots.reservation import (
     AlreadyHeld,
     Cancelled,
     Candidate,
     Granted,
     Misconfigured,
     Reservation,
-    Slots,
     UnknownProcess,
 )
 from tests.support.boundary import Calls

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.protocol import Candidate, Registration
 from slotkeeper.slots.queues import MAX_WAKES, wake_next
 from slotkeeper.slots.request import PRIORITIES, Priority, message_group
+from slotkeeper.slots.reservation import Candidate, Registration
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import NOW, Account, delivery, registration
 

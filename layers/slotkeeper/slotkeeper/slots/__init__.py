@@ -6,8 +6,12 @@ imported from their modules, so that a function loads only the code it uses.
 
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import Holder, MalformedProcess, Process, Processes
-from slotkeeper.slots.protocol import (
+from slotkeeper.slots.process import Holder, MalformedProcess, Process
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, execution_name, parse_request
+from slotkeeper.slots.reservation import (
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -16,11 +20,8 @@ from slotkeeper.slots.protocol import (
     Misconfigured,
     Paused,
     Registration,
-    Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
-from slotkeeper.slots.request import Delivery, InvalidRequest, Request, execution_name, parse_request
 
 __all__ = [
     "AlreadyHeld",

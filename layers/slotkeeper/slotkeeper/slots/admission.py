@@ -35,7 +35,10 @@ from datetime import UTC, datetime
 
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.protocol import (
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of
+from slotkeeper.slots.reservation import (
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -44,11 +47,8 @@ from slotkeeper.slots.protocol import (
     Misconfigured,
     Paused,
     Registration,
-    Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
-from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
 # the head of each process's group tries.

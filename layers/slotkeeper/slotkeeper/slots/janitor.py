@@ -19,7 +19,8 @@ from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.glue_checks import GlueChecks
-from slotkeeper.slots.process import MalformedProcess, Process, Processes, WaitingRequest
+from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.process import Processes
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 

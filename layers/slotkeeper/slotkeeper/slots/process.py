@@ -1,7 +1,4 @@
-"""A process: the item of SlotTable as a type, and the writes by which operators and deployments change it.
-
-A process is data. Adding one, or changing its limit, is a conditional write and needs no deployment.
-"""
+"""A process: the item of SlotTable as a type."""
 
 from __future__ import annotations
 
@@ -10,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
-from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
+from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+    pass
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
 MAX_SLOT_LIMIT = MAX_WEIGHT
 # Each holder adds up to 200 bytes to the item, and so to the price of each write.
 MAX_HOLDERS = 500
-_EXISTS = "attribute_exists(process_name)"
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
@@ -247,104 +243,3 @@ def _read_cancellation(name: str, note: Attributes) -> Cancellation:
     if not 0 <= since <= _LAST_SECOND:  # commands show it as a date
         raise MalformedAttribute(f"cancelled.{name}.since", f"must be seconds since the epoch, got {since}")
     return Cancellation(since, note.text("by", ""))
-
-
-def check_settings(name: str, slot_limit: int, job_name: str, default_weight: int = 1) -> None:
-    """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
-    if not PROCESS_NAME.fullmatch(name):
-        raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
-    if isinstance(slot_limit, bool) or not isinstance(slot_limit, int) or not 0 <= slot_limit <= MAX_SLOT_LIMIT:
-        raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
-    if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
-        raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
-    if not 1 <= len(job_name) <= 255:
-        raise ValueError(f"job name must be 1 to 255 characters, got {job_name!r}")
-
-
-class Processes:
-    """Adds and changes processes. Changes that free a slot do not wake a waiting request here; `operations` does."""
-
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._table = Table(dynamodb, table_name, "process_name")
-        self.cancellations = Cancellations(dynamodb, table_name)
-
-    def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False, default_weight: int = 1) -> bool:
-        """Add a process; return False and change nothing if it exists.
-
-        The put is conditional, because overwriting a live item would lose its holders and admit as many again.
-
-        Raises:
-            ValueError: a setting is not valid.
-        """
-        check_settings(name, slot_limit, job_name, default_weight)
-        item: dict[str, Any] = {
-            "process_name": {"S": name},
-            "slot_limit": {"N": str(slot_limit)},
-            "slots_in_use": {"N": "0"},
-            "holders": {"M": {}},
-            "waiting": {"M": {}},
-            "job_name": {"S": job_name},
-        }
-        if default_weight != 1:
-            item["default_weight"] = {"N": str(default_weight)}
-        if paused:
-            item["paused"] = {"BOOL": True}
-        return self._table.put(item, "attribute_not_exists(process_name)").held
-
-    def remove(self, name: str) -> Mapping[str, Any] | None:
-        """Remove a process that is paused and has no holder; return the removed item.
-
-        Returns None and changes nothing if the process is not paused or has a holder.
-        """
-        values = {":true": {"BOOL": True}, ":none": {"N": "0"}}
-        deleted = self._table.delete(name, "paused = :true AND size(holders) = :none", values)
-        return deleted.item if deleted.held else None
-
-    def set_limit(self, name: str, slot_limit: int) -> None:
-        """Change the limit. Below slots_in_use, no request is admitted until enough holders release.
-
-        Raises:
-            ValueError: the limit is not valid.
-            LookupError: the process does not exist.
-        """
-        check_settings(name, slot_limit, "unchanged")
-        self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
-
-    def change_job(self, name: str, job_name: str, before: str) -> bool:
-        """Change the process's Glue job from `before` to `job_name`; False if its job is not `before`."""
-        check_settings(name, 0, job_name)
-        values = {":job": {"S": job_name}, ":before": {"S": before}}
-        return self._table.update(name, "SET job_name = :job", f"{_EXISTS} AND job_name = :before", values).held
-
-    def pause(self, name: str) -> None:
-        """Admit no further request. Running workflows continue. Raises LookupError."""
-        self._change_existing(name, "SET paused = :true", {":true": {"BOOL": True}})
-
-    def resume(self, name: str) -> None:
-        """Lift the pause. Raises LookupError."""
-        self._change_existing(name, "REMOVE paused")
-
-    def repair_counter(self, seen: Process) -> bool:
-        """Set slots_in_use to the sum of the holders' weights; False if either has changed since `seen` was read."""
-        values = {
-            ":held": {"N": str(seen.held_weight)},
-            ":counted": {"N": str(seen.slots_in_use)},
-            ":holders": {"M": {name: {"M": holder.raw} for name, holder in seen.holders.items()}},
-        }
-        # The holders themselves: their number and the counter may be the same again with other weights.
-        condition = f"{_EXISTS} AND slots_in_use = :counted AND holders = :holders"
-        return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
-
-    def all(self) -> Iterator[Process | MalformedProcess]:
-        """Read every process consistently. A malformed item is yielded as its MalformedProcess error."""
-        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
-        for page in pages:
-            for item in page["Items"]:
-                try:
-                    yield read_process(item)
-                except MalformedProcess as error:
-                    yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
-
-    def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
-        if not self._table.update(name, update, _EXISTS, values).held:
-            raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
