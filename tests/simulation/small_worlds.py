@@ -145,8 +145,6 @@ SMALL: dict[str, Small] = {
     "2 priorities, 2 slots, 3 requests, cancelled": Small(
         _slots(("+a", "b", "c"), 2, 0, False, True, cancels="a", starters=1), 0, False
     ),
-    "2 priorities, 1 slot, 2 starters": Small(_slots(("+a", "b"), 1, 0, False), 1, False),
-    "3 priorities, 1 slot": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 1, False),
     "weights 2 and 1, 2 slots, no fault": Small(_slots(("a2", "b", "c"), 2, 0, False), 0, True),
     "weights 2, 3 and 1, 2 priorities, 3 slots, no fault": Small(
         _slots(("+a2", "b3", "-c"), 3, 0, False, starters=1), 0, True
