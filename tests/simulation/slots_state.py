@@ -42,7 +42,7 @@ class Plan:
     """The settings of a world.
 
     Attributes:
-        requests: the requests in the order in which they are sent, each as an id of one character: "a". A sign before it
+        requests: the requests in the order of sending, each as an id of one character: "a". A sign before it
             is the priority: "+a" is high, "-a" low. A digit after it is the weight: "a3". An id that occurs twice is a
             request that is sent twice, and an id with a star at the end is another request under that id. A capital id
             is a request of a second process, in the same table and with the same job.
