@@ -88,10 +88,10 @@ def _remove(context: CheckContext, process: str) -> None:
     """Delete the process. All its executions have closed and their Glue runs have ended, so no slot of it is held."""
     key = {"process_name": {"S": process}}
     answer = context.stack.client("dynamodb").delete_item(TableName=context.table, Key=key, ReturnValues="ALL_OLD")
-    queue = RequestQueue(context.stack.client("sqs"), context.stack.outputs["RequestQueueUrl"])
     for entry in answer.get("Attributes", {}).get("waiting", {}).get("M", {}).values():
         # A waiting message is hidden for minutes, and no release will wake it now. A tombstone has no handle.
         if handle := entry["M"].get("receipt_handle"):
+            queue = RequestQueue(context.stack.client("sqs"), context.stack.outputs["RequestQueueUrl"])
             queue.make_visible(handle["S"])
 
 

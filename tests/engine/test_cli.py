@@ -144,7 +144,7 @@ REFUSED = [
     ({"--parameters": "SlotLimit"}, "'SlotLimit' is not of the form Name=value"),
     ({"--parameters": "SlotLimit=many"}, "SlotLimit=many: expected a whole number"),
     ({"--parameters": "SlotLimit=-1"}, "SlotLimit=-1: expected at least 0"),
-    ({"--parameters": "ProcessName=sales SlotLimit=501"}, "SlotLimit=501: expected at most 500"),
+    ({"--parameters": "ProcessName=sales SlotLimit=100001"}, "SlotLimit=100001: expected at most 100000"),
     ({"--parameters": "ProcessName='a b'"}, "ProcessName=a b: expected the pattern [A-Za-z0-9_-]{1,47}"),
     ({"--parameters": "DeployWorker=yes"}, "DeployWorker=yes: expected one of true, false"),
     ({"--parameters": f"GlueJobName={'a' * 256}"}, "expected at most 255 characters"),

@@ -412,12 +412,29 @@ class SlotsState(World):
         for name in self._cancelled():
             if name in holders:
                 raise Violation("S3", f"{name} is cancelled and holds a slot")
+        if not self.faults and not self.removed:
+            self._check_registrations(holders)
         owners = [_owner(run) for run in self._alive()]
         for owner in owners:
             if owner not in holders:
                 raise Violation("S1b", f"a Glue run of {owner} is alive, and {owner} holds no slot")
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
+
+    def _check_registrations(self, holders: dict[str, Record]) -> None:
+        """S6: without a fault, only a request that waits is registered, since a registration keeps others out.
+
+        A starter that works on a message may register it although another starter has consumed it.
+        """
+        here = {message["sequence"] for message in self._queue()["messages"]}
+        working = {actor.notes.message.partition("#")[0] for actor in self.actors.values() if actor.notes.message}
+        for process in filter(None, map(self._process, self.processes)):
+            for each in process.waiting.values():
+                if each.execution in holders:
+                    raise Violation("S6", f"{each.execution} holds a slot and is registered, so it keeps others out")
+                is_gone = int(each.sequence) not in here
+                if is_gone and each.receipt_handle.partition("#")[0] not in working:
+                    raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
 
     def _check_process(self, item: Record, before: Record) -> None:
         """S1, S2 and S8 after a write of a process's item."""

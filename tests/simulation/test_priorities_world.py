@@ -32,6 +32,14 @@ def rule_1_granted_before_a_higher_priority(patch: Patch) -> None:
     patch.setattr(protocol, "higher", lambda _: ())
 
 
+def rule_2_a_grant_leaves_the_registration(patch: Patch) -> None:
+    patch.setattr(protocol, "GRANTED_UPDATE", ", waiting.unused = :tombstone")
+
+
+def rule_3_a_dead_letter_leaves_the_registration(patch: Patch) -> None:
+    patch.setattr(Slots, "end_wait", lambda *_: False)
+
+
 def rule_3_no_wake_after_a_dead_letter(patch: Patch) -> None:
     def dead_letter(self: Starter, delivery: Any, code: str, reason: str, request: Any = None) -> Any:
         self.queue.dead_letter(delivery, code, reason)
@@ -92,6 +100,8 @@ def _plan(requests: str, limit: int, **given: Any) -> Plan:
     ("remove", "plan", "broken"),
     [
         (rule_1_granted_before_a_higher_priority, _plan("+a b c", 1), {"S8"}),
+        (rule_2_a_grant_leaves_the_registration, _plan("+a b", 1), {"S6"}),
+        (rule_3_a_dead_letter_leaves_the_registration, _plan("+a b", 1, cancels=("a",)), {"S6"}),
         (rule_3_no_wake_after_a_dead_letter, _plan("+a2 b c", 2, cancels=("a",)), {"S6"}),
         (rule_4_no_wake_after_a_grant, _plan("c2 +a -b", 2), {"S6"}),
         (rule_5_only_the_highest_priority_is_woken, _plan("+a b c", 1), {"S6"}),

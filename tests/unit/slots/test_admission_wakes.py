@@ -68,6 +68,20 @@ def test_a_request_that_has_waited_wakes_the_next_one_when_it_starts(low_waits: 
     assert _visible(low_waits) == ["p-low"]
 
 
+def test_a_request_that_registers_and_starts_at_one_receive_wakes_the_next_one(low_waits: Account) -> None:
+    """Two slots become free while the starter hides the message, and both wakes find this request."""
+    hide = low_waits.queue.hide
+
+    def hide_slowly(delivery: Delivery, seconds: int) -> None:
+        hide(delivery, seconds)
+        low_waits.processes.set_limit("p", 3)
+
+    low_waits.processes.set_limit("p", 1)
+    low_waits.queue.hide = hide_slowly  # type: ignore[method-assign]
+    assert isinstance(low_waits.starter.admit(_delivery("high"), NOW), Admitted)
+    assert _visible(low_waits) == ["p-low"]
+
+
 def test_a_request_that_has_not_waited_wakes_none(low_waits: Account) -> None:
     low_waits.processes.set_limit("p", 3)
     assert isinstance(low_waits.starter.admit(_delivery("high"), NOW), Admitted)

@@ -17,8 +17,8 @@ The order of the steps matters:
 
 A registered message keeps lower priorities out. So each end of it also wakes the next request:
 
-- A grant after more than one receive looks for room once more, and wakes. At the first receive the message was never
-  registered, so no request can be hidden because of it. Without this wake:
+- A grant wakes, unless the message was never registered, at this or an earlier receive. Then no request can be hidden
+  because of it. Without this wake:
   1. A release wakes the registered request of high priority, although two slots are free.
   2. The starter is granted one. The registered request of low priority stays hidden, and the other slot free.
 - A dead-lettered message's registration ends, and the next request is woken, before the message is deleted.
@@ -152,11 +152,13 @@ class Starter:
         self.on_request(request)
 
         candidate = Candidate.of(request, delivery)
+        was_registered = delivery.receives > 1
         for _ in range(_MAX_RESERVES):
             reservation = self.slots.reserve(candidate, now)
             match reservation:
                 case Granted() | AlreadyHeld():
-                    return self._start(delivery, request, now, made_here=isinstance(reservation, Granted))
+                    made_here = isinstance(reservation, Granted)
+                    return self._start(delivery, request, now, made_here=made_here, was_registered=was_registered)
                 case UnknownProcess():
                     reason = (
                         f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process "
@@ -174,6 +176,7 @@ class Starter:
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, "Expired", reason, request)
+                    was_registered = True
                     registration = self.slots.wait(candidate, seen)
                     if registration is Registration.SPENT:
                         break
@@ -205,10 +208,12 @@ class Starter:
         reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper request show"
         return self._defer(delivery, now, request, reason, _ERROR_EXPIRES_BEFORE)
 
-    def _start(self, delivery: Delivery, request: Request, now: float, *, made_here: bool) -> Admission:
+    def _start(
+        self, delivery: Delivery, request: Request, now: float, *, made_here: bool, was_registered: bool
+    ) -> Admission:
         match self.workflow.start(request):
             case Started():
-                if delivery.receives > 1:
+                if was_registered:
                     self._wake(request)
                 return Admitted(request)
             case AlreadyRan():
