@@ -424,13 +424,15 @@ class SlotsState(World):
     def _check_registrations(self, holders: dict[str, Record]) -> None:
         """S6: without a fault, only a request that waits is registered, since a registration keeps others out.
 
-        A starter that works on a message may register it although another starter has consumed it.
+        A starter that works on a message may register it although another starter has consumed it. Of two messages with
+        one id, the second may wait while the first one's execution holds a slot.
         """
+        ids = [id_of(request) for request in self.plan.requests]
         here = {message["sequence"] for message in self._queue()["messages"]}
         working = {actor.notes.message.partition("#")[0] for actor in self.actors.values() if actor.notes.message}
         for process in filter(None, map(self._process, self.processes)):
             for each in process.waiting.values():
-                if each.execution in holders:
+                if each.execution in holders and ids.count(each.request_id) == 1:
                     raise Violation("S6", f"{each.execution} holds a slot and is registered, so it keeps others out")
                 is_gone = int(each.sequence) not in here
                 if is_gone and each.receipt_handle.partition("#")[0] not in working:
