@@ -1,4 +1,4 @@
-"""S1 to S7 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
+"""S1 to S8 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
 
 from __future__ import annotations
 
