@@ -85,6 +85,8 @@ def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, 
     audit("request cancel", process=process, request_id=of.request_id, attempt=number, execution=name)
     now = time.time()
     by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
+    # Before the cancellation, which ends the registration.
+    first = any(waiting.execution == name for waiting in control.process(process).waiting.values())
     outcome = control.operations.cancel_request(process, name, now, by)
     if outcome is CancelOutcome.TOO_MANY:
         raise CommandRefused(
@@ -97,7 +99,6 @@ def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, 
             "was changed."
         )
     _undo_cancel_if_it_ran(control, process, name)
-    first = any(waiting.execution == name for waiting in control.process(process).waiting.values())
     data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number}
     when = "immediately" if first else "when the requests before it have started"
     context.out.result(
