@@ -412,7 +412,7 @@ class SlotsState(World):
         for name in self._cancelled():
             if name in holders:
                 raise Violation("S3", f"{name} is cancelled and holds a slot")
-        if not self.faults and not self.removed:
+        if self.timeless and not self.faults and not self.removed:
             self._check_registrations(holders)
         owners = [_owner(run) for run in self._alive()]
         for owner in owners:

@@ -158,6 +158,9 @@ class Starter:
             match reservation:
                 case Granted() | AlreadyHeld():
                     made_here = isinstance(reservation, Granted)
+                    if was_registered and not made_here:
+                        # Another message with this id may have made the reservation, which ended only its own wait.
+                        self.slots.end_wait(candidate)
                     return self._start(delivery, request, now, made_here=made_here, was_registered=was_registered)
                 case UnknownProcess():
                     reason = (
