@@ -539,7 +539,7 @@ class SlotsState(World):
                 late = min(late, self.now - deferred)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
             elif registration is None:
-                bound = hide_seconds(since - sent_at.get(handle, since), code.VISIBILITY)
+                bound = hide_seconds(since - sent_at.get(handle, since), code.VISIBILITY) + STEP
             if late > bound:
                 raise Violation("S6", f"{handle} waits although it fits, for {late:.0f} s")
 
