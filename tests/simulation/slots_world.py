@@ -365,6 +365,13 @@ class SlotsWorld(SlotsState):
         if name == "operator":
             self._repeat_change(actor.notes.state)
 
+    def land(self, number: str, how: str) -> None:
+        """A call arrives late. The operator who sees an older setting in `status` repeats the newest command."""
+        super().land(number, how)
+        given = self.plan.limits[: len(self.plan.limits) - len(self.operations)]
+        for newest in [limit for limit in given if limit > 0][-1:] + [limit for limit in given if limit <= 0][-1:]:
+            self._repeat_change(newest)
+
     def _repeat_change(self, limit: int) -> None:
         """The operator repeats a command that has changed nothing. A lost wake is left to the janitor."""
         process = self._process(PROCESS)
