@@ -73,12 +73,12 @@ def limit_problems(stack: StackConnection, process: Process, processes: Iterable
     Args:
         processes: all processes, whose runs of the same Glue job are counted.
     """
-    job = get_job(stack, process.job_name)
-    of_job = (one for one in processes if one.job_name == process.job_name)
+    job = get_job(stack, process.target)
+    of_job = (one for one in processes if one.target == process.target)
     runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
-    problems = concurrency_problems(process.job_name, job, runs) if job else []
+    problems = concurrency_problems(process.target, job, runs) if job else []
     holders = most_holders(process.slot_limit, process.default_weight)
-    problems += size_problems(process.name, process.job_name, holders, process.default_weight)
+    problems += size_problems(process.name, process.target, holders, process.default_weight)
     if process.slot_limit < process.default_weight != 1:
         weight = process.default_weight
         problems.append(

@@ -182,7 +182,7 @@ class RequestFinder:
         self, process: Process, name: str, holder: Holder, execution: dict[str, Any] | None
     ) -> tuple[RequestState, dict[str, Any]]:
         """The state and the details of an attempt that holds a slot."""
-        job = holder.job or process.job_name
+        job = holder.target or process.target
         run = runs_by_execution(self._stack, job, holder.since).get(name) if execution else None
         details = {"since": iso(holder.since), "slot": holder.state, "weight": holder.weight, "glue_run": run}
         if execution is None or execution["status"] in _OPEN:

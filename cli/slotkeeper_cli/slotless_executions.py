@@ -28,13 +28,13 @@ _NO_END = ("ExecutionStarted", "ExecutionRedriven")
 class SlotlessExecution:
     """An execution that runs without a slot. `since` is in seconds since the epoch.
 
-    `job` is the Glue job that it runs, which may be an earlier one of its process; empty if its history has no name.
+    `target` is what it runs, which may be an earlier one of its process; empty if its history has no name.
     """
 
     process: str
     execution: str
     since: float
-    job: str = ""
+    target: str = ""
 
 
 def find_slotless_executions(
@@ -56,7 +56,7 @@ def find_slotless_executions(
     fresh = {name: control.process(name) for name in {one.process for one in slotless}}
     slotless = [one for one in slotless if one.execution not in fresh[one.process].holders]
     jobs = in_parallel(lambda one: _job_that_runs(stack, one.execution), slotless)
-    with_jobs = [replace(one, job=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
+    with_jobs = [replace(one, target=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
     return sorted(with_jobs, key=lambda one: one.since)
 
 
@@ -81,7 +81,7 @@ def _job_that_runs(stack: StackConnection, execution: str) -> str | None:
                 if entered.get("name") == _RELEASE or has_ended:
                     return None
                 if entered.get("name") == _RUN:
-                    job = json.loads(entered.get("input", "{}")).get("job_name", "")
+                    job = json.loads(entered.get("input", "{}")).get("target", "")
     except stepfunctions.exceptions.ExecutionDoesNotExist:
         return None
     return job

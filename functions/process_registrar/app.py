@@ -58,27 +58,27 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
 
 @custom_resource.until_the_role_is_known
 def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
-    name, job_name = properties["ProcessName"], properties["JobName"]
+    name, target = properties["ProcessName"], properties["JobName"]
     slot_limit = int(properties["SlotLimit"])
-    check_settings(name, slot_limit, job_name)
-    job = _glue.get_job(JobName=job_name)["Job"]
+    check_settings(name, slot_limit, target)
+    job = _glue.get_job(JobName=target)["Job"]
     if job.get("MaxRetries", 0):
         # Glue's own retry is a run without a slot.
         raise ValueError(
-            f"Glue job {job_name} has MaxRetries {job['MaxRetries']}; it must be 0, because a retry runs without a slot"
+            f"Glue job {target} has MaxRetries {job['MaxRetries']}; it must be 0, because a retry runs without a slot"
         )
     if job.get("JobRunQueuingEnabled"):
         # With it Glue accepts a run that it cannot start, and fails it after 15 minutes. Without it Glue raises
         # ConcurrentRunsExceededException, which the workflow retries (Glue guide, "AWS Glue job run statuses").
         raise ValueError(
-            f"Glue job {job_name} has JobRunQueuingEnabled; turn it off, because Glue fails runs that it queues"
+            f"Glue job {target} has JobRunQueuingEnabled; turn it off, because Glue fails runs that it queues"
         )
-    created = _processes.create(name, slot_limit, job_name)
+    created = _processes.create(name, slot_limit, target)
     if created:
         logger.info("Added the process", process_name=name)
-    elif before.get("ProcessName") == name and _processes.change_job(name, job_name, before["JobName"]):
+    elif before.get("ProcessName") == name and _processes.change_target(name, target, before["JobName"]):
         # The template owns the job, not the operators: this update may delete the previous job.
-        logger.info("Changed the job of the process", process_name=name, job=job_name)
+        logger.info("Changed the job of the process", process_name=name, job=target)
     else:
         logger.info("The process exists already; nothing was changed", process_name=name)
     return created
@@ -91,7 +91,7 @@ def _check_jobs_in_use(properties: Mapping[str, Any], before: Mapping[str, Any])
         if isinstance(process, MalformedProcess):
             raise ValueError(f"cannot read which jobs are in use: {process}. Repair the item, then deploy again")
         for execution, holder in process.holders.items():
-            job = holder.job or process.job_name  # a RESERVED holder has no job yet; its workflow will confirm this one
+            job = holder.target or process.target  # a RESERVED holder has no job yet; its workflow will confirm this one
             if job in deleted or not _permits(properties["JobArns"], job):
                 raise ValueError(
                     f"{execution} holds a slot of process {process.name} for Glue job {job}, which this update would "

@@ -84,7 +84,7 @@ class FullTable:
             "slot_limit": {"N": "1"},
             "slots_in_use": {"N": "1"},
             "holders": {"M": {"other": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
-            "job_name": {"S": "job"},
+            "target": {"S": "job"},
         }
         error_response: Any = {"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}, "Item": item}
         raise ClientError(error_response, "UpdateItem")

@@ -24,7 +24,7 @@ def process(**changes: Any) -> Process:
         "slots_in_use": 0,
         "holders": {},
         "paused": False,
-        "job_name": "job",
+        "target": "job",
     }
     return Process(**{**whole, **changes})
 

@@ -48,7 +48,7 @@ def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None
     process = operator.process()
     assert process.slots_in_use == len(process.holders) == 2
     assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
-    assert {holder.job for holder in process.holders.values()} == {"sample-job"}
+    assert {holder.target for holder in process.holders.values()} == {"sample-job"}
     assert not process.has_free_slot
 
 
@@ -59,12 +59,12 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     name = operator.hold("a")
     _forget(operator, name)
     event = entered("RunGlueJob")
-    event["stateEnteredEventDetails"]["input"] = json.dumps({"job_name": "earlier-job"})
+    event["stateEnteredEventDetails"]["input"] = json.dumps({"target": "earlier-job"})
     operator.histories[name] = [event]
 
     operator.run("stack", "reconcile")
 
-    assert operator.process().holders[name].job == "earlier-job"
+    assert operator.process().holders[name].target == "earlier-job"
 
 
 def test_reconcile_adopts_with_the_weight_of_the_request_or_the_process(operator: Operator) -> None:
@@ -225,7 +225,7 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
         "slot_limit": {"N": "7"},
         "slots_in_use": {"N": "1"},
         "holders": {"M": {"lost-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
-        "job_name": {"S": "sample-job"},
+        "target": {"S": "sample-job"},
         "default_weight": {"N": "2"},
     }
     operator.dynamodb.put_item(TableName="restored", Item=old)
@@ -256,7 +256,7 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     listed = slotless_executions._running
 
     def admit(on: StackConnection) -> Iterator[slotless_executions.SlotlessExecution]:
-        operator.slots.adopt("sample", name, holder.since, holder.job)
+        operator.slots.adopt("sample", name, holder.since, holder.target)
         return listed(on)
 
     monkeypatch.setattr(slotless_executions, "_running", admit)

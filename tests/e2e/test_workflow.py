@@ -225,4 +225,4 @@ def test_the_deployed_sample_job_has_the_templates_settings(stack: DeployedStack
     """Other tests use the gated job. `make run` runs the sample job."""
     job: dict[str, Any] = stack.glue.get_job(JobName=stack.outputs["GlueJobName"])["Job"]
     assert (job["MaxRetries"], job["ExecutionProperty"]["MaxConcurrentRuns"]) == (0, 500)
-    assert stack.item("sample").job_name == stack.outputs["GlueJobName"] != JOB
+    assert stack.item("sample").target == stack.outputs["GlueJobName"] != JOB

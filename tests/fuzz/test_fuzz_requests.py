@@ -25,7 +25,7 @@ PROCESS = {
     "slot_limit": {"N": "2"},
     "slots_in_use": {"N": "0"},
     "holders": {"M": {}},
-    "job_name": {"S": "job"},
+    "target": {"S": "job"},
 }
 
 

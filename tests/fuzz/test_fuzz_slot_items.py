@@ -20,7 +20,7 @@ from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
-RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
+RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "target": {"S": "job"}}}
 WAITING = {
     "receipt_handle": {"S": "handle-of-waiting"},
     "sequence": {"S": "0" * 40},
@@ -160,8 +160,8 @@ def test_a_deployment_changes_only_the_job_of_any_item(
     (answer,) = functions.answered
     assert answer["Status"] == "SUCCESS"
     after = account.tables.item(SLOTS, "p")
-    follows = request == "Update" and before.get("job_name") == {"S": "job"}
-    assert after == before | ({"job_name": {"S": "new-job"}} if follows else {})
+    follows = request == "Update" and before.get("target") == {"S": "job"}
+    assert after == before | ({"target": {"S": "new-job"}} if follows else {})
 
 
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=80).filter(
@@ -184,7 +184,7 @@ inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not J
 )
 @example(before=VALID, name="p-1", status="ABORTED", input='"\ufffe"', failure={}, by="run").via("SQS refuses it")
 @example(before=VALID, name="-p", status="ABORTED", input="{}", failure={}, by="event").via("an empty key")
-@example(before=VALID | {"job_name": {"S": ""}}, name="p-2", status="ABORTED", input="{}", failure={}, by="event")
+@example(before=VALID | {"target": {"S": ""}}, name="p-2", status="ABORTED", input="{}", failure={}, by="event")
 def test_the_request_of_any_unsuccessful_execution_is_kept(
     functions: Functions,
     *,

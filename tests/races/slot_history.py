@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
     state: str
     since: int
-    job: str | None
+    target: str | None
     quiet_since: int | None
     weight: int
 
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         return cls(
             raw["state"]["S"],
             int(raw["since"]["N"]),
-            raw.get("job", {}).get("S"),
+            raw.get("target", {}).get("S"),
             int(quiet["N"]) if quiet else None,
             int(raw.get("weight", {"N": "1"})["N"]),
         )

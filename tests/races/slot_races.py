@@ -148,7 +148,7 @@ class Crowd:
             "slots_in_use": {"N": str(len(held))},
             "holders": {"M": held},
             "waiting": {"M": {}},
-            "job_name": {"S": "job"},
+            "target": {"S": "job"},
         }
         if race.default_weight > 1:
             item["default_weight"] = {"N": str(race.default_weight)}

@@ -60,7 +60,7 @@ class Rules:
         yield from self._wrong_waiting(old, new, granted, other_change=bool(removed or changed))
 
     def _wrong_grant(self, old: Item, name: str, entry: Entry, granted: Message | None) -> Iterator[str]:
-        if (entry.state, entry.job) != ("RESERVED", None):
+        if (entry.state, entry.target) != ("RESERVED", None):
             yield f"{name} begins as {entry}"
         if not old.fits(entry.weight, self.most_holders):
             yield (
@@ -105,7 +105,7 @@ class Rules:
 
 
 def _may_become(old: Entry, new: Entry) -> bool:
-    confirmed = (old.state, new.state, new.job) == ("RESERVED", "RUNNING", "job")
+    confirmed = (old.state, new.state, new.target) == ("RESERVED", "RUNNING", "job")
     if confirmed:
-        return new == old._replace(state="RUNNING", job="job")
+        return new == old._replace(state="RUNNING", target="job")
     return new == old._replace(quiet_since=new.quiet_since)

@@ -54,7 +54,7 @@ def _keeps(request_id: str, error: str) -> Expectation:
 def _registered(limit: int, job: str, created: bool) -> Expectation:
     return lambda outcome: (
         (outcome.response["Status"], outcome.response["Data"]) == ("SUCCESS", {"Created": str(created).lower()})
-        and (outcome.process("orders").slot_limit, outcome.process("orders").job_name) == (limit, job)
+        and (outcome.process("orders").slot_limit, outcome.process("orders").target) == (limit, job)
     )
 
 

@@ -117,7 +117,7 @@ class Account:
             "slots_in_use": {"N": str(dead)},
             "holders": {"M": {each: _holder(-900, job) for each in held}},
             "waiting": _registered(waiting) if waiting else {"M": {}},
-            "job_name": {"S": job},
+            "target": {"S": job},
         }
         self.items[name] = item
         for each in held:
@@ -398,7 +398,7 @@ def _run(started: float, execution: str, state: str) -> dict[str, Any]:
 
 
 def _holder(since: float, job: str) -> dict[str, Any]:
-    return {"M": {"state": {"S": "RUNNING"}, "since": {"N": str(int(EPOCH + since))}, "job": {"S": job}}}
+    return {"M": {"state": {"S": "RUNNING"}, "since": {"N": str(int(EPOCH + since))}, "target": {"S": job}}}
 
 
 def _registered(handle: str) -> dict[str, Any]:

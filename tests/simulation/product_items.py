@@ -80,7 +80,7 @@ def _waiting(priority: Priority) -> Items:
 
 
 _kept = st.fixed_dictionaries(
-    {"job_name": _texts, "waiting": _map({}, {priority: _waiting(priority) for priority in PRIORITIES})},
+    {"target": _texts, "waiting": _map({}, {priority: _waiting(priority) for priority in PRIORITIES})},
     optional={
         "default_weight": st.just({"N": "2"}),
         "cancelled": _cancelled,
@@ -104,7 +104,7 @@ _process = _nearly(
         st.sampled_from([0, 1, 0, 1, 5, -1]),
         _kept,
     ),
-    *("holders", "slots_in_use", "slot_limit", "job_name", "waiting", "paused", "cancelled", "default_weight"),
+    *("holders", "slots_in_use", "slot_limit", "target", "waiting", "paused", "cancelled", "default_weight"),
 )
 _codes = st.sampled_from([{"S": code} for code in ("mine", "theirs")])
 _token = shaped(

@@ -197,7 +197,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "create": (_keyed, _limits, _jobs, st.booleans(), st.sampled_from([1, 2])),
         "remove": (_keyed,),
         "set_limit": (_keyed, _limits),
-        "change_job": (_keyed, _jobs, _jobs),
+        "change_target": (_keyed, _jobs, _jobs),
         "pause": (_keyed,),
         "resume": (_keyed,),
         "repair_counter": (_with_process, _fits, _few, _few),

@@ -200,7 +200,7 @@ class SlotsState(World):
                 "slots_in_use": {"N": "0"},
                 "holders": {"M": {}},
                 "waiting": {"M": {}},
-                "job_name": {"S": JOB},
+                "target": {"S": JOB},
                 **({"default_weight": {"N": str(plan.default_weight)}} if plan.default_weight > 1 else {}),
             }
             for name, limit in limits.items()

@@ -59,7 +59,7 @@ def test_a_step_of_the_product_is_answered_as_by_dynamodb_local(table: str, name
     ],
 )
 def test_a_limit_is_compared_as_a_number(in_use: str, limit: Item, outcome: type[Reservation], local: Any) -> None:
-    item = {"slot_limit": limit, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "job_name": {"S": "j"}}
+    item = {"slot_limit": limit, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "target": {"S": "j"}}
     with Both(local, "slots", item) as both:
         assert isinstance(Slots(both.client("dynamodb"), "slots").reserve(Candidate(KEY, "p-1"), NOW), outcome)
 

@@ -156,7 +156,7 @@ def f13_no_confirm(patch: Patch) -> None:
     def skip(state: dict[str, Any]) -> None:
         following = state["Next"]
         state.clear()
-        state.update(Type="Pass", Assign={"job_name": "job", "starts": 0, "pages": 0}, Next=following)
+        state.update(Type="Pass", Assign={"target": "job", "starts": 0, "pages": 0}, Next=following)
 
     _state(patch, "ConfirmSlot", skip)
 
@@ -223,7 +223,7 @@ def a_search_of_one_page(patch: Patch) -> None:
 
 
 def f4_redriven_without_a_slot(patch: Patch) -> None:
-    _state(patch, "RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $job_name %}"))
+    _state(patch, "RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}"))
 
 
 def no_wake(patch: Patch) -> None:

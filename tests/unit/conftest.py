@@ -51,7 +51,7 @@ ROOT = Path(__file__).parents[2]
 CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 # Equal to each other refusal of their kind: they do not compare the item that was seen.
-FULL, PAUSED = (kind(Process("p", 1, 1, {}, paused=False, job_name="job")) for kind in (Full, Paused))
+FULL, PAUSED = (kind(Process("p", 1, 1, {}, paused=False, target="job")) for kind in (Full, Paused))
 NOW = 1_800_000_000.0
 VISIBILITY = 180
 RETENTION = 1_209_600

@@ -259,11 +259,11 @@ def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
     created = _custom_resource("Create")
     registrar.handle(created)
     if set_by_an_operator:
-        account.processes.change_job("new", set_by_an_operator, before="job")
+        account.processes.change_target("new", set_by_an_operator, before="job")
     registrar.handle(
         _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
     )
-    assert account.item("new").job_name == afterwards
+    assert account.item("new").target == afterwards
 
 
 JOB_ARN = "arn:aws:glue:us-east-1:123456789012:job/"

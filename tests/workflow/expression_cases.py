@@ -123,7 +123,7 @@ def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     return {"Entries": [entry | {"Detail": detail}]}
 
 
-_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
+_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"target": {"S": "j"}}}}}}}
 _OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
 _OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
 _FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
@@ -133,7 +133,7 @@ _POSITION = {"sequence": {"S": "7".zfill(40)}, "receives": {"N": "2"}}
 _TOMBSTONE = {"M": _POSITION}
 _BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
 _BODY_OF = _BODY[:-1] % 2 + ',"priority":"%s","weight":5}'
-_RUN = {"job_name": "j", "run_id": "jr_1", "run_state": "STOPPED"}
+_RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
@@ -179,13 +179,13 @@ CASES = [
         "ConfirmSlot.Arguments",
         _slot_call(
             "attribute_exists(holders.#me)",
-            "SET holders.#me.#state = :running, holders.#me.job = job_name",
+            "SET holders.#me.#state = :running, holders.#me.target = target",
             {"#state": "state"},
             {":running": {"S": "RUNNING"}},
         )
         | {"ReturnValues": "UPDATED_NEW"},
     ),
-    _case("ConfirmSlot.Assign", {"job_name": "j", "starts": 0, "pages": 0}, result=_RUNNING),
+    _case("ConfirmSlot.Assign", {"target": "j", "starts": 0, "pages": 0}, result=_RUNNING),
     _caught(
         "ConfirmSlot.Catch.1.Assign", {"run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}}
     ),
@@ -197,7 +197,7 @@ CASES = [
     _case(
         "RunGlueJob.Arguments",
         {"JobName": "j", "Arguments": REQUEST["arguments"] | {"--slotkeeper-execution": ME}, "Timeout": 60},  # type: ignore[operator]
-        {"job_name": "j"},
+        {"target": "j"},
     ),
     _case(
         "RunGlueJob.Assign",
@@ -232,11 +232,11 @@ CASES = [
     ),
     _case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
     _case("WaitForGlueRun.Seconds", Between(30, 59)),
-    _case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"job_name": "j", "next_page": ""}),
+    _case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"target": "j", "next_page": ""}),
     _case(
         "FindGlueRun.Arguments",
         {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
-        {"job_name": "j", "next_page": "t"},
+        {"target": "j", "next_page": "t"},
     ),
     _case("FindGlueRun.Assign", {"run_id": "", "next_page": "", "pages": 2}, {"pages": 1}, result={"JobRuns": []}),
     _case(

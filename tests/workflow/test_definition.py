@@ -351,7 +351,7 @@ def test_a_search_pages_back_to_runs_from_before_the_execution(
 
 def test_a_page_of_runs_with_the_largest_arguments_is_below_the_payload_limit() -> None:
     """Step Functions guide, "Service quotas": 256 KiB; more ends the execution without any Catch."""
-    asked = STATES["FindGlueRun"].value("Arguments", {}, {"job_name": "job", "next_page": ""})
+    asked = STATES["FindGlueRun"].value("Arguments", {}, {"target": "job", "next_page": ""})
     other_fields = 16 * 1024
     assert asked["MaxResults"] * (MAX_BODY_BYTES + ADDED_BYTES + other_fields) < 256 * 1024
 
@@ -362,6 +362,6 @@ def test_f4_a_redriven_execution_cannot_name_its_glue_job(redrives: int, fails: 
     expression = states()["RunGlueJob"]["Arguments"]["JobName"]
     if fails:
         with pytest.raises(Exception, match="a redriven execution holds no slot"):
-            evaluate(expression, known, {"job_name": "job"})
+            evaluate(expression, known, {"target": "job"})
     else:
-        assert evaluate(expression, known, {"job_name": "job"}) == "job"
+        assert evaluate(expression, known, {"target": "job"}) == "job"

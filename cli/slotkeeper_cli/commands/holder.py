@@ -52,7 +52,7 @@ def release(
     for line in checked:
         context.out.note(f"- {line}")
     if alive and not force:
-        instead = _instead(context, holder, holder.job or process.job_name, described, known_id or execution)
+        instead = _instead(context, holder, holder.target or process.target, described, known_id or execution)
         raise CommandRefused(
             f"{label} may still use its slot: {alive}. {instead} With --force its slot{weight} is released now, and "
             "more than the limit allows may run. Nothing was changed."
@@ -144,7 +144,7 @@ def _glue_alive(
     context: CommandContext, control: SlotControl, process: Process, name: str, holder: Holder, checked: list[str]
 ) -> str:
     gap = int(context.stack.parameters.get("LookGapSeconds", 30))
-    job = holder.job or process.job_name
+    job = holder.target or process.target
     # A run that was being started when the workflow ended may show only at the second check.
     for check in (1, 2):
         try:

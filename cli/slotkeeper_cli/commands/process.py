@@ -42,7 +42,7 @@ def list_processes() -> None:
     """List the processes with their limit, slots in use, holders and Glue job."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "job_name", "paused")
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
     listed = [{key: getattr(one, key) for key in keys} | {"holders": len(one.holders)} for one in processes]
     data = {"processes": listed, "malformed": malformed}
 
@@ -52,7 +52,7 @@ def list_processes() -> None:
         for one in processes:
             state = Text("paused", style="yellow") if one.paused else Text("active")
             numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
-            rows.add_row(one.name, *(f"{number:,}" for number in numbers), one.job_name, state)
+            rows.add_row(one.name, *(f"{number:,}" for number in numbers), one.target, state)
         console.print(rows if processes else "There are no processes. Add one with: slotkeeper process add")
         for text in malformed:
             console.print(f"malformed: {text}", style="red")
@@ -165,7 +165,7 @@ def add(
             "Nothing was changed."
         )
     _warn_of_limit(context, Process(process, limit, 0, {}, paused, job, default_weight), control)
-    data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "job_name": job}
+    data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": job}
     how = " and is paused" * paused
     takes = f" A request without a weight takes {default_weight}." * (default_weight != 1)
     text = f"{process} has {count(limit, 'slot')} for job {job}{how}.{takes}"

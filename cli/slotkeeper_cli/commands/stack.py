@@ -87,7 +87,7 @@ def _adopt(control: SlotControl, one: SlotlessExecution, process: Process) -> bo
     """Record an execution as a holder, with the weight that its request had; False if it holds a slot meanwhile."""
     described = control.workflow.describe(one.execution)
     stated = weight_in(fields_in(described.input)) if described else None
-    job, weight = one.job or process.job_name, stated or process.default_weight
+    job, weight = one.target or process.target, stated or process.default_weight
     return control.slots.adopt(one.process, one.execution, one.since, job, weight)
 
 
@@ -138,7 +138,7 @@ def restore(
         for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
-            elif control.processes.create(one.name, one.slot_limit, one.job_name, True, one.default_weight):
+            elif control.processes.create(one.name, one.slot_limit, one.target, True, one.default_weight):
                 created.append(one.name)
             else:
                 existing.append(one.name)

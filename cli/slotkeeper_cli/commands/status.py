@@ -103,13 +103,13 @@ def _process(
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
             "execution_status": executions.get(name, "UNKNOWN"),
-            "job": holder.job or process.job_name,
+            "job": holder.target or process.target,
             "glue_run": runs.get(name),
             "link": stack.execution_link(name),
         }
         for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since)
     ]
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "job_name")
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
     data = {key: getattr(process, key) for key in keys}
     waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
     return data | {"holders": holders, "waiting": [as_dict(process, each, now) for each in waiting]}
@@ -135,7 +135,7 @@ def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, dict[st
     oldest: dict[str, int] = {}
     for process in processes:
         for holder in process.holders.values():
-            job = holder.job or process.job_name
+            job = holder.target or process.target
             oldest[job] = min(holder.since, oldest.get(job, holder.since))
     return {name: run for job, since in oldest.items() for name, run in runs_by_execution(stack, job, since).items()}
 
@@ -169,7 +169,7 @@ def print_not_deployed(console: Console, flows: list[str]) -> None:
 def _render_process(console: Console, process: dict[str, Any]) -> None:
     line = Text(process["name"], style="bold")
     line.append(f"  {in_use_text(process)}", style="not bold")
-    line.append(f"  job {process['job_name']}", style="dim not bold")
+    line.append(f"  job {process['target']}", style="dim not bold")
     if process["paused"]:
         line.append("  PAUSED", style="yellow")
     if process["has_drifted"]:

@@ -143,7 +143,7 @@ class Facts:
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any] | None]:
         """The Glue jobs of the processes, by name; None for a job that does not exist."""
-        names = sorted({one.job_name for one in self.processes})
+        names = sorted({one.target for one in self.processes})
         return dict(zip(names, in_parallel(lambda name: get_job(self._stack, name), names), strict=True))
 
     @cached_property

@@ -52,7 +52,7 @@ def paused(facts: Facts) -> Iterator[Finding]:
 
 def jobs(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
-        for text in job_problems(one.job_name, facts.jobs[one.job_name], facts.allowed_jobs):
+        for text in job_problems(one.target, facts.jobs[one.target], facts.allowed_jobs):
             saw, _, do = text.partition(": ")
             yield problem(f"process {one.name}: {saw}", do)
 
@@ -61,7 +61,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
     """Add the holders that the processes that share a job may have."""
     slots: defaultdict[str, int] = defaultdict(int)
     for one in facts.processes:
-        slots[one.job_name] += most_holders(one.slot_limit, one.default_weight)
+        slots[one.target] += most_holders(one.slot_limit, one.default_weight)
     for name, wanted in sorted(slots.items()):
         job = facts.jobs[name]
         if job is None:
@@ -79,7 +79,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
 def item_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
         holders = most_holders(one.slot_limit, one.default_weight)
-        for text in size_problems(one.name, one.job_name, holders, one.default_weight):
+        for text in size_problems(one.name, one.target, holders, one.default_weight):
             saw, _, do = text.rpartition(": ")
             yield warn(saw, do)
 

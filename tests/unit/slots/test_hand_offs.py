@@ -16,7 +16,7 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.reservation import Candidate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, registration
 
-WAITING = Process("p", 1, 1, {}, paused=False, job_name="job", waiting={"normal": registration("p-b")})
+WAITING = Process("p", 1, 1, {}, paused=False, target="job", waiting={"normal": registration("p-b")})
 STARTED = replace(WAITING, waiting={})
 HOLDER = Holder("RUNNING", int(NOW), "job", None, {})
 INTERVAL = 60.0

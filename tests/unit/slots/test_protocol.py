@@ -120,7 +120,7 @@ def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.confirm("p-1")
     assert account.slots.cancel("p", "p-1") is False
-    assert account.item().holders["p-1"].job == "job"
+    assert account.item().holders["p-1"].target == "job"
 
 
 def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Account) -> None:

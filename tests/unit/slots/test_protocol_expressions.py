@@ -34,7 +34,7 @@ def test_a_confirmed_holder_runs_the_job_of_its_process(account: Account) -> Non
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     _do(account, "ConfirmSlot", "p-1")
     holder = account.item().holders["p-1"]
-    assert (holder.state, holder.job, account.item().slots_in_use) == ("RUNNING", "job", 1)
+    assert (holder.state, holder.target, account.item().slots_in_use) == ("RUNNING", "job", 1)
 
 
 def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:

@@ -89,7 +89,7 @@ class ClosedExecutions:
 
     def _search(self, held: Held) -> JobRunSearch | None:
         """Search the holder's Glue runs; None if the search needs more than _MAX_PAGES pages."""
-        search = self.dead.glue.search_runs(held.job, self.clock(), held.name)
+        search = self.dead.glue.search_runs(held.target, self.clock(), held.name)
         try:
             for _ in range(_MAX_PAGES):
                 search.read_page()

@@ -70,8 +70,8 @@ class Held:
     closed_at: float | None
 
     @property
-    def job(self) -> str:
-        return self.holder.job or self.process.job_name
+    def target(self) -> str:
+        return self.holder.target or self.process.target
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class DeadHolders:
         """
         alive = list(search.alive.get(held.name, ()))
         if alive:
-            self.glue.stop(held.job, alive)
+            self.glue.stop(held.target, alive)
             report.note(
                 "GlueRunsStopped", "Stopped a Glue run whose workflow has ended", runs=alive, execution=held.name
             )

@@ -79,7 +79,7 @@ class GlueChecks:
     def _tasks(self, holders: list[Held], started_at: float) -> list[_Task]:
         by_job: dict[str, dict[str, Held]] = defaultdict(dict)
         for held in holders:
-            by_job[held.job][held.name] = held
+            by_job[held.target][held.name] = held
         unfinished, self._unfinished = self._unfinished, {}
         jobs = list(by_job)
         self.shuffle(jobs)

@@ -28,7 +28,7 @@ class MalformedProcess(ValueError):
 
 @dataclass(frozen=True)
 class Holder:
-    """An execution that holds a slot. `job` is empty until the workflow has confirmed the slot.
+    """An execution that holds a slot. `target` is empty until the workflow has confirmed the slot.
 
     `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
     unchanged.
@@ -36,7 +36,7 @@ class Holder:
 
     state: Literal["RESERVED", "RUNNING"]
     since: int
-    job: str
+    target: str
     quiet_since: int | None
     raw: Mapping[str, Any]
     weight: int = 1
@@ -78,7 +78,7 @@ class Process:
     slots_in_use: int
     holders: Mapping[str, Holder]
     paused: bool
-    job_name: str
+    target: str
     default_weight: int = 1
     waiting: Mapping[Priority, WaitingRequest] = field(default_factory=dict)
     tombstones: Mapping[Priority, Position] = field(default_factory=dict)
@@ -169,7 +169,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
             slots_in_use=attributes.whole("slots_in_use"),
             holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
             paused=attributes.flag("paused", False),
-            job_name=attributes.text("job_name"),
+            target=attributes.text("target"),
             default_weight=attributes.parsed_number("default_weight", _weight, 1),
             waiting=waiting,
             tombstones=tombstones,
@@ -225,7 +225,7 @@ def _read_holder(holder: Attributes) -> Holder:
     return Holder(
         state=holder.parsed("state", _holder_state),
         since=holder.whole("since"),
-        job=holder.text("job", ""),
+        target=holder.text("target", ""),
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
         weight=holder.parsed_number("weight", _weight, 1),

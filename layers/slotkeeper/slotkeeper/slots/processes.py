@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXISTS = "attribute_exists(process_name)"
 
 
-def check_settings(name: str, slot_limit: int, job_name: str, default_weight: int = 1) -> None:
+def check_settings(name: str, slot_limit: int, target: str, default_weight: int = 1) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
         raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
@@ -27,8 +27,8 @@ def check_settings(name: str, slot_limit: int, job_name: str, default_weight: in
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
-    if not 1 <= len(job_name) <= 255:
-        raise ValueError(f"job name must be 1 to 255 characters, got {job_name!r}")
+    if not 1 <= len(target) <= 255:
+        raise ValueError(f"target must be 1 to 255 characters, got {target!r}")
 
 
 class Processes:
@@ -38,7 +38,7 @@ class Processes:
         self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
-    def create(self, name: str, slot_limit: int, job_name: str, paused: bool = False, default_weight: int = 1) -> bool:
+    def create(self, name: str, slot_limit: int, target: str, paused: bool = False, default_weight: int = 1) -> bool:
         """Add a process; return False and change nothing if it exists.
 
         The put is conditional, because overwriting a live item would lose its holders and admit as many again.
@@ -46,14 +46,14 @@ class Processes:
         Raises:
             ValueError: a setting is not valid.
         """
-        check_settings(name, slot_limit, job_name, default_weight)
+        check_settings(name, slot_limit, target, default_weight)
         item: dict[str, Any] = {
             "process_name": {"S": name},
             "slot_limit": {"N": str(slot_limit)},
             "slots_in_use": {"N": "0"},
             "holders": {"M": {}},
             "waiting": {"M": {}},
-            "job_name": {"S": job_name},
+            "target": {"S": target},
         }
         if default_weight != 1:
             item["default_weight"] = {"N": str(default_weight)}
@@ -80,11 +80,11 @@ class Processes:
         check_settings(name, slot_limit, "unchanged")
         self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
 
-    def change_job(self, name: str, job_name: str, before: str) -> bool:
-        """Change the process's Glue job from `before` to `job_name`; False if its job is not `before`."""
-        check_settings(name, 0, job_name)
-        values = {":job": {"S": job_name}, ":before": {"S": before}}
-        return self._table.update(name, "SET job_name = :job", f"{_EXISTS} AND job_name = :before", values).held
+    def change_target(self, name: str, target: str, before: str) -> bool:
+        """Change the process's target from `before` to `target`; False if its target is not `before`."""
+        check_settings(name, 0, target)
+        values = {":target": {"S": target}, ":before": {"S": before}}
+        return self._table.update(name, "SET target = :target", f"{_EXISTS} AND target = :before", values).held
 
     def pause(self, name: str) -> None:
         """Admit no further request. Running workflows continue. Raises LookupError."""

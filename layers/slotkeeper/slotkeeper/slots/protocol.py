@@ -3,12 +3,12 @@
     process_name   S, key
     slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
     slots_in_use   N: always the sum of the holders' weights
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, job, quiet_since}; no weight means 1
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since}; no weight means 1
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
-    job_name       S: the process's Glue job
+    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
     default_weight N, optional: the weight of a request that states none
 
     reserve   starter            takes a slot, if the request fits and no higher priority waits
@@ -103,7 +103,7 @@ NEWER_RECEIVE = (
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
 OWN_REGISTRATION = f"attribute_exists(waiting.{{0}}.receipt_handle) AND {NOT_NEWER}"
 
-CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.job = job_name"
+CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.target = target"
 CONFIRM_CONDITION = "attribute_exists(holders.#me)"
 
 # The operand is the weight before the removal: an update reads the item as it was (verified on DynamoDB Local).
@@ -266,7 +266,7 @@ class Slots:
         For use after the table was restored or edited manually. Adopting ignores the limit, because the execution runs
         anyway. While the holders exceed the limit, no request is admitted.
         """
-        holder = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "job": {"S": job}}
+        holder = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "target": {"S": job}}
         if weight > 1:
             holder["weight"] = _number(weight)
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
