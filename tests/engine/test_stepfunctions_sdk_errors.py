@@ -1,8 +1,10 @@
 """stepfunctions_sdk_errors: the names that a Catch matches."""
 
+import json
 from collections.abc import Callable
 
 from dev.emulator.aws import EmbeddedAws
+from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
 from tests.engine.test_sqs_handles import hide, receive, send
 from tests.support.waiting import wait_until
@@ -40,3 +42,32 @@ def test_the_error_of_an_outdated_handle_names_the_parameter(
     ended.append(machine.end_of(machine.start(arn, {"handle": deleted})))
     assert [each["error"] for each in ended] == ["Sqs.SqsException"] * 2
     assert all("for parameter ReceiptHandle is invalid" in each["cause"] for each in ended)
+
+
+def test_a_task_describes_and_stops_an_execution(machine: MachineMaker) -> None:
+    waiting = machine.start(machine({"Wait": {"Type": "Wait", "Seconds": 3600, "End": True}}), {"a": 1})
+    resource = "arn:aws:states:::aws-sdk:sfn:"
+    about = {"ExecutionArn": "{% $states.input.arn %}"}
+    task = {"Type": "Task", "Output": "{% $merge([$states.input, {'seen': $states.result}]) %}"}
+    states = {
+        "Stop": task | {"Resource": f"{resource}stopExecution", "Arguments": about | {"Error": "E"}, "Next": "Read"},
+        "Read": task | {"Resource": f"{resource}describeExecution", "Arguments": about, "End": True},
+    }
+    arn = machine(states)
+    closed = machine.end_of(machine.start(arn, {"arn": waiting}))
+    seen = json.loads(closed["output"])["seen"]
+    assert (seen["Status"], seen["Error"], seen["Input"]) == ("ABORTED", "E", '{"a": 1}')
+    assert seen["StopDate"].endswith("Z")
+    missing = machine.end_of(machine.start(arn, {"arn": f"{waiting}-missing"}))
+    assert missing["error"] == "Sfn.ExecutionDoesNotExistException"
+
+
+def test_an_error_of_step_functions_without_a_class_has_the_services_name(
+    machine: MachineMaker, faults: Faults, unique: Callable[[str], str]
+) -> None:
+    arn = machine({"Wait": {"Type": "Wait", "Seconds": 3600, "End": True}})
+    name = unique("throttled")
+    faults.add("StartExecution", "refuse", execution=name, error="ThrottlingException")
+    arguments = {"StateMachineArn": arn, "Name": name, "Input": "{}"}
+    task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sfn:startExecution", "Arguments": arguments}
+    assert machine.end_of(machine.start(machine({"Start": task | {"End": True}})))["error"] == "Sfn.SfnException"

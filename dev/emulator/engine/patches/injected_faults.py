@@ -60,7 +60,7 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
             drive.check()
         if action in ("lose_answer", "abort_after"):
             # The lost answer of a job is that of its start, not of its end.
-            original(resource.removesuffix(".sync"), given)
+            original(resource.partition(".sync")[0], given)
         if action == "abort_after":
             drives.stop(execution["executionArn"], "Fault", f"stopped after the call of {drives.state_name.get()}")
             drive.check()

@@ -1,8 +1,10 @@
-"""Errors of `aws-sdk:sqs` tasks have the names that a Catch matches on AWS.
+"""Errors of `aws-sdk:sqs` and `aws-sdk:sfn` tasks have the names that a Catch matches on AWS.
 
 AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the name
-of the Java SDK's exception, `Sqs.MessageNotInflightException`; an error without such a class is `Sqs.SqsException`.
-MiniStack does not find the code in SQS's XML, and names every error `Sqs.ServiceException`.
+of the Java SDK's exception, `Sqs.MessageNotInflightException`, `Sfn.TaskTimedOutException`; an error without such a
+class is `Sqs.SqsException` or `Sfn.SfnException`.
+MiniStack does not find the code in SQS's XML, names every error of SQS `Sqs.ServiceException`, and adds no `Exception`
+to the codes of Step Functions.
 """
 
 import re
@@ -30,8 +32,16 @@ MODELLED = {
 
 
 def apply() -> None:
-    """Name SQS's errors."""
+    """Name the errors of both services."""
     wrap(sfn, "_dispatch_aws_sdk_query", _dispatch)
+    wrap(sfn, "_prefix_sdk_error", _prefix)
+
+
+def _prefix(original: Callable[[str, str], str], service: str, code: str) -> str:
+    if service != "sfn" or code.startswith("States."):
+        return original(service, code)
+    modelled = code in {shape.name for shape in sfn._service_model("states").error_shapes}
+    return f"Sfn.{code.removesuffix('Exception')}Exception" if modelled else "Sfn.SfnException"
 
 
 def _dispatch(original: Callable[..., Any], info: Any, service: str, action: str, given: Any) -> Any:

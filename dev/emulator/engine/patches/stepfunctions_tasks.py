@@ -1,8 +1,8 @@
 """A task's Retry, Catch, timeout and result limit follow the States Language.
 
 AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; States.ALL does not match
-States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds may be a
-JSONata expression), "Service quotas" (256 KiB), "Transforming data with JSONata".
+States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds
+may be JSONata expressions), "Service quotas" (256 KiB), "Transforming data with JSONata".
 MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
 error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """
@@ -32,9 +32,9 @@ def apply() -> None:
 
 
 def _execute_task(original: Callable[..., Any], state: Any, raw_input: Any, execution: Any, context: Any) -> Any:
-    if isinstance(state.get("TimeoutSeconds"), str):
-        seconds = sfn._jsonata_state_field(state, "TimeoutSeconds", "number", raw_input, context)
-        state = {**state, "TimeoutSeconds": seconds}
+    for field in ("TimeoutSeconds", "HeartbeatSeconds"):
+        if isinstance(state.get(field), str):
+            state = {**state, field: sfn._jsonata_state_field(state, field, "number", raw_input, context)}
     return original(state, raw_input, execution, context)
 
 

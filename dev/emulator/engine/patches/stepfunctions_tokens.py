@@ -1,0 +1,119 @@
+"""Tasks that wait for a task token, and the actions that answer them.
+
+AWS: "Discover service integration patterns in Step Functions" (Wait for a callback with the task token);
+"Step Functions API Reference: SendTaskSuccess", "SendTaskFailure" and "SendTaskHeartbeat" (InvalidToken, InvalidOutput,
+TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output, error and cause);
+"Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too). Each attempt of a task
+has its own token, of several hundred characters of base64.
+MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits on
+after the execution was stopped, and answers TaskDoesNotExist for any other token.
+"""
+
+import base64
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.engine import drives
+from dev.emulator.engine.emulator import replace, responses, wrap
+from dev.emulator.engine.emulator import stepfunctions as sfn
+
+PREFIX = "AQCwAAAAKgAAAAMAAAAA"  # every token of AWS starts alike
+POLL_SECONDS = 0.1  # an answer ends the wait immediately, a stop of the execution after this time
+LENGTHS = {"output": drives.LIMIT_BYTES, "error": 256, "cause": 32768}
+_TOKEN_BYTES = 480
+_lock = threading.Lock()  # an answer and the end of the wait are one order
+
+
+def apply() -> None:
+    """Replace the wait, and check each answer."""
+    replace(sfn, "_invoke_with_callback", lambda _original: _wait_for_answer)
+    wrap(sfn, "_apply_jsonata_arguments", _with_new_token)
+    wrap(sfn, "_apply_parameters", _with_new_token)
+    wrap(sfn, "_send_task_success", _answer)
+    wrap(sfn, "_send_task_failure", _answer)
+    wrap(sfn, "_send_task_heartbeat", _answer)
+
+
+def _with_new_token(original: Callable[..., Any], state: Any, given: Any, context: Any = None) -> Any:
+    if ".waitForTaskToken" in state.get("Resource", ""):
+        token = PREFIX + base64.b64encode(secrets.token_bytes(_TOKEN_BYTES)).decode()
+        context["Task"] = {"Token": token}
+    return original(state, given, context)
+
+
+def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any]) -> Any:
+    drive = drives.current.get()
+    task: dict[str, Any] = {"event": threading.Event(), "result": None, "error": None, "heartbeat": None}
+    task |= {"drive": drive, "closed": False}
+    sfn._task_tokens[token] = task
+    began = time.monotonic()
+    try:
+        sent = sfn._invoke_resource(resource.replace(".waitForTaskToken", ""), given)
+        if drive is not None:
+            *_, service, action = resource.split(":")
+            details = {"resourceType": service, "resource": action, "output": json.dumps(sent)}
+            sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": details})
+        _wait(task, began, state)
+    finally:
+        with _lock:
+            task["closed"] = True
+    if task["error"]:
+        raise sfn._ExecutionError(task["error"]["Error"], task["error"]["Cause"])
+    return json.loads(task["result"])
+
+
+def _wait(task: dict[str, Any], began: float, state: dict[str, Any]) -> None:
+    drive, limit, silence = task["drive"], state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
+    while not task["event"].wait(POLL_SECONDS):
+        if drive is not None:
+            drive.check()
+        now = time.monotonic()
+        late = limit is not None and now - began >= limit
+        silent = silence is not None and now - (task.get("beat") or began) >= silence
+        if not (late or silent):
+            continue
+        with _lock:
+            if not task["event"].is_set():
+                task["closed"] = True
+                after = f"{limit} seconds" if late else f"{silence} seconds without a heartbeat"
+                raise sfn._ExecutionError("States.Timeout", f"Task timed out after {after}")
+
+
+def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
+    output = data.get("output")
+    if output is not None and not isinstance(output, str):  # a task of the SDK integration may pass an object
+        output = json.dumps(output, separators=(",", ":"))
+        data = {**data, "output": output}
+    for name, most in LENGTHS.items():
+        if len((data.get(name) or "").encode()) > most:
+            return _refused("ValidationException", f"Value at '{name}' failed to satisfy constraint: length {most}")
+    if output is not None and not _is_json(output):
+        return _refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
+    token = data.get("taskToken") or ""
+    task = sfn._task_tokens.get(token)
+    if task is None:
+        if token.startswith(PREFIX):
+            return _refused("TaskDoesNotExist", "Task does not exist")
+        return _refused("InvalidToken", "Invalid Token: 'Invalid token'")
+    drive = task.get("drive")
+    with _lock:
+        if task.get("closed") or task["event"].is_set() or (drive is not None and drive.closed.is_set()):
+            return _refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
+        task["beat"] = time.monotonic()
+        return original(data)
+
+
+def _refused(code: str, message: str) -> Any:
+    return responses.error_response_json(code, message, 400)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
