@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.request import Request
+from slotkeeper.slots.targets import execution_arn
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -26,6 +27,9 @@ _UNAVAILABLE_CODES = {
     "StateMachineDeleting",
     "StateMachineDoesNotExist",
 }
+
+# A list of closed statuses, because PENDING_REDRIVE means that the execution is about to run again.
+CLOSED_STATUSES = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 # The errors of the workflow's own Fail states, which end it after it has kept the request or returned it to the queue.
 ACCOUNTED_FOR = {"RequestFailed", "RequestReturned"}
@@ -89,8 +93,7 @@ class Execution:
 
     @property
     def is_closed(self) -> bool:
-        # A list of closed statuses, because PENDING_REDRIVE means that the execution is about to run again.
-        return self.status in ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
+        return self.status in CLOSED_STATUSES
 
 
 def closing(name: str, redrives: int) -> str:
@@ -151,7 +154,7 @@ class Workflow:
     def describe(self, name: str) -> Execution | None:
         """Describe the execution of this name; None if Step Functions knows none. It keeps names for 90 days."""
         try:
-            response = self._stepfunctions.describe_execution(executionArn=self._execution_arn(name))
+            response = self._stepfunctions.describe_execution(executionArn=self.execution_arn(name))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
@@ -206,5 +209,6 @@ class Workflow:
                     redrives=listed.get("redriveCount", 0),
                 )
 
-    def _execution_arn(self, name: str) -> str:
-        return f"{self._state_machine_arn.replace(':stateMachine:', ':execution:')}:{name}"
+    def execution_arn(self, name: str) -> str:
+        """The ARN of the execution of this name, whether or not it exists."""
+        return execution_arn(self._state_machine_arn, name)

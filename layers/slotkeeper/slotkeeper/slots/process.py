@@ -31,15 +31,18 @@ class Holder:
     """An execution that holds a slot. `target` is empty until the workflow has confirmed the slot.
 
     `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
-    unchanged.
+    unchanged. `task_token`: of the caller that waits for the answer, empty if none waits. `redriven`: its child
+    execution was redriven manually, and the janitor adopted it.
     """
 
     state: Literal["RESERVED", "RUNNING"]
     since: int
     target: str
     quiet_since: int | None
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any] = field(repr=False)  # it contains the token
     weight: int = 1
+    task_token: str = field(default="", repr=False)
+    redriven: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,9 @@ class Process:
     Attributes:
         waiting: the registered head of each priority's message group.
         tombstones: for a priority without a registration, the position of its last one.
+        timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
+        settle_seconds: seconds for which a slot is kept after its child execution was aborted or has timed out.
+        queue_url: of the queue in which its requests wait. Empty: unknown.
     """
 
     name: str
@@ -83,6 +89,9 @@ class Process:
     waiting: Mapping[Priority, WaitingRequest] = field(default_factory=dict)
     tombstones: Mapping[Priority, Position] = field(default_factory=dict)
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
+    timeout_minutes: int | None = None
+    settle_seconds: int = 0
+    queue_url: str = ""
 
     @property
     def held_weight(self) -> int:
@@ -163,6 +172,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
     attributes = Attributes(item)
     try:
         waiting, tombstones = _read_waiting(attributes.map("waiting", Attributes({})))
+        settings = attributes.map("run_settings", Attributes({}))
         return Process(
             name=attributes.text("process_name"),
             slot_limit=attributes.whole("slot_limit"),
@@ -177,6 +187,9 @@ def read_process(item: Mapping[str, Any]) -> Process:
                 name: _read_cancellation(name, note)
                 for name, note in attributes.map("cancelled", Attributes({})).maps()
             },
+            timeout_minutes=settings.whole("timeout_minutes", None),
+            settle_seconds=settings.whole("settle_seconds", 0),
+            queue_url=attributes.text("queue_url", ""),
         )
     except MalformedAttribute as error:
         raise MalformedProcess(str(error)) from None
@@ -229,6 +242,8 @@ def _read_holder(holder: Attributes) -> Holder:
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
         weight=holder.parsed_number("weight", _weight, 1),
+        task_token=holder.text("task_token", ""),
+        redriven=holder.flag("redriven", False),
     )
 
 

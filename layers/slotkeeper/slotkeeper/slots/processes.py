@@ -12,6 +12,7 @@ from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, PROCESS_NAME, MalformedProcess, Process, read_process
 from slotkeeper.slots.request import MAX_WEIGHT
+from slotkeeper.slots.targets import check_settle_seconds, check_target, check_timeout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 _EXISTS = "attribute_exists(process_name)"
 
 
-def check_settings(name: str, slot_limit: int, target: str, default_weight: int = 1) -> None:
+def check_settings(
+    name: str,
+    slot_limit: int,
+    target: str,
+    default_weight: int = 1,
+    *,
+    timeout_minutes: int | None = None,
+    settle_seconds: int = 0,
+) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
         raise ValueError(f"process name must be 1 to 47 characters of A-Z a-z 0-9 _ -, got {name!r}")
@@ -27,8 +36,9 @@ def check_settings(name: str, slot_limit: int, target: str, default_weight: int 
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
-    if not 1 <= len(target) <= 255:
-        raise ValueError(f"target must be 1 to 255 characters, got {target!r}")
+    check_target(target)
+    check_timeout(timeout_minutes)
+    check_settle_seconds(settle_seconds, target)
 
 
 class Processes:
@@ -38,15 +48,35 @@ class Processes:
         self._table = Table(dynamodb, table_name, "process_name")
         self.cancellations = Cancellations(dynamodb, table_name)
 
-    def create(self, name: str, slot_limit: int, target: str, paused: bool = False, default_weight: int = 1) -> bool:
+    def create(
+        self,
+        name: str,
+        slot_limit: int,
+        target: str,
+        paused: bool = False,
+        default_weight: int = 1,
+        *,
+        timeout_minutes: int | None = None,
+        settle_seconds: int = 0,
+        queue_url: str = "",
+    ) -> bool:
         """Add a process; return False and change nothing if it exists.
 
         The put is conditional, because overwriting a live item would lose its holders and admit as many again.
 
+        Args:
+            timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
+            settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
+                has timed out, because the work that the child started may outlive it.
+            queue_url: of the queue in which the process's requests wait.
+
         Raises:
             ValueError: a setting is not valid.
         """
-        check_settings(name, slot_limit, target, default_weight)
+        check_settings(
+            name, slot_limit, target, default_weight, timeout_minutes=timeout_minutes, settle_seconds=settle_seconds
+        )
+        run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
         item: dict[str, Any] = {
             "process_name": {"S": name},
             "slot_limit": {"N": str(slot_limit)},
@@ -54,7 +84,11 @@ class Processes:
             "holders": {"M": {}},
             "waiting": {"M": {}},
             "target": {"S": target},
+            # Always: the workflow's confirm reads it, and returns only attributes that it sets.
+            "run_settings": {"M": {key: {"N": str(value)} for key, value in run_settings.items() if value}},
         }
+        if queue_url:
+            item["queue_url"] = {"S": queue_url}
         if default_weight != 1:
             item["default_weight"] = {"N": str(default_weight)}
         if paused:

@@ -3,12 +3,15 @@
     process_name   S, key
     slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
     slots_in_use   N: always the sum of the holders' weights
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since}; no weight means 1
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since, redriven};
+                   no weight means 1
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
+    run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
+    queue_url      S, optional: the queue in which the process's requests wait
     default_weight N, optional: the weight of a request that states none
 
     reserve   starter            takes a slot, if the request fits and no higher priority waits
@@ -260,13 +263,21 @@ class Slots:
             process, execution, f"{RELEASE_CONDITION} AND {UNCHANGED_CONDITION}", {":seen": {"M": seen}}
         )
 
-    def adopt(self, process: str, execution: str, since: float, job: str, weight: int = 1) -> bool:
+    def adopt(
+        self, process: str, execution: str, since: float, target: str, weight: int = 1, *, redriven: bool = False
+    ) -> bool:
         """Adopt a running execution: record it as a holder; False if it already holds a slot.
 
-        For use after the table was restored or edited manually. Adopting ignores the limit, because the execution runs
-        anyway. While the holders exceed the limit, no request is admitted.
+        For use after the table was restored or edited manually, and for a child execution that was redriven manually.
+        Adopting ignores the limit, because the execution runs anyway. While the holders exceed the limit, no request is
+        admitted.
+
+        Args:
+            redriven: the child execution was redriven, so that the janitor frees its slot without stopping it.
         """
-        holder = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "target": {"S": job}}
+        holder: Item = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "target": {"S": target}}
+        if redriven:
+            holder["redriven"] = {"BOOL": True}
         if weight > 1:
             holder["weight"] = _number(weight)
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"

@@ -1,0 +1,88 @@
+"""Targets and settings of a process that are refused, with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.processes import check_settings
+from slotkeeper.slots.targets import check_place, check_target, check_type, is_state_machine
+from tests.unit.conftest import Account
+
+ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:nightly"
+
+
+@pytest.mark.parametrize(
+    "target", ["nightly", "my job/1", ARN, "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:a.b-c_1"]
+)
+def test_a_glue_job_name_and_a_state_machine_arn_are_targets(target: str) -> None:
+    check_target(target)
+    assert is_state_machine(target) == target.startswith("arn:")
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("", "1 to 255 characters"),
+        ("x" * 256, "1 to 255 characters"),
+        (f"{ARN}:3", f"without version or alias, got '{ARN}:3'. Use {ARN}"),
+        (f"{ARN}:PROD", "without version or alias"),
+        ("arn:aws:states:eu-west-1:123456789012:execution:nightly:a", "the ARN of an execution"),
+        ("arn:aws:states:eu-west-1:123456789012:express:nightly:a:b", "the ARN of an execution"),
+        ("arn:aws:glue:eu-west-1:123456789012:job/nightly", "the ARN of another service"),
+        ("arn:aws:lambda:eu-west-1:123456789012:function:f", "the ARN of another service"),
+        ("arn:aws:states:eu-west-1:123456789012:activity:a", "stateMachine:NAME, got"),
+        ("arn:aws:states:eu-west-1:1234:stateMachine:a", "stateMachine:NAME, got"),
+        ("arn:aws:states:eu-west-1:123456789012:stateMachine:a b", "stateMachine:NAME, got"),
+    ],
+)
+def test_other_targets_are_refused_with_the_reason(target: str, reason: str) -> None:
+    with pytest.raises(ValueError, match="target must be") as refused:
+        check_target(target)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10080, got 0"),
+        ({"timeout_minutes": 10_081}, "from 1 to 10080"),
+        ({"timeout_minutes": True}, "got True"),
+        ({"settle_seconds": -1}, "settle time must be a whole number of seconds from 0 to 86400, got -1"),
+        ({"settle_seconds": 86_401}, "from 0 to 86400"),
+        ({"settle_seconds": 60, "target": "job"}, "settle time is for state machines, got 60 s for Glue job 'job'"),
+    ],
+)
+def test_settings_of_a_run_are_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011, the reason is compared
+        check_settings("p", 1, **({"target": ARN} | settings))
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(("account", "region"), [("999999999999", "eu-west-1"), ("123456789012", "us-east-1")])
+def test_a_state_machine_elsewhere_is_refused(account: str, region: str) -> None:
+    check_place(ARN, "123456789012", "eu-west-1")
+    check_place("a-glue-job", "123456789012", "eu-west-1")
+    with pytest.raises(ValueError, match="must be in the stack's account"):
+        check_place(ARN, account, region)
+
+
+def test_an_express_state_machine_is_refused() -> None:
+    check_type(ARN, {"type": "STANDARD"})
+    with pytest.raises(ValueError, match="is of type EXPRESS; it must be STANDARD"):
+        check_type(ARN, {"type": "EXPRESS"})
+
+
+def test_a_process_is_created_with_the_settings_of_its_runs(account: Account) -> None:
+    account.processes.create("q", 1, ARN, timeout_minutes=5, settle_seconds=60, queue_url="https://queue")
+    made = account.item("q")
+    assert (made.timeout_minutes, made.settle_seconds, made.queue_url) == (5, 60, "https://queue")
+
+
+def test_settings_that_are_not_given_are_an_empty_map(account: Account) -> None:
+    """The workflow's confirm sets the map, so that it is returned: it must exist."""
+    account.processes.create("q", 1, ARN)
+    assert account.raw_item("q")["run_settings"] == {"M": {}}
+    made = account.item("q")
+    assert (made.timeout_minutes, made.settle_seconds, made.queue_url) == (None, 0, "")
