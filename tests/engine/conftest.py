@@ -12,6 +12,7 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.faults import Faults
+from tests.engine.waiting_callers import Callers
 from tests.support.waiting import wait_until
 
 ROLE = "arn:aws:iam::000000000000:role/any"
@@ -49,6 +50,12 @@ def unique() -> Callable[[str], str]:
 def machine(aws: EmbeddedAws, unique: Callable[[str], str]) -> "MachineMaker":
     """Creates JSONata state machines."""
     return MachineMaker(aws, unique)
+
+
+@pytest.fixture
+def callers(aws: EmbeddedAws, machine: "MachineMaker", unique: Callable[[str], str]) -> Callers:
+    """Executions that wait for answers, with a queue of their own."""
+    return Callers(aws, machine, aws.client("sqs").create_queue(QueueName=unique("asked"))["QueueUrl"])
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -16,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.conftest import MachineMaker
-from tests.simulation.aws import stepfunctions
+from tests.engine.waiting_callers import Callers
+from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.frozen import freeze, thaw
 from tests.support.profiles import share
 from tests.support.waiting import wait_until
@@ -35,7 +38,8 @@ STATES = {
     "Wait": {"Type": "Wait", "Seconds": 3600, "End": True},
 }
 STATUS = {"good": "SUCCEEDED", "bad": "FAILED"}
-_COMPARED = ("name", "status", "input", "error", "cause")
+IN_SIMULATION = {"stateMachineArn": stepfunctions.WORKFLOW}
+_COMPARED = ("name", "status", "input", "error", "cause", "redriveCount")
 
 _names = st.sampled_from(["one", "two"])
 _inputs = st.sampled_from([json.dumps({"end": end}) for end in ("never", "good", "bad")])
@@ -43,7 +47,11 @@ STEPS = st.one_of(
     st.tuples(st.just("start"), _names, _inputs),
     st.tuples(st.just("start"), _names, _inputs),
     st.tuples(st.sampled_from(["stop", "stop_and_redrive", "redrive", "describe"]), _names),
-    st.tuples(st.just("listed"), st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", ""])),
+    st.tuples(
+        st.just("listed"),
+        st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", ""]),
+        st.sampled_from(["REDRIVEN", "NOT_REDRIVEN", ""]),
+    ),
 )
 
 
@@ -58,9 +66,9 @@ class BothMachines:
         self.met: Counter[tuple[str, str]] = Counter()  # operation and error
 
     def start(self, name: str, given: str) -> None:
-        in_both = {"stateMachineArn": self._arn, "name": name, "input": given}
+        fields = {"name": name, "input": given}
         known = name in self._executions
-        self._both("start_execution", in_both, in_both)
+        self._both("start_execution", {"stateMachineArn": self._arn} | fields, IN_SIMULATION | fields)
         if not known:
             self._close(name)
 
@@ -79,13 +87,16 @@ class BothMachines:
     def describe(self, name: str) -> None:
         self._about("describe_execution", name)
 
-    def listed(self, status: str) -> None:
-        in_both = {"stateMachineArn": self._arn} | ({"statusFilter": status} if status else {})
-        self._both("list_executions", in_both, in_both)
+    def listed(self, status: str, redrive: str) -> None:
+        fields = {"statusFilter": status} if status else {}
+        fields |= {"redriveFilter": redrive} if redrive else {}
+        self._both("list_executions", {"stateMachineArn": self._arn} | fields, IN_SIMULATION | fields)
 
     def _about(self, operation: str, name: str) -> bool:
         in_engine = {"executionArn": self._execution(name)}
-        return self._both(operation, in_engine, {"executionArn": f"execution:{name}"})
+        return self._both(
+            operation, in_engine, {"executionArn": stepfunctions.execution_arn(stepfunctions.WORKFLOW, name)}
+        )
 
     def _execution(self, name: str) -> str:
         return f"{self._arn.replace(':stateMachine:', ':execution:')}:{name}"
@@ -140,7 +151,7 @@ def test_simulated_executions_answer_like_the_engine(machine: MachineMaker) -> N
         both = BothMachines(machine)
         for step, *arguments in steps:
             getattr(both, step)(*arguments)
-        both.listed("")
+        both.listed("", "")
         met.update(both.met)
 
     answered_alike()
@@ -152,3 +163,40 @@ def test_simulated_executions_answer_like_the_engine(machine: MachineMaker) -> N
         ("redrive_execution", "ExecutionNotRedrivable"),
         ("describe_execution", "ExecutionDoesNotExist"),
     }
+
+
+ANSWERS: dict[str, dict[str, str]] = {
+    "send_task_heartbeat": {},
+    "send_task_success": {"output": "1"},
+    "send_task_failure": {"error": "Refused"},
+}
+
+
+def test_simulated_tasks_answer_like_the_engine(callers: Callers) -> None:
+    """Each pair of answers and ends, on the same task."""
+    arn = callers.machine(callers.asks())
+    pairs = list(product([*ANSWERS, "stop"], repeat=2))
+    executions = [callers.machine.start(arn, {"number": number}) for number in range(len(pairs))]
+    tokens = {asked["item"]["number"]: asked["token"] for asked in (callers.received() for _ in pairs)}
+    simulated = tasks.tasks(*tokens.values())
+    for number, steps in enumerate(pairs):
+        for step in steps:
+            parameters = {"taskToken": tokens[number], **ANSWERS.get(step, {})}
+            if step == "stop":
+                with suppress(ClientError):  # the engine refuses to stop a closed execution
+                    callers.client.stop_execution(executionArn=executions[number])
+                simulated = tasks.end(simulated, tokens[number])
+                continue
+            simulated, answer = tasks.perform(simulated, step, freeze(parameters), 0)
+            try:
+                getattr(callers.client, step)(**parameters)
+                code = ""
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+            assert code == answer.error, steps
+    for number, execution in enumerate(executions):
+        status = simulated[tokens[number]]["status"]
+        if status == "WAITS":
+            callers.client.stop_execution(executionArn=execution)
+        else:
+            assert callers.end_of(execution)["status"] == {"ENDED": "ABORTED"}.get(status, status)

@@ -19,10 +19,11 @@ from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import SettlementTable
+from tests.simulation.aws.stepfunctions import WORKFLOW
 from tests.simulation.transcript import Outside, Program
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
-SETTLED, DEAD_LETTERS, MACHINE = "settled", "dead-letters.fifo", "arn:stateMachine:workflow"
+SETTLED, DEAD_LETTERS = "settled", "dead-letters.fifo"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
 
 logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
@@ -44,7 +45,7 @@ def start(
     starter = Starter(
         Slots(outside.client("dynamodb"), SLOTS, large=large),
         RequestQueue(sqs, REQUESTS, DEAD_LETTERS),
-        Workflow(outside.client("stepfunctions"), MACHINE),
+        Workflow(outside.client("stepfunctions"), WORKFLOW),
         VISIBILITY,
         RETENTION,
         MOST_RECEIVES,
@@ -66,7 +67,7 @@ def start(
 def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
     dynamodb = outside.client("dynamodb")
     return Settlement(
-        Workflow(outside.client("stepfunctions"), MACHINE),
+        Workflow(outside.client("stepfunctions"), WORKFLOW),
         FailedRequestQueue(outside.client("sqs"), FAILED),
         SettlementTable(dynamodb, SETTLED, claim=look_gap),  # 0 in a timeless world, where a claim would never end
         grace,

@@ -23,7 +23,7 @@ from slotkeeper.slots.request import (
     parse_request,
 )
 from tests.simulation import slots_actors as code
-from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
+from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
@@ -214,6 +214,8 @@ class SlotsState(World):
             "dynamodb": dynamodb.tables(slots=items, settled=[]),
             "sqs": record(queues),
             "stepfunctions": stepfunctions.executions(),
+            "children": stepfunctions.executions(),
+            "tasks": tasks.tasks(),
             "glue": glue.jobs(plan.page, **{JOB: plan.job_limit}),
             **dict.fromkeys(("sns", "events", "cloudwatch"), ()),
         }

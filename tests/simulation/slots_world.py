@@ -296,7 +296,7 @@ class SlotsWorld(SlotsState):
     def redrive(self, execution: str, _: str) -> None:
         """An operator redrives a failed execution, which continues at its last state."""
         before = self.services["stepfunctions"][execution]
-        arn = freeze({"executionArn": f"execution:{execution}"})
+        arn = freeze({"executionArn": stepfunctions.execution_arn(stepfunctions.WORKFLOW, execution)})
         self.perform(Question("stepfunctions", "redrive_execution", arn))
         self.log("operator", f"redrives {execution}")
         state = before.get("state") or _AT_THE_START
@@ -333,6 +333,9 @@ class SlotsWorld(SlotsState):
             case "started":
                 execution = self.services["stepfunctions"][name.partition(" ")[2]]
                 return Answer(Moment(execution["started"]))
+            case "wait_for_end" if "executionArn" in question.parameters:
+                child = stepfunctions.described(self.services["children"], question.parameters["executionArn"])
+                return None if child["status"] in stepfunctions.OPEN else Answer(child)
             case "wait_for_end":
                 runs = self.services["glue"][JOB]["runs"]
                 run = next(run for run in runs if run["id"] == question.parameters["RunId"])
@@ -381,6 +384,7 @@ class SlotsWorld(SlotsState):
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
             return Answer(freeze({}))
+        question = question._replace(service=stepfunctions.service_of(question))
         before = self.services["stepfunctions"]
         if question.operation in ("start_job_run", "start_execution"):
             self._keep_older(question.service)

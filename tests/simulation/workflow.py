@@ -13,6 +13,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow import interpreter
@@ -52,7 +53,12 @@ def run(
         state_name: the first state: START, or that of a redrive.
         variables: the variables at that state, frozen.
     """
-    execution = {"Name": name, "Id": f"execution:{name}", "Input": json.loads(given), "RedriveCount": redrives}
+    execution = {
+        "Name": name,
+        "Id": execution_arn(WORKFLOW, name),
+        "Input": json.loads(given),
+        "RedriveCount": redrives,
+    }
     at, known = state_name, thaw(variables)
     while at != END:
         state = STATES[at]
@@ -110,18 +116,16 @@ def _deployed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
-    *_, service, action = resource.split(":")
-    waits = action.endswith(".sync")
-    operation = re.sub(r"(?<!^)([A-Z])", r"_\1", action.removesuffix(".sync")).lower()
+    service, action = resource.removeprefix("arn:aws:states:::").removeprefix("aws-sdk:").split(":", 1)
+    action, waits, _ = action.partition(".sync")
+    operation = re.sub(r"(?<!^)([A-Z])", r"_\1", action).lower()
+    is_own = service in ("states", "sfn")
+    given = _lower_case(arguments) if is_own else arguments
     try:
-        answer = outside.ask(Question(service, operation, freeze(arguments)))
+        answer = outside.ask(Question("stepfunctions" if is_own else service, operation, freeze(given)))
         if waits:
-            run = {"JobName": arguments["JobName"], "RunId": answer["JobRunId"]}
-            ended = outside.ask(Question("actor", "wait_for_end", freeze(run)))
-            if ended["JobRunState"] in ("SUCCEEDED", "STOPPED"):
-                return _plain(ended)
-            raise StateFailed("States.TaskFailed", json.dumps(_plain(ended), separators=(",", ":")))
-        result = _plain(answer)
+            return _end(outside, arguments, answer)
+        result = _upper_case(_plain(answer)) if is_own else _plain(answer)
         if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
             raise _TooLarge
         return result
@@ -133,10 +137,46 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             raise StateFailed(
                 "Glue.AWSGlueException", f"Rate exceeded (Service: AWSGlue; Error Code: {code})"
             ) from error
+        if is_own:
+            raise StateFailed(_own_error(service, code), "simulated") from error
         cause = f"Value for parameter ReceiptHandle is invalid ({code})" if code in _REFUSED_HANDLES else "simulated"
         raise StateFailed(f"{_NAMES[service]}.{code}", cause) from error
     except BotoCoreError as error:
         raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
+
+
+def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) -> Any:
+    """The result of a task that waits for a Glue run or for an execution. Raises StateFailed."""
+    if "executionArn" in answer:
+        about = {"executionArn": answer["executionArn"]}
+        ended = _upper_case(_plain(outside.ask(Question("actor", "wait_for_end", freeze(about)))))
+        has_succeeded = ended["Status"] == "SUCCEEDED"
+    else:
+        about = {"JobName": arguments["JobName"], "RunId": answer["JobRunId"]}
+        ended = _plain(outside.ask(Question("actor", "wait_for_end", freeze(about))))
+        has_succeeded = ended["JobRunState"] in ("SUCCEEDED", "STOPPED")
+    if has_succeeded:
+        return ended
+    raise StateFailed("States.TaskFailed", json.dumps(ended, separators=(",", ":")))
+
+
+def _lower_case(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments in the API's names, with an object as its text."""
+    return {
+        name[0].lower() + name[1:]: json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else value
+        for name, value in arguments.items()
+    }
+
+
+def _upper_case(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name[0].upper() + name[1:]: value for name, value in answer.items()}
+
+
+def _own_error(service: str, code: str) -> str:
+    """An error of Step Functions: the name of the SDK's exception, or of the service if the exception has no class."""
+    if code in _THROTTLES:
+        return "Sfn.SfnException" if service == "sfn" else "StepFunctions.AWSStepFunctionsException"
+    return f"{_NAMES[service]}.{code}Exception"
 
 
 _NAMES = {
@@ -144,6 +184,8 @@ _NAMES = {
     "sqs": "Sqs",
     "glue": "Glue",
     "sns": "Sns",
+    "sfn": "Sfn",
+    "states": "StepFunctions",
     "events": "EventBridge",
     "cloudwatch": "CloudWatch",
 }

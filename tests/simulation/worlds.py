@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Self
 
-from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions
+from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.frozen import Record, record
 from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 
@@ -59,6 +59,8 @@ _SERVICES: dict[str, Callable[..., Any]] = {
     "dynamodb": lambda state, operation, parameters, _: dynamodb.perform(state, operation, parameters),
     "sqs": sqs.perform,
     "stepfunctions": stepfunctions.perform,
+    "children": stepfunctions.perform,
+    "tasks": tasks.perform,
     "glue": glue.perform,
 }
 _performed: dict[Any, Any] = {}

@@ -1,13 +1,18 @@
-"""Step Functions' executions as a pure function. An actor (workflow.py) runs each execution."""
+"""The executions of one state machine as a pure function. An actor (workflow.py) runs each execution of the workflow.
+
+A world has one set of executions for the workflow and one for the state machine that its requests run.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.simulation.frozen import Moment, Record, freeze, record
-from tests.simulation.transcript import Answer
+from tests.simulation.transcript import Answer, Question
 
 OPEN = ("RUNNING", "PENDING_REDRIVE")
+WORKFLOW = "arn:stateMachine:workflow"
+CHILD = "arn:stateMachine:child"
 _EMPTY = record({})
 
 
@@ -21,10 +26,32 @@ def perform(executions: Record, operation: str, parameters: Record, now: float) 
     return _OPERATIONS[operation](executions, parameters, now)  # type: ignore[no-any-return]
 
 
+def service_of(question: Question) -> str:
+    """The world's service that answers: another one for children and for task tokens."""
+    if question.service != "stepfunctions":
+        return question.service
+    if question.operation.startswith("send_task_"):
+        return "tasks"
+    arn = question.parameters.get("executionArn") or question.parameters["stateMachineArn"]
+    return "children" if arn.startswith((CHILD, execution_arn(CHILD, ""))) else "stepfunctions"
+
+
+def execution_arn(machine: str, name: str) -> str:
+    """The ARN of an execution."""
+    return f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+
+
 def close(executions: Record, name: str, status: str, now: float, error: str = "", cause: str = "") -> Record:
     """The executions after this one has ended."""
     closed = executions[name].with_fields(status=status, stopped=now, error=error, cause=cause)
     return executions.with_fields(**{name: closed})
+
+
+def described(executions: Record, arn: str) -> Record:
+    """The description of an execution."""
+    name = _name_of(arn)
+    described: Record = freeze(_listed(arn, executions[name]) | _details(executions[name]))
+    return described
 
 
 def is_open(executions: Record, name: str) -> bool:
@@ -34,18 +61,19 @@ def is_open(executions: Record, name: str) -> bool:
 
 def _start(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     name, given = parameters["name"], parameters["input"]
+    arn = execution_arn(parameters["stateMachineArn"], name)
     if name in executions:
         # Name and input of a running execution return it; otherwise it is a conflict (API Reference, StartExecution).
         existing = executions[name]
         if existing["status"] in OPEN and existing["input"] == given:
-            return executions, _started(name, existing["started"])
+            return executions, _started(arn, existing["started"])
         return executions, Answer(error="ExecutionAlreadyExists")
     begun = {"status": "RUNNING", "input": given, "started": now, "stopped": 0, "error": "", "cause": "", "redrives": 0}
-    return executions.with_fields(**{name: record(begun)}), _started(name, now)
+    return executions.with_fields(**{name: record(begun)}), _started(arn, now)
 
 
-def _started(name: str, at: float) -> Answer:
-    return Answer(freeze({"executionArn": f"execution:{name}", "startDate": Moment(at)}))
+def _started(arn: str, at: float) -> Answer:
+    return Answer(freeze({"executionArn": arn, "startDate": Moment(at)}))
 
 
 def _stop(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
@@ -74,28 +102,31 @@ def _describe(executions: Record, parameters: Record, now: float) -> tuple[Recor
     name = _name_of(parameters["executionArn"])
     if name not in executions:
         return executions, Answer(error="ExecutionDoesNotExist")
-    return executions, Answer(freeze(_listed(name, executions[name]) | _details(executions[name])))
+    return executions, Answer(described(executions, parameters["executionArn"]))
 
 
 def _list(executions: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
     """The newest first: running ones by their start, others by their end (API Reference, ListExecutions)."""
     wanted = [
-        _listed(name, execution)
+        _listed(execution_arn(parameters["stateMachineArn"], name), execution)
         for name, execution in executions.fields.items()
         if execution["status"] == parameters.get("statusFilter", execution["status"])
+        and parameters.get("redriveFilter") in (None, "REDRIVEN" if execution["redrives"] else "NOT_REDRIVEN")
     ]
     wanted.sort(key=lambda execution: execution.get("stopDate", execution["startDate"]), reverse=True)
     return executions, Answer(freeze({"executions": wanted}))
 
 
-def _listed(name: str, execution: Record) -> dict[str, Any]:
-    entry: dict[str, Any] = {"executionArn": f"execution:{name}", "name": name, "status": execution["status"]}
+def _listed(arn: str, execution: Record) -> dict[str, Any]:
+    entry: dict[str, Any] = {"executionArn": arn, "name": _name_of(arn), "status": execution["status"]}
     entry |= {"startDate": Moment(execution["started"]), "redriveCount": execution["redrives"]}
     return entry | ({} if execution["status"] in OPEN else {"stopDate": Moment(execution["stopped"])})
 
 
 def _details(execution: Record) -> dict[str, Any]:
-    return {"input": execution["input"]} | {name: execution[name] for name in ("error", "cause") if execution[name]}
+    output = {"output": execution.get("output", "{}")} if execution["status"] == "SUCCEEDED" else {}
+    errors = {name: execution[name] for name in ("error", "cause") if execution[name]}
+    return {"input": execution["input"]} | output | errors
 
 
 def _name_of(arn: str) -> str:
