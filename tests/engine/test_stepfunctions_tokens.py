@@ -57,6 +57,12 @@ def test_a_map_asks_for_each_item_up_to_its_concurrency_and_collects_the_answers
     callers.succeed(third["token"], third["item"] * 10)
     callers.succeed(first["token"], first["item"] * 10)
     assert json.loads(callers.end_of(execution)["output"]) == [10, 20, 30]
+    events = machine.client.get_execution_history(executionArn=execution)["events"]
+    sent = [event for event in events if event["type"] == "TaskSubmitted"]
+    asked = [events[event["previousEventId"] - 1]["taskScheduledEventDetails"]["parameters"] for event in sent]
+    assert [json.loads(each)["MessageBody"]["item"] for each in asked][2] == 3
+    ids = [json.loads(event["taskSubmittedEventDetails"]["output"])["MessageId"] for event in sent]
+    assert len(set(ids)) == 3
 
 
 def test_a_token_expires_with_the_tasks_timeout(callers: Callers) -> None:

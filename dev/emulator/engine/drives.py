@@ -5,6 +5,7 @@ drive has ended stops at its next step.
 """
 
 import contextvars
+import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ LIMIT_BYTES = 256 * 1024  # "Step Functions: Service quotas": input or result of
 lock = threading.RLock()
 current: contextvars.ContextVar["Drive | None"] = contextvars.ContextVar("current_drive", default=None)
 state_name: contextvars.ContextVar[str] = contextvars.ContextVar("state_name", default="")
+previous_event: contextvars.ContextVar[int] = contextvars.ContextVar("previous_event", default=0)
 _latest: dict[str, "Drive"] = {}
 
 
@@ -49,6 +51,15 @@ def check() -> None:
     drive = current.get()
     if drive is not None:
         drive.check()
+
+
+def note_parameters(given: Any) -> None:
+    """Add the parameters of a task's call to its TaskScheduled event, the previous one of this thread."""
+    drive, number = current.get(), previous_event.get()
+    if drive is not None and number:
+        event = drive.execution["events"][number - 1]
+        if event["type"] == "TaskScheduled":
+            event["taskScheduledEventDetails"]["parameters"] = json.dumps(given)
 
 
 def latest(execution_arn: str) -> Drive | None:

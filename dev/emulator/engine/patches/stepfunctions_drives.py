@@ -2,9 +2,10 @@
 
 AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
 the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
-Execution.RedriveTime, Execution.RoleArn).
+Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which tells the
+events of one iteration of a Map from those of another).
 In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and overwrites
-ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields.
+ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields and no previousEventId.
 """
 
 import contextvars
@@ -57,6 +58,7 @@ def run_drive(drive: Drive) -> None:
     """Run the states until the execution is closed."""
     drives.begin(drive)
     drives.current.set(drive)
+    drives.previous_event.set(0)
     limit = drive.definition.get("TimeoutSeconds")
     timer = threading.Timer(float(limit), contextvars.copy_context().run, (_time_out, drive)) if limit else None
     if timer is not None:
@@ -105,7 +107,10 @@ def _execute_task(original: Callable[..., Any], state: Any, raw_input: Any, exec
 def _add_event(original: Callable[..., Any], execution: dict[str, Any], kind: str, details: Any = None) -> Any:
     with drives.lock:  # AWS's history contains no late event of a branch after the end
         if kind.startswith("Execution") or execution["status"] == "RUNNING":
-            return original(execution, kind, details)
+            event = original(execution, kind, details)
+            event["previousEventId"] = drives.previous_event.get()
+            drives.previous_event.set(event["id"])
+            return event
     return None
 
 
