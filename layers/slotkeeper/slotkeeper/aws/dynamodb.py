@@ -14,10 +14,14 @@ Item = dict[str, Any]
 
 
 class Write(NamedTuple):
-    """The result of a write: whether its condition held, and the item that DynamoDB returned, or an empty one."""
+    """The result of a write: whether its condition held, and the item that DynamoDB returned, or an empty one.
+
+    `retried`: botocore repeated a refused call after an error or a lost answer, so the first call may have written.
+    """
 
     held: bool
     item: Item
+    retried: bool = False
 
 
 class Table:
@@ -57,7 +61,7 @@ class Table:
         """Call UpdateItem, and return the item after it, whether or not the condition held; empty if there is none."""
         write = self.update(key, update, condition, values, names, ReturnValues="ALL_NEW")
         # A refused write returns the item only if one exists, and some local engines never return it.
-        return write if write.held or write.item else Write(False, self.read(key))
+        return write if write.held or write.item else write._replace(item=self.read(key))
 
     def put(self, item: Mapping[str, Any], condition: str, values: Mapping[str, Any] | None = None) -> Write:
         """Call PutItem. After a refusal, `item` is the current item."""
@@ -85,7 +89,9 @@ class Table:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
-            return Write(False, cast(dict[str, Any], error.response).get("Item", {}))
+            answer = cast(dict[str, Any], error.response)
+            retries = answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+            return Write(False, answer.get("Item", {}), retries > 0)
         return Write(True, answer.get("Attributes", {}))
 
     def _key(self, key: str) -> Item:

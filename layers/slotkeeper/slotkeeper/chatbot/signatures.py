@@ -127,7 +127,7 @@ class SeenSignatures:
             "request_id": {"S": request_id},
             "expires_at": {"N": str(signed_at + _KEEP)},
         }
-        held, user = self._table.put(item, "attribute_not_exists(signature)")
+        held, user, _ = self._table.put(item, "attribute_not_exists(signature)")
         if not held:
             # botocore too retries a write whose answer was lost. Some local engines do not return the item.
             user = user or self._table.read(signature)

@@ -1,10 +1,12 @@
 """Slots: limit how many requests of a process run at the same time.
 
-Exports the protocol, requests, processes, queues and operator commands. The starter (`admission`) and the janitor are
-imported from their modules, so that a function loads only the code it uses.
+Exports the protocol, leases, requests, processes, queues and operator commands. The starter (`admission`) and the
+janitor are imported from their modules, so that a function loads only the code it uses.
 """
 
 from slotkeeper.slots.cancellation import CancelOutcome
+from slotkeeper.slots.lease_terms import NestedLease, SlotLost, SlotUnavailable
+from slotkeeper.slots.leases import Lease, Leases, lease
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
@@ -34,8 +36,11 @@ __all__ = [
     "Granted",
     "Holder",
     "InvalidRequest",
+    "Lease",
+    "Leases",
     "MalformedProcess",
     "Misconfigured",
+    "NestedLease",
     "Operations",
     "Paused",
     "Process",
@@ -43,9 +48,12 @@ __all__ = [
     "Registration",
     "Request",
     "RequestQueue",
+    "SlotLost",
+    "SlotUnavailable",
     "Slots",
     "UnknownProcess",
     "execution_name",
+    "lease",
     "parse_request",
     "wake_next",
 ]

@@ -78,7 +78,8 @@ class Cancellations:
         self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
         values = {":entry": {"M": entry}, ":most": {"N": str(MAX_CANCELLATIONS)}}
-        added, item = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, {"#me": execution})
+        names = {"#me": execution}
+        added, item, _ = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, names)
         if added:
             return CancelOutcome.CANCELLED, item
         if not item:

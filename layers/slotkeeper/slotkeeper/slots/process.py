@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
-
-if TYPE_CHECKING:
-    pass
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
 MAX_SLOT_LIMIT = MAX_WEIGHT
 # Each holder adds up to 200 bytes to the item, and so to the price of each write.
 MAX_HOLDERS = 500
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
+# Seconds after its end during which no other caller removes a lease: the maximum difference of two clocks.
+LEASE_CLOCK_SKEW = 5
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
@@ -26,16 +25,20 @@ class MalformedProcess(ValueError):
     """An attribute is missing or has the wrong type. The message names it."""
 
 
+HolderState = Literal["RESERVED", "RUNNING", "LEASED"]
+
+
 @dataclass(frozen=True)
 class Holder:
-    """An execution that holds a slot. `target` is empty until the workflow has confirmed the slot.
+    """An execution that holds a slot, or a lease (LEASED). `target` is empty until the workflow has confirmed the slot.
 
     `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
     unchanged. `task_token`: of the caller that waits for the answer, empty if none waits. `redriven`: its child
-    execution was redriven manually, and the janitor adopted it.
+    execution was redriven manually, and the janitor adopted it. Only a lease has an end, `until`, and a `code`, which
+    its holder alone knows.
     """
 
-    state: Literal["RESERVED", "RUNNING"]
+    state: HolderState
     since: int
     target: str
     quiet_since: int | None
@@ -43,6 +46,17 @@ class Holder:
     weight: int = 1
     task_token: str = field(default="", repr=False)
     redriven: bool = False
+    until: int | None = None
+    code: str = ""
+
+    @property
+    def removable_from(self) -> int | None:
+        """The time from which a lease may be removed by any caller; None for an execution, which never expires."""
+        return None if self.until is None else self.until + LEASE_CLOCK_SKEW
+
+    def has_expired(self, now: float) -> bool:
+        """Whether this is a lease that any caller may remove. `now` is in seconds since the epoch."""
+        return self.removable_from is not None and now >= self.removable_from
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,15 @@ class Process:
     def held_weight(self) -> int:
         """The sum of the holders' weights, which slots_in_use should be."""
         return sum(holder.weight for holder in self.holders.values())
+
+    def expired_leases(self, now: float) -> dict[str, Holder]:
+        """The leases that any caller may remove. `now` is in seconds since the epoch."""
+        return {name: holder for name, holder in self.holders.items() if holder.has_expired(now)}
+
+    def without(self, name: str) -> Process:
+        """The process after this holder's slot is freed."""
+        holders = {each: holder for each, holder in self.holders.items() if each != name}
+        return replace(self, holders=holders, slots_in_use=self.slots_in_use - self.holders[name].weight)
 
     @property
     def has_drifted(self) -> bool:
@@ -235,8 +258,10 @@ def _weight(number: str) -> int:
 
 
 def _read_holder(holder: Attributes) -> Holder:
+    state = holder.parsed("state", _holder_state)
+    is_lease = state == "LEASED"
     return Holder(
-        state=holder.parsed("state", _holder_state),
+        state=state,
         since=holder.whole("since"),
         target=holder.text("target", ""),
         quiet_since=holder.whole("quiet_since", None),
@@ -244,13 +269,24 @@ def _read_holder(holder: Attributes) -> Holder:
         weight=holder.parsed_number("weight", _weight, 1),
         task_token=holder.text("task_token", ""),
         redriven=holder.flag("redriven", False),
+        # Of a lease both are required: without them, its slot would never be free again.
+        until=holder.parsed_number("until", _second) if is_lease else None,
+        code=holder.text("code") if is_lease else "",
     )
 
 
-def _holder_state(text: str) -> Literal["RESERVED", "RUNNING"]:
-    if text not in ("RESERVED", "RUNNING"):
-        raise ValueError(f"must be RESERVED or RUNNING, got {text!r}")
-    return cast(Literal["RESERVED", "RUNNING"], text)
+def _holder_state(text: str) -> HolderState:
+    states = get_args(HolderState)
+    if text not in states:
+        raise ValueError(f"must be one of {', '.join(states)}, got {text!r}")
+    return cast(HolderState, text)
+
+
+def _second(number: str) -> int:
+    second = int(number)
+    if not 0 <= second <= _LAST_SECOND:  # commands show it as a date
+        raise ValueError
+    return second
 
 
 def _read_cancellation(name: str, note: Attributes) -> Cancellation:

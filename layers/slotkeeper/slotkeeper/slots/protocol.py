@@ -3,8 +3,8 @@
     process_name   S, key
     slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
     slots_in_use   N: always the sum of the holders' weights
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since, redriven};
-                   no weight means 1
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since, redriven},
+                   or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
@@ -165,7 +165,7 @@ class Slots:
                 return Misconfigured(str(error))
             if seen is None:
                 return UnknownProcess()
-            if refused := _refusal(candidate, seen):
+            if refused := refusal(candidate, seen):
                 return refused
         for _ in range(_MAX_WRITES):
             write = self._write_reservation(candidate, seen, now)
@@ -177,13 +177,13 @@ class Slots:
                 return Misconfigured(str(error))
             if seen is None:
                 return UnknownProcess()
-            if refused := _refusal(candidate, seen):
+            if refused := refusal(candidate, seen):
                 return refused
         return Full(seen) if seen else UnknownProcess()
 
     def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
         weight = candidate.weight_in(seen) if seen else 1
-        entry: Item = {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}
+        entry = candidate.new_holder(now)
         conditions = [RESERVE_CONDITION]
         update, names = RESERVE_UPDATE, {"#me": candidate.execution}
         values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(MAX_HOLDERS)}
@@ -387,7 +387,8 @@ class Slots:
         return seen
 
 
-def _refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+    """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
     if candidate.execution in seen.holders:
         return AlreadyHeld()
     if cancelled := seen.cancelled.get(candidate.execution):

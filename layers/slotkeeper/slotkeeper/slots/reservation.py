@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
+from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, Position, Priority, Request
 
 
+class LeaseTerm(NamedTuple):
+    """The end of a lease, in whole seconds since the epoch, and the random code that only its holder knows."""
+
+    until: int
+    code: str
+
+
 @dataclass(frozen=True)
 class Candidate:
-    """A request that asks for a slot, and the delivery of its message.
+    """A request that asks for a slot, and the delivery of its message, or a lease.
 
     Attributes:
         weight: None means the process's default weight.
         delivery: None for a caller without a message: it is refused while any request waits.
         request_id: for the operator command. An execution's name is a hash, which does not contain it.
+        lease: for a block of code that asks for a slot; None for an execution.
     """
 
     process: str
@@ -25,6 +35,7 @@ class Candidate:
     priority: Priority = DEFAULT_PRIORITY
     delivery: Delivery | None = None
     request_id: str = ""
+    lease: LeaseTerm | None = None
 
     @classmethod
     def of(cls, request: Request, delivery: Delivery) -> Candidate:
@@ -35,6 +46,14 @@ class Candidate:
     @property
     def position(self) -> Position | None:
         return self.delivery.position if self.delivery else None
+
+    def new_holder(self, now: float) -> Item:
+        """The holder that a grant adds, in DynamoDB's format, without its weight."""
+        since = {"N": str(int(now))}
+        if self.lease is None:
+            return {"state": {"S": "RESERVED"}, "since": since}
+        until, code = {"N": str(self.lease.until)}, {"S": self.lease.code}
+        return {"state": {"S": "LEASED"}, "since": since, "until": until, "code": code}
 
     def weight_in(self, process: Process) -> int:
         """The weight that it takes of a process's limit."""

@@ -201,7 +201,7 @@ class TokenTable:
 
     def _update(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> tuple[bool, TokenItem]:
         """Make an update; return whether its condition held, and the current item."""
-        held, item = self._table.update_and_read(name, update, condition, values)
+        held, item, _ = self._table.update_and_read(name, update, condition, values)
         return held, _parse(name, item)
 
 

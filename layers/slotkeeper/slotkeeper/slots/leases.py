@@ -1,0 +1,289 @@
+"""Leases: take a slot of a process for a block of code, without the queue.
+
+    with slots.lease("licence", context, wait=20):                # in a Lambda function: until the invocation's end
+    with slots.lease("licence", seconds=60, wait=20) as lease:    # elsewhere; lease.extend(60), lease.remaining()
+
+A lease ends by time, because no service knows whether a block of code still runs. So the limit holds (S1c) under two
+premises, next to the write conditions that S1 needs:
+
+- Any two clocks differ by less than LEASE_CLOCK_SKEW (5 s).
+- Each block is left, or its lease extended, before the lease's end.
+
+More precisely: if a block overruns by t seconds, and t plus the difference of the clocks exceeds LEASE_CLOCK_SKEW,
+another caller can use the slot at the same time, for as long as the block still runs.
+
+Lambda enforces the second premise: it stops an invocation at its deadline. In three cases nothing does:
+
+- Outside Lambda, and on Lambda Managed Instances.
+- In a thread that a handler leaves behind: it is frozen with the instance, and continues in a later invocation.
+- In work that the block started elsewhere, such as a request that the other side still handles.
+
+There, pass `seconds`, and check `remaining()` before each step that needs the slot.
+
+A lease is granted only if no registered request counts, so callers that poll never delay the queue. Leases among each
+other have no order. lease_protocol.py has the writes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.aws.clients import client_config
+from slotkeeper.slots.lease_protocol import LeaseSteps, logger
+from slotkeeper.slots.lease_terms import (
+    LambdaContext,
+    Length,
+    NestedLease,
+    SlotLost,
+    Term,
+    check_arguments,
+    unavailable,
+)
+from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.reservation import Candidate, Full, Granted, Misconfigured, Paused, Reservation, UnknownProcess
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
+
+# Seconds between two attempts: full jitter between the first and a maximum, which doubles up to the longest. With many
+# holders the item is large and its readers are many: at 500 holders a read takes 19 of the 3,000 read units per second
+# of one item (DynamoDB guide, "Service, account, and table quotas").
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
+HOLDERS_PER_WAIT = 100  # with as many holders, the waits are twice as long
+
+# (thread, table, process) of each lease that is held here.
+_held: set[tuple[int, str, str]] = set()
+os.register_at_fork(after_in_child=_held.clear)
+_lock = threading.Lock()  # boto3's default session is not thread-safe (boto3 guide, "Multithreading")
+_shared: dict[str, Leases] = {}
+
+
+class Lease:
+    """A slot that is held. `Leases.lease` makes it."""
+
+    def __init__(self, leases: Leases, process: str, name: str, term: Term, context: LambdaContext | None) -> None:
+        self.process, self.name = process, name
+        self._leases, self._term, self._context = leases, term, context
+        self._is_held = True
+
+    def remaining(self) -> float:
+        """Return the seconds until the lease's end; 0.0 after it, and after the block."""
+        left = self._term.remaining(self._leases.clock(), self._leases.monotonic())
+        return left if self._is_held else 0.0
+
+    def extend(self, seconds: float) -> None:
+        """Move the lease's end to `seconds` from now, unless it is later already.
+
+        Raises:
+            ValueError: `seconds` is not above 0 and up to MAX_LEASE_SECONDS, or beyond the end of the invocation.
+            SlotLost: the slot is no longer held. Stop using what it protects.
+            ClientError, BotoCoreError: the call failed. The lease ends as before.
+        """
+        length = Length(self._context, seconds)
+        term = length.term(self._leases.clock(), self._leases.monotonic(), self._term.code)
+        if not self._is_held or not self._leases.steps.extend(self.process, self.name, term.stored):
+            raise SlotLost(
+                f"cannot extend the lease of a slot of {self.process!r}: it has ended, and the slot is no longer held. "
+                "Stop using what it protects. Extend a lease before its end"
+            )
+        if term.end > self._term.end:
+            self._term = term
+
+    def release(self) -> None:
+        """Free the slot. A failed call is logged and not raised: the block has ended, and the lease ends by itself.
+
+        Raises:
+            SlotLost: the slot was no longer held.
+        """
+        self._is_held = False
+        try:
+            is_released = self._leases.steps.release(self.process, self.name, self._term.code)
+        except (ClientError, BotoCoreError) as error:
+            logger.warning("Could not release a slot of %s; it is free after its lease: %r", self.process, error)
+            return
+        if not is_released:
+            raise SlotLost(
+                f"the lease of a slot of {self.process!r} ended before its block, and the slot was freed or taken "
+                "over. More blocks than the limit may have run. Ask for more seconds, or extend the lease in time"
+            )
+
+
+class Leases:
+    """Takes leases of the processes in one table. Threads can share it.
+
+    Args:
+        dynamodb, sqs: clients; by default with timeouts for a Lambda function. `sqs` wakes queued requests.
+        owner: a part of the holders' names, for operators; by default the Lambda function's name, or the host's.
+        clock: seconds since the epoch.
+        monotonic: seconds.
+        jitter: returns a random number between two numbers.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        dynamodb: DynamoDBClient | None = None,
+        sqs: SQSClient | None = None,
+        *,
+        owner: str = "",
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.clock, self.monotonic = clock, monotonic
+        self._table_name, self._sqs, self._sleep, self._jitter = table_name, sqs, sleep, jitter
+        owner = owner or os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
+        self._owner = re.sub(r"[^A-Za-z0-9_-]", "-", owner)[:40]
+        if dynamodb is None:
+            with _lock:
+                dynamodb = boto3.client("dynamodb", config=client_config(read_timeout=2, attempts=3))
+        self.steps = LeaseSteps(dynamodb, table_name, self._sqs_client, _count_skipped_wake)
+        self._were_refused: set[str] = set()  # processes whose last attempt was refused
+
+    @contextmanager
+    def lease(
+        self,
+        process: str,
+        context: LambdaContext | None = None,
+        *,
+        seconds: float | None = None,
+        wait: float = 0,
+        weight: int | None = None,
+    ) -> Iterator[Lease]:
+        """Hold a slot for a block of code: `slotkeeper.slots.lease` describes arguments and errors."""
+        check_arguments(process, wait, weight)
+        length = Length(context, seconds)
+        key = (threading.get_ident(), self._table_name, process)
+        if key in _held:
+            raise NestedLease(
+                f"this thread already holds a slot of {process!r}, and could wait for itself. Nothing was taken. "
+                "Use the outer lease, with weight= if the work needs more of the limit"
+            )
+        lease = self._take(process, length, wait, weight)
+        _held.add(key)
+        try:
+            yield lease
+        except BaseException as error:
+            try:
+                lease.release()
+            except SlotLost as lost:  # must not hide the exception of the block
+                error.add_note(str(lost))
+            raise
+        else:
+            lease.release()
+        finally:
+            _held.discard(key)
+
+    def _take(self, process: str, length: Length, wait: float, weight: int | None) -> Lease:
+        code = uuid.uuid4().hex
+        give_up = self.monotonic() + length.longest_wait(wait)
+        longest = FIRST_WAIT_SECONDS
+        while True:
+            name = f"lease-{self._owner}-{uuid.uuid4().hex[:8]}"
+            # The time before the call: the lease must not end later here than in the table.
+            clock, term = self.clock(), length.term(self.clock(), self.monotonic(), code)
+            reservation = self._attempt(Candidate(process, name, weight, lease=term.stored), clock)
+            match reservation:
+                case Granted():
+                    return Lease(self, process, name, term, length.context)
+                case UnknownProcess():
+                    raise LookupError(
+                        f"process {process!r} does not exist in table {self._table_name}. Add it with slotkeeper "
+                        "process add, or in a table of your own with Processes.create. Nothing was taken"
+                    )
+                case Misconfigured(reason):
+                    raise MalformedProcess(f"process {process!r} of table {self._table_name}: {reason}")
+                case Full(seen) | Paused(seen):
+                    left = give_up - self.monotonic()
+                    if left <= 0:
+                        raise unavailable(weight, wait, seen, self.clock())
+                    longest = min(2 * longest, LONGEST_WAIT_SECONDS)
+                    pause = longest * (1 + len(seen.holders) / HOLDERS_PER_WAIT)
+                    self._sleep(min(left, self._jitter(FIRST_WAIT_SECONDS, pause)))
+                case _:  # another holder has this name: try the next one
+                    continue
+
+    def _attempt(self, candidate: Candidate, now: float) -> Reservation:
+        """Take a slot. After a refusal, the next attempt reads first: a refused write costs the item's size."""
+        process = candidate.process
+        if process in self._were_refused:
+            seen = self.steps.slots.read(process)
+            if seen and not candidate.is_admitted_by(seen) and not seen.expired_leases(now):
+                return Full(seen)
+        try:
+            reservation = self.steps.take(candidate, now)
+        except (ClientError, BotoCoreError):
+            # The call may have been effective, and nothing would free the slot before the end of the lease.
+            with suppress(ClientError, BotoCoreError):
+                if candidate.lease:
+                    self.steps.release(process, candidate.execution, candidate.lease.code)
+            raise
+        (self._were_refused.discard if isinstance(reservation, Granted) else self._were_refused.add)(process)
+        return reservation
+
+    def _sqs_client(self) -> SQSClient:
+        if self._sqs is None:
+            with _lock:
+                self._sqs = boto3.client("sqs", config=client_config(read_timeout=2, attempts=3))
+        return self._sqs
+
+
+def lease(
+    process: str,
+    context: LambdaContext | None = None,
+    *,
+    seconds: float | None = None,
+    wait: float = 0,
+    weight: int | None = None,
+    table: str = "",
+) -> AbstractContextManager[Lease]:
+    """Hold a slot of a process for a block of code.
+
+    Args:
+        context: of a Lambda function: the lease ends at the invocation's deadline.
+        seconds: the length of the lease, instead of the deadline. With a context, at most the time that is left.
+        wait: seconds for which to wait for a free slot. With a context, less if the invocation would end before.
+        weight: in the limit's unit. By default the process's default weight.
+        table: the name of the slot table. By default the environment variable SLOT_TABLE_NAME.
+
+    Raises:
+        ValueError: an argument is not valid, or the lease would be longer than the invocation. Nothing was taken.
+        NestedLease: this thread already holds a slot of the process. Nothing was taken.
+        SlotUnavailable: no slot was free within `wait`. The block did not run.
+        SlotLost: at the end of the block, if the lease ended before and its slot was used by another caller. An
+            exception of the block is raised instead.
+        LookupError: the process does not exist.
+        MalformedProcess: the process's item does not have the documented types.
+        ClientError, BotoCoreError: DynamoDB refused the lease, or could not be reached.
+    """
+    table = table or os.environ.get("SLOT_TABLE_NAME", "")
+    if not table:
+        raise ValueError("the environment lacks SLOT_TABLE_NAME, the slot table. Set it, or pass table=")
+    leases = _shared.get(table)
+    if leases is None:
+        leases = _shared.setdefault(table, Leases(table))
+    return leases.lease(process, context, seconds=seconds, wait=wait, weight=weight)
+
+
+def _count_skipped_wake(process: str) -> None:
+    """Count in Lambda, where stdout becomes metrics; elsewhere the log line of LeaseSteps has to do."""
+    if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+        from aws_lambda_powertools.metrics import MetricUnit  # noqa: PLC0415 seldom needed, and slow to import
+
+        from slotkeeper.observability import measure_process  # noqa: PLC0415
+
+        measure_process(process, MetricUnit.Count, LeaseWakesSkipped=1)

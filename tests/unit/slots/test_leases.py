@@ -1,0 +1,601 @@
+"""Leases: what a block of code holds, for how long, and what its caller learns. tests/races has their races."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from slotkeeper import slots
+from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, leases
+from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS
+from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
+from slotkeeper.slots.reservation import Candidate, LeaseTerm
+from tests.support.boundary import Calls, lose_answer, refuse
+from tests.unit.conftest import FULL, NOW, PAUSED, Account
+from tests.unit.slots.lease_scene import LeaseScene
+
+
+@pytest.fixture
+def scene(account: Account) -> LeaseScene:
+    return LeaseScene(account)
+
+
+def _the_lease(scene: LeaseScene) -> Any:
+    ((_, holder),) = scene.holders().items()
+    return holder
+
+
+# the block
+
+
+def test_a_block_holds_a_slot_with_one_write_and_frees_it_with_another(scene: LeaseScene) -> None:
+    made = Calls(scene.account.dynamodb, scene.account.sqs).made
+    with scene.leases.lease("p", seconds=60) as lease:
+        assert made == ["UpdateItem"]
+        ((name, holder),) = scene.holders().items()
+        assert (holder.state, holder.since, holder.until, holder.weight) == ("LEASED", NOW, NOW + 60, 1)
+        assert name == lease.name
+        assert name.startswith("lease-me-")
+        assert scene.account.item().slots_in_use == 1
+        assert scene.account.reserve("p-1") == FULL
+        made.clear()
+    assert made[-1] == "UpdateItem"
+    assert (scene.holders(), scene.account.item().slots_in_use) == ({}, 0)
+
+
+def test_a_release_without_a_waiting_request_is_one_call(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60):
+        made = Calls(scene.account.dynamodb, scene.account.sqs).made
+    assert made == ["UpdateItem"]
+
+
+def test_in_a_lambda_function_a_lease_ends_at_the_deadline_rounded_up(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", scene.invocation(29.25)) as lease:
+        assert _the_lease(scene).until == NOW + 30
+        assert lease.remaining() == 29.25
+
+
+def test_each_lease_has_its_own_code(scene: LeaseScene) -> None:
+    codes = set()
+    for _ in range(2):
+        with scene.leases.lease("p", seconds=60):
+            codes.add(_the_lease(scene).code)
+    assert len(codes) == 2
+
+
+@pytest.mark.parametrize(("weight", "held"), [(None, 2), (3, 3), (1, 1)])
+def test_a_weight_is_taken_and_given_back(scene: LeaseScene, weight: int | None, held: int) -> None:
+    scene.account.processes.set_limit("p", 5)
+    scene.account.write("default_weight", {"N": "2"})
+    with scene.leases.lease("p", seconds=60, weight=weight):
+        assert (scene.account.item().slots_in_use, _the_lease(scene).weight) == (held, held)
+    assert scene.account.item().slots_in_use == 0
+
+
+def test_a_failing_block_frees_its_slot_and_raises_its_own_exception(scene: LeaseScene) -> None:
+    with pytest.raises(KeyError, match="mine"), scene.leases.lease("p", seconds=60):
+        raise KeyError("mine")
+    assert scene.holders() == {}
+
+
+def test_a_failing_block_raises_its_own_exception_with_a_note_if_the_lease_was_lost(scene: LeaseScene) -> None:
+    block = scene.leases.lease("p", seconds=60)
+    block.__enter__()
+    scene.account.write("holders", {"M": {}})
+    mine = KeyError("mine")
+    assert not block.__exit__(KeyError, mine, None)  # it is raised, and no SlotLost
+    assert "ended before its block" in mine.__notes__[0]
+
+
+def test_a_release_that_fails_is_logged_and_the_result_of_the_block_is_kept(
+    scene: LeaseScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    with scene.leases.lease("p", seconds=60):
+        refuse(scene.account.dynamodb, "UpdateItem", "InternalServerError")
+    assert "Could not release a slot of p" in caplog.text
+    assert scene.owners() == ["me"]
+
+
+# the end
+
+
+def test_remaining_counts_down_by_both_clocks_and_the_shorter_time_counts(scene: LeaseScene) -> None:
+    monotonic = [0.0]
+    caller = scene.caller(scene.clock, monotonic=lambda: monotonic[0])
+    with caller.lease("p", seconds=60) as lease:
+        monotonic[0] = 10
+        scene.clock.time -= 3600  # a correction of the clock
+        assert lease.remaining() == 50
+        scene.clock.time = NOW + 40  # a suspended machine
+        assert lease.remaining() == 20
+        monotonic[0] = 61
+        assert lease.remaining() == 0
+        scene.clock.time = NOW
+    monotonic[0] = 0
+    assert lease.remaining() == 0
+
+
+def test_extend_moves_the_end_in_the_table_and_here(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        scene.clock.time += 50
+        lease.extend(60.5)
+        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
+
+
+def test_extend_never_moves_the_end_back(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        lease.extend(10)
+        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 60, 60)
+
+
+def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        late = LeaseTerm(int(NOW) + 70, _the_lease(scene).code)
+        lease.extend(100)
+        assert scene.leases.steps.extend("p", lease.name, late)
+        assert _the_lease(scene).until == NOW + 100
+
+
+def test_an_extension_whose_answer_is_lost_is_repeated(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        lose_answer(scene.account.dynamodb, "UpdateItem")
+        with pytest.raises(ReadTimeoutError):
+            lease.extend(100)
+        assert lease.remaining() == 60
+        lease.extend(100)
+        assert lease.remaining() == 100
+
+
+def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_raises(scene: LeaseScene) -> None:
+    block = scene.leases.lease("p", seconds=60)
+    lease = block.__enter__()
+    scene.account.write("holders", {"M": {}})
+    with pytest.raises(SlotLost, match=r"cannot extend.*no longer held"):
+        lease.extend(60)
+    with pytest.raises(SlotLost, match="ended before its block"):
+        block.__exit__(None, None, None)
+    with pytest.raises(SlotLost, match="no longer held"):
+        lease.extend(60)
+
+
+def test_a_late_exit_frees_no_slot_of_the_next_lease(scene: LeaseScene) -> None:
+    block, next_block = scene.leases.lease("p", seconds=60), scene.other.lease("p", seconds=60)
+    block.__enter__()
+    scene.others_clock.time = NOW + 60 + LEASE_CLOCK_SKEW
+    _in_a_thread(next_block.__enter__)
+    with pytest.raises(SlotLost):
+        block.__exit__(None, None, None)
+    assert (scene.owners(), scene.account.item().slots_in_use) == (["other"], 1)
+    next_block.__exit__(None, None, None)
+    assert scene.holders() == {}
+
+
+def test_a_lease_of_the_same_name_keeps_its_slot_at_the_late_exit_of_another(scene: LeaseScene) -> None:
+    block = scene.leases.lease("p", seconds=60)
+    lease = block.__enter__()
+    scene.account.write("holders", {"M": {}})
+    scene.account.write("slots_in_use", {"N": "0"})
+    scene.expired(name=lease.name)
+    with pytest.raises(SlotLost):
+        block.__exit__(None, None, None)
+    assert list(scene.holders()) == [lease.name]
+
+
+def test_a_release_whose_answer_was_lost_has_succeeded_when_botocore_repeats_it(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60):
+        scene.account.write("holders", {"M": {}})
+        refuse(scene.account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
+
+
+# who gets a slot
+
+
+def test_a_lease_is_refused_while_a_request_waits_although_a_slot_is_free(scene: LeaseScene) -> None:
+    scene.account.lose_wake()
+    with pytest.raises(SlotUnavailable, match="requests in the queue come first"), scene.leases.lease("p", seconds=60):
+        pass
+
+
+def test_the_refusal_names_the_limit_and_the_ages_of_the_holders(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 2)
+    for name, age in {"p-1": 12, "p-2": 340}.items():
+        scene.account.slots.reserve(Candidate("p", name), NOW - age)
+    with pytest.raises(SlotUnavailable) as refused, scene.leases.lease("p", seconds=60, wait=3):
+        pass
+    assert str(refused.value) == (
+        "no slot of 'p' was available within 3 s: all slots are in use. Limit 2, in use 2 by 2 holders, since 343 s, "
+        "15 s. The block did not run. Try again, or wait longer with wait="
+    )
+    assert refused.value.seen.slot_limit == 2
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "weight", "message"),
+    [
+        ("paused", {"BOOL": True}, 1, "the process is paused. An operator must resume it"),
+        ("slot_limit", {"N": "2"}, 3, "the lease's weight 3 is above the limit"),
+        ("slots_in_use", {"N": "1"}, 2, r"weight 2 does not fit. Limit 2, in use 1 by no holder"),
+    ],
+)
+def test_the_refusal_names_its_reason(
+    scene: LeaseScene, attribute: str, value: dict[str, Any], weight: int, message: str
+) -> None:
+    scene.account.processes.set_limit("p", 2)
+    scene.account.write(attribute, value)
+    with pytest.raises(SlotUnavailable, match=message), scene.leases.lease("p", seconds=60, weight=weight):
+        pass
+
+
+def test_a_grant_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
+    _make_twice(scene.account)
+    with scene.leases.lease("p", seconds=60):
+        assert scene.owners() == ["me"]
+        assert scene.account.item().slots_in_use == 1
+    assert scene.holders() == {}
+
+
+def test_another_lease_of_the_same_name_is_no_grant(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.account.processes.set_limit("p", 2)
+    taken = scene.expired(name="lease-me-00000000", age=-60)
+    numbers = iter(["c" * 32, "0" * 32, "1" * 32])  # the code, and two names
+    monkeypatch.setattr(leases.uuid, "uuid4", lambda: SimpleNamespace(hex=next(numbers)))
+    with scene.leases.lease("p", seconds=60) as lease:
+        assert lease.name == "lease-me-11111111"
+    assert list(scene.holders()) == [taken]
+
+
+def test_a_call_that_fails_leaves_no_slot_taken(scene: LeaseScene) -> None:
+    lose_answer(scene.account.dynamodb, "UpdateItem")
+    with pytest.raises(ReadTimeoutError), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.holders() == {}
+
+
+# waiting
+
+
+def test_a_caller_waits_until_a_slot_is_free(scene: LeaseScene) -> None:
+    scene.account.fill()
+    scene.clock.during_waits = [lambda: None, lambda: scene.account.slots.cancel("p", "p-other")]
+    with scene.leases.lease("p", seconds=60, wait=20):
+        assert _the_lease(scene).until == math.ceil(scene.clock.time + 60)
+    assert len(scene.clock.waits) == 2
+
+
+def test_while_it_waits_a_caller_reads_and_does_not_write(scene: LeaseScene) -> None:
+    scene.account.fill()
+    made = Calls(scene.account.dynamodb).made
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=5):
+        pass
+    assert made.count("UpdateItem") == 1
+    made.clear()
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
+        pass
+    assert made == ["GetItem"]
+
+
+def test_the_waits_double_up_to_a_second_and_end_at_the_given_time(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 0)
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=5):
+        pass
+    assert scene.clock.waits[:3] == [FIRST_WAIT_SECONDS * 2, FIRST_WAIT_SECONDS * 4, FIRST_WAIT_SECONDS * 8]
+    assert max(scene.clock.waits) == LONGEST_WAIT_SECONDS
+    assert sum(scene.clock.waits) == pytest.approx(5)
+
+
+def test_with_many_holders_the_waits_are_longer(scene: LeaseScene) -> None:
+    holders = {f"p-{n}": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}} for n in range(200)}
+    scene.account.write("holders", {"M": holders})
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=20):
+        pass
+    assert max(scene.clock.waits) == 3 * LONGEST_WAIT_SECONDS
+
+
+def test_waits_are_random_between_tens_of_milliseconds_and_the_maximum(scene: LeaseScene) -> None:
+    asked = []
+
+    def jitter(low: float, high: float) -> float:
+        asked.append(low)
+        return high
+
+    scene.account.processes.set_limit("p", 0)
+    with pytest.raises(SlotUnavailable), scene.caller(scene.clock, jitter=jitter).lease("p", seconds=60, wait=1):
+        pass
+    assert set(asked) == {FIRST_WAIT_SECONDS}
+
+
+@pytest.mark.parametrize(("seconds", "waited"), [(None, 9), (4, 6)])
+def test_waiting_ends_while_the_invocation_has_time_for_the_block(
+    scene: LeaseScene, seconds: float | None, waited: float
+) -> None:
+    scene.account.fill()
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", scene.invocation(10), seconds=seconds, wait=20):
+        pass
+    assert sum(scene.clock.waits) == pytest.approx(waited)
+
+
+# expired leases
+
+
+def test_an_expired_lease_is_taken_over_in_one_write(scene: LeaseScene) -> None:
+    scene.expired()
+    made = Calls(scene.account.dynamodb).made
+    with scene.leases.lease("p", seconds=60):
+        assert made == ["UpdateItem", "UpdateItem"]  # the refusal, the takeover
+        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
+
+
+def test_a_lease_within_the_clock_skew_is_not_taken_over(scene: LeaseScene) -> None:
+    scene.expired(age=LEASE_CLOCK_SKEW - 1)
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.owners() == ["dead"]
+
+
+def test_a_lease_that_is_extended_at_the_last_moment_is_not_taken_over(scene: LeaseScene) -> None:
+    name = scene.expired()
+    until = LeaseTerm(int(NOW) + 60, f"code of {name}")
+    # Between the refusal, which shows the lease, and the takeover.
+    _before_update(scene.account, 1, lambda _: scene.other.steps.extend("p", name, until))
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
+        pass
+    assert list(scene.holders()) == [name]
+
+
+def test_a_takeover_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
+    scene.expired()
+    _make_twice(scene.account, 1)
+    with scene.leases.lease("p", seconds=60):
+        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
+
+
+@pytest.mark.parametrize(("expired", "mine", "limit"), [(3, 1, 3), (1, 3, 3), (2, 2, 2)])
+def test_a_takeover_counts_the_difference_of_the_weights(
+    scene: LeaseScene, expired: int, mine: int, limit: int
+) -> None:
+    scene.account.processes.set_limit("p", limit)
+    scene.expired(expired)
+    with scene.leases.lease("p", seconds=60, weight=mine):
+        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], mine)
+
+
+def test_several_expired_leases_give_way_to_a_heavy_one(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 3)
+    for number in range(3):
+        scene.expired(name=f"lease-dead-{number}")
+    with scene.leases.lease("p", seconds=60, weight=3):
+        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 3)
+
+
+def test_no_expired_lease_is_taken_over_above_a_lowered_limit(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 3)
+    for number in range(3):
+        scene.account.slots.reserve(Candidate("p", f"p-{number}"), NOW)
+    scene.expired()
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
+        pass
+    assert (scene.owners(), scene.account.item().slots_in_use) == ([], 3)
+
+
+def test_a_refused_caller_removes_an_expired_lease_and_wakes_the_request_that_comes_first(scene: LeaseScene) -> None:
+    scene.expired()
+    scene.account.wait_in_queue()
+    assert not scene.is_visible()
+    with pytest.raises(SlotUnavailable, match="requests in the queue"), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.holders() == {}
+    assert scene.is_visible()
+
+
+def test_an_expired_lease_of_a_paused_process_is_removed(scene: LeaseScene) -> None:
+    scene.expired()
+    scene.account.processes.pause("p")
+    with pytest.raises(SlotUnavailable, match="paused"), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.holders() == {}
+    assert scene.account.reserve("p-1") == PAUSED
+
+
+# wakes
+
+
+def test_the_end_of_a_block_wakes_the_waiting_request(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60):
+        scene.account.wait_in_queue()
+        assert not scene.is_visible()
+    assert scene.is_visible()
+
+
+@pytest.fixture
+def skipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    names: list[str] = []
+    monkeypatch.setattr(leases, "_count_skipped_wake", names.append)
+    return names
+
+
+def test_without_a_queue_url_a_due_wake_is_counted(scene: LeaseScene, skipped: list[str]) -> None:
+    scene.account.write("queue_url", {"S": ""})
+    with scene.caller(scene.clock).lease("p", seconds=60):
+        scene.account.wait_in_queue()
+    assert skipped == ["p"]
+
+
+def test_without_a_waiting_request_nothing_is_counted(scene: LeaseScene, skipped: list[str]) -> None:
+    scene.account.write("queue_url", {"S": ""})
+    scene.expired()
+    with scene.caller(scene.clock).lease("p", seconds=60):
+        pass
+    assert skipped == []
+
+
+def test_without_permission_a_wake_is_counted_and_the_block_succeeds(
+    scene: LeaseScene, skipped: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(scene.account.sqs, "ChangeMessageVisibility", "AccessDenied")
+    with scene.caller(scene.clock).lease("p", seconds=60):
+        scene.account.wait_in_queue()
+    assert skipped == ["p"]
+    assert "Freed a slot of p without waking the next request: ClientError" in caplog.text
+    assert scene.holders() == {}
+
+
+def test_in_lambda_a_skipped_wake_is_a_metric(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leases._count_skipped_wake("p")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    leases._count_skipped_wake("p")
+    assert '"LeaseWakesSkipped":[1.0]' in capsys.readouterr().out
+
+
+# refused before anything is taken
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "a lease needs an end: pass the context of the Lambda function, or seconds="),
+        ({"context": 60}, r"context must be the object that Lambda passes to the handler, got 60"),
+        ({"seconds": 0}, r"seconds must be a number above 0 and up to 86400, got 0"),
+        ({"seconds": MAX_LEASE_SECONDS + 1}, "up to 86400, got 86401. Extend a lease"),
+        ({"seconds": math.nan}, "got nan"),
+        ({"seconds": "60"}, "got '60'"),
+        ({"seconds": 60, "wait": -1}, "wait must be a finite number of seconds, 0 or more, got -1"),
+        ({"seconds": 60, "wait": math.inf}, "wait must be a finite number"),
+        ({"seconds": 60, "weight": 0}, f"weight must be a whole number from 1 to {MAX_WEIGHT}, got 0"),
+        ({"seconds": 60, "weight": True}, "weight must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_taken(
+    scene: LeaseScene, arguments: dict[str, Any], message: str
+) -> None:
+    made = Calls(scene.account.dynamodb).made
+    with pytest.raises(ValueError, match=message), scene.leases.lease("p", **arguments):
+        pass
+    assert made == []
+
+
+def test_a_wrong_process_name_is_refused(scene: LeaseScene) -> None:
+    with pytest.raises(ValueError, match="process name must be 1 to 47 characters"), scene.leases.lease("", seconds=1):
+        pass
+
+
+def test_a_lease_longer_than_the_invocation_is_refused(scene: LeaseScene) -> None:
+    made = Calls(scene.account.dynamodb).made
+    message = r"a lease of 60 s is longer than the invocation, which ends in 29.0 s"
+    with pytest.raises(ValueError, match=message), scene.leases.lease("p", scene.invocation(29), seconds=60):
+        pass
+    assert made == []
+    with scene.leases.lease("p", scene.invocation(29), seconds=20) as lease, pytest.raises(ValueError, match="longer"):
+        lease.extend(60)
+
+
+def test_a_nested_lease_of_one_process_is_refused(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 2)
+    scene.account.processes.create("q", 1, "job")
+    with scene.leases.lease("p", seconds=60):
+        with pytest.raises(NestedLease, match="this thread already holds a slot of 'p'"):
+            scene.other.lease("p", seconds=60).__enter__()
+        assert scene.account.item().slots_in_use == 1
+        with scene.leases.lease("q", seconds=60):  # another process
+            pass
+        assert _in_a_thread(lambda: _hold(scene.other)) == "held"  # another thread
+    assert _hold(scene.leases) == "held"  # one after the other
+
+
+def test_a_refused_caller_may_try_again(scene: LeaseScene) -> None:
+    scene.account.fill()
+    for _ in range(2):
+        with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
+            pass
+
+
+def test_an_unknown_process_is_named_with_its_table(scene: LeaseScene) -> None:
+    message = "process 'q' does not exist in table slots. Add it with slotkeeper process add"
+    with pytest.raises(LookupError, match=message), scene.leases.lease("q", seconds=60, wait=20):
+        pass
+    assert scene.clock.waits == []
+
+
+def test_a_malformed_process_is_named_with_its_attribute(scene: LeaseScene) -> None:
+    scene.account.write("slot_limit", {"S": "1"})
+    with (
+        pytest.raises(MalformedProcess, match="process 'p' of table slots: slot_limit must be of DynamoDB type N"),
+        scene.leases.lease("p", seconds=60),
+    ):
+        pass
+
+
+def test_a_refused_call_is_raised(scene: LeaseScene) -> None:
+    refuse(scene.account.dynamodb, "UpdateItem", "AccessDeniedException", times=2)
+    with pytest.raises(ClientError, match="AccessDenied"), scene.leases.lease("p", seconds=60):
+        pass
+
+
+# the function
+
+
+def test_the_function_uses_the_table_of_the_environment(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_shared", {})
+    with pytest.raises(ValueError, match="SLOT_TABLE_NAME"):
+        slots.lease("p", seconds=60)
+    monkeypatch.setenv("SLOT_TABLE_NAME", scene.account.slot_table)
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "my.function")
+    for _ in range(2):
+        with slots.lease("p", seconds=60) as lease:
+            assert lease.name.startswith("lease-my-function-")
+    assert list(leases._shared) == [scene.account.slot_table]
+    with pytest.raises(ClientError, match="ResourceNotFound"), slots.lease("p", seconds=60, table="other"):
+        pass
+
+
+def test_a_forked_child_may_take_a_lease_although_its_parent_holds_one() -> None:
+    """It has its own life: after the parent's release, its copy of the registry would refuse it forever."""
+    leases._held.add((threading.get_ident(), "t", "p"))
+    try:
+        if (child := os.fork()) == 0:
+            os._exit(len(leases._held))
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        leases._held.clear()
+
+
+def _hold(caller: Leases) -> str:
+    with caller.lease("p", seconds=60):
+        return "held"
+
+
+def _in_a_thread[T](act: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result()
+
+
+def _before_update(account: Account, number: int, act: Callable[[dict[str, Any]], Any]) -> None:
+    """Call `act` with the parameters of the next UpdateItem (0) or a later one, just before it."""
+    left, acting = [number], [False]
+
+    def before(params: dict[str, Any], **_: Any) -> None:
+        if acting[0]:  # a call of `act`
+            return
+        left[0] -= 1
+        if left[0] == -1:
+            acting[0] = True
+            act(dict(params))
+            acting[0] = False
+
+    account.dynamodb.meta.events.register("before-parameter-build.dynamodb.UpdateItem", before)
+
+
+def _make_twice(account: Account, number: int = 0) -> None:
+    """Let a write be effective before it is made, as if botocore had repeated it after a lost answer."""
+    _before_update(account, number, lambda params: account.dynamodb.update_item(**params))
