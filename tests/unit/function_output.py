@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from aws_lambda_powertools.metrics.provider.cold_start import reset_cold_start_flag
@@ -21,7 +23,7 @@ from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import Message
-from slotkeeper.slots import admission, run_report
+from slotkeeper.slots import admission, leases, run_report
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.run_report import RunReport
@@ -47,6 +49,7 @@ def by_function(load: Load) -> dict[str, str]:
         "token_refresher": _output_of(_token_refresher(load("token_refresher"))),
         "retry_report": _output_of(_retry_report(load)),
         "worker": _output_of(_worker(load("worker"))),
+        "a function with a lease": _output_of(_lease()),
     }
 
 
@@ -55,6 +58,11 @@ def _output_of(invocations: Iterator[None]) -> str:
         for _ in invocations:
             pass
     return output.getvalue()
+
+
+def _lease() -> Iterator[None]:
+    with patch.dict(os.environ, AWS_LAMBDA_FUNCTION_NAME="f"):
+        yield leases._count_skipped_wake("p")
 
 
 def _starter(module: ModuleType) -> Iterator[None]:

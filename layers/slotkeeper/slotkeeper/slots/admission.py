@@ -23,12 +23,16 @@ A registered message keeps lower priorities out. So each end of it also wakes th
   2. The starter is granted one. The registered request of low priority stays hidden, and the other slot free.
 - A dead-lettered message's registration ends, and the next request is woken, before the message is deleted.
 
+A request that is refused next to an expired lease removes it, reserves again, and wakes the next request: the slot may
+be for that one, or for both. A refused message is hidden no longer than until the first of the leases can expire.
+
 A function that dies before such a wake leaves it to the redelivery, after the queue's default visibility timeout at
 most.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,6 +51,7 @@ from slotkeeper.slots.reservation import (
     Misconfigured,
     Paused,
     Registration,
+    Reservation,
     UnknownProcess,
 )
 
@@ -55,6 +60,9 @@ from slotkeeper.slots.reservation import (
 _MAX_RESERVES = 5
 # Receives that end before the count is checked: a crash, a timeout.
 _SPARE_RECEIVES = 20
+# Receives up to which a message is hidden no longer than until the next lease can expire. Leases that are extended for
+# days would otherwise use up the receives, of which hide_seconds needs 700. Later, the janitor removes expired leases.
+_LEASE_RECEIVES = 200
 # Seconds before the end of the queue's retention at which a waiting request expires. The requests behind it may be of
 # the same age, and each must be received and dead-lettered before SQS deletes it. For 120,000 requests, one day is
 # 0.7 s each. A queue should hold fewer: SQS looks for groups among the first 120,000 messages (SQS guide, "Avoid large
@@ -154,7 +162,7 @@ class Starter:
         candidate = Candidate.of(request, delivery)
         was_registered = delivery.receives > 1
         for _ in range(_MAX_RESERVES):
-            reservation = self.slots.reserve(candidate, now)
+            reservation = self._reserve(candidate, now)
             match reservation:
                 case Granted() | AlreadyHeld():
                     made_here = isinstance(reservation, Granted)
@@ -183,15 +191,31 @@ class Starter:
                     registration = self.slots.wait(candidate, seen)
                     if registration is Registration.SPENT:
                         break
-                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, now):
+                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, seen, now):
                         return Waiting(request, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
         return Waiting(request, "contended", now - delivery.sent_at)
 
-    def _hide(self, candidate: Candidate, delivery: Delivery, now: float) -> bool:
+    def _reserve(self, candidate: Candidate, now: float) -> Reservation:
+        """Reserve a slot, also that of an expired lease."""
+        reservation = self.slots.reserve(candidate, now)
+        expired = reservation.seen.expired_leases(now) if isinstance(reservation, Full) else {}
+        if not expired:
+            return reservation
+        for name, holder in expired.items():
+            # The answer does not matter: after a lost one botocore repeats the call, which then is refused.
+            self.slots.release(candidate.process, name, holder.raw)
+        reservation = self.slots.reserve(candidate, now)
+        wake_next(self.slots, self.queue, candidate.process)
+        return reservation
+
+    def _hide(self, candidate: Candidate, delivery: Delivery, seen: Process, now: float) -> bool:
         """Hide a registered message; False if it can proceed, so that the caller reserves again."""
-        self.queue.hide(delivery, hide_seconds(now - delivery.sent_at, self.queue_visibility))
+        seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
+        if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
+            seconds = min(seconds, max(1, math.ceil(expiry - now)))
+        self.queue.hide(delivery, seconds)
         return not self.slots.can_proceed(candidate)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:

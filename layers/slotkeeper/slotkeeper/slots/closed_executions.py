@@ -63,6 +63,8 @@ class ClosedExecutions:
         """
         process = self._process_of(name, report)
         holder = process.holders.get(name) if process else None
+        if holder and holder.state == "LEASED":
+            holder = None  # a lease has no execution, even if a manually started one has its name
         if holder is None and self.settlement.settled.has(closing(name, redrives)):
             return None
         execution = self.workflow.describe(name)

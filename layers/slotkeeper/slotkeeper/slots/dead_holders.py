@@ -5,6 +5,7 @@
 - RUNNING: dead if the execution is closed and two checks, a gap apart and both after the close, find no live Glue run
   of it. A Glue run outlives an aborted execution, and a StartJobRun that was in flight at the first check may be
   visible only at the second.
+- LEASED: not decided here. A lease has no execution and no run; its end alone decides (lease_protocol.py).
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
         grace: minimum age, in seconds, of a reservation or of an execution's end.
     """
     age = now - holder.since
+    if holder.state == "LEASED":
+        return Verdict.ALIVE
     if holder.state == "RESERVED":
         dead = execution is None or execution.is_closed
         return Verdict.CANCEL if dead and age >= grace else Verdict.ALIVE

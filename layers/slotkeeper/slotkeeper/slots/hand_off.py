@@ -6,7 +6,8 @@ seen waiting: at most one sample per process and run, and none if no request wai
 
 A sample is too short by the time between a workflow's release and its end, a fraction of a second. There is no sample
 if a limit was changed or a pause lifted since the previous run, because then the request did not wait for the end of a
-workflow, and none for a process whose holders have weights: Step Functions does not list the weights of the others.
+workflow, and none for a process whose holders have weights: Step Functions does not list the weights of the others. Nor
+does it list leases, so there is none for a process in which this container has seen a lease.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class _Seen:
     slot_limit: int
     paused: bool
     waiting: str | None  # the execution that is to be measured when it has started
+    has_leases: bool
 
 
 class HandOffs:
@@ -78,6 +80,8 @@ class HandOffs:
         for process in processes:
             before = self._seen.get(process.name)
             waiting = before.waiting if before else None
+            has_leases = any(each.state == "LEASED" for each in process.holders.values())
+            has_leases = has_leases or (before is not None and before.has_leases)
             registered = {each.execution for each in process.waiting.values()}
             # A registration ends when its request starts. A request that still waits may have been overtaken.
             is_done = waiting is None or waiting in registered
@@ -89,15 +93,15 @@ class HandOffs:
                     others = (other for name, other in of_process.items() if name != waiting)
                     seconds = hand_off(stay.started, others, process.slot_limit)
                     same = (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
-                    weighs_one = process.held_weight == len(process.holders)
-                    if is_done and same and weighs_one and not process.paused and seconds is not None:
+                    are_listed = process.held_weight == len(process.holders) and not has_leases
+                    if is_done and same and are_listed and not process.paused and seconds is not None:
                         hand_offs[process.name] = seconds
                 else:
                     # It is not listed yet, or was dead-lettered.
                     is_done = waiting not in process.holders
             if is_done:
                 waiting = process.first.execution if process.first else None
-            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting)
+            self._seen[process.name] = _Seen(process.slot_limit, process.paused, waiting, has_leases)
         return hand_offs
 
     def _stays(self, now: float) -> dict[str, dict[str, Stay]]:

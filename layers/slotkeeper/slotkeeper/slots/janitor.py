@@ -1,4 +1,5 @@
-"""A run of the janitor: repair counters, wake waiting requests, settle requests, then free the slots of dead holders.
+"""A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, then free the
+slots of dead holders.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue. So a failing or slow service does not affect the parts before it. Each part stops when the
@@ -84,6 +85,8 @@ class Janitor:
         with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
             self._read(processes, report)
         self._repair(processes, report)
+        expired = self._remove_leases(processes, report, until)
+        self._wake(expired, report, until)
         self._wake_all(processes, report, until)
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
         with report.guard("Could not list the executions that closed without success"):
@@ -117,6 +120,31 @@ class Janitor:
                         was=fresh.slots_in_use,
                         held=fresh.held_weight,
                     )
+
+    def _remove_leases(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Process]:
+        """Free the slots of expired leases; return their processes. The end of a lease decides alone (leases.py).
+
+        The processes include those whose lease another caller removed, in case it died before its wake.
+        """
+        expired = [
+            (process, name, holder)
+            for process in processes
+            for name, holder in process.expired_leases(self.clock()).items()
+        ]
+        self.shuffle(expired)
+        for process, name, holder in in_turns(expired, lambda each: each[0].name):
+            if self.clock() >= until:
+                break
+            with report.guard("Could not remove an expired lease", process_name=process.name, lease=name):
+                if self.slots.release(process.name, name, holder.raw):
+                    report.note(
+                        "LeasesExpired",
+                        "Removed a lease whose holder died, or was still at work after its end",
+                        process_name=process.name,
+                        lease=name,
+                        age=int(self.clock() - holder.since),
+                    )
+        return [process for process, _, _ in expired]
 
     def _wake_all(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Wake each process's request whose turn it is, if it fits.
@@ -163,7 +191,7 @@ class Janitor:
             Held(process, name, holder, None)
             for process in processes
             for name, holder in process.holders.items()
-            if name not in running and now - holder.since >= self.grace
+            if holder.state != "LEASED" and name not in running and now - holder.since >= self.grace
         ]
         self.shuffle(doubtful)
         doubtful = in_turns(doubtful, lambda held: held.process.name)

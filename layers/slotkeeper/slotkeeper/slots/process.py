@@ -116,6 +116,12 @@ class Process:
         """The leases that any caller may remove. `now` is in seconds since the epoch."""
         return {name: holder for name, holder in self.holders.items() if holder.has_expired(now)}
 
+    @property
+    def next_expiry(self) -> int | None:
+        """The first time from which a lease may be removed, unless it is extended; None without leases."""
+        times = (holder.removable_from for holder in self.holders.values())
+        return min((time for time in times if time is not None), default=None)
+
     def without(self, name: str) -> Process:
         """The process after this holder's slot is freed."""
         holders = {each: holder for each, holder in self.holders.items() if each != name}

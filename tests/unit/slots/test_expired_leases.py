@@ -1,0 +1,222 @@
+"""Leases next to executions: the starter, the janitor and the other checks judge a lease by its end alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.admission import Admitted, Waiting
+from slotkeeper.slots.dead_holders import Verdict, judge
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.hand_off import HandOffs
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Holder, MalformedProcess
+from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.request import message_group
+from slotkeeper.slots.reservation import Candidate
+from tests.support.boundary import Calls, refuse
+from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
+from tests.unit.janitor_scene import JanitorScene
+from tests.unit.slots.lease_scene import LeaseScene
+from tests.unit.slots.test_hand_offs import STARTED, WAITING, Executions
+
+REQUEST = {"process": "p", "request_id": "order-1"}
+LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
+
+
+@pytest.fixture
+def leased(account: Account) -> LeaseScene:
+    return LeaseScene(account)
+
+
+def _hidden_for(account: Account) -> list[int]:
+    hidden: list[int] = []
+    account.sqs.meta.events.register(
+        "provide-client-params.sqs.ChangeMessageVisibility",
+        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
+    )
+    return hidden
+
+
+# the item
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"until": None}, r"holders\.lease-dead-0\.until must be of DynamoDB type N, got None"),
+        ({"until": {"S": "1"}}, r"holders\.lease-dead-0\.until must be of DynamoDB type N"),
+        ({"until": {"N": "1.5"}}, r"holders\.lease-dead-0\.until must be a valid number, got 1\.5"),
+        ({"until": {"N": "9999999999999"}}, r"until must be a valid number"),
+        ({"code": None}, r"holders\.lease-dead-0\.code must be of DynamoDB type S"),
+        ({"state": {"S": "HELD"}}, "state must be one of RESERVED, RUNNING, LEASED, got 'HELD'"),
+    ],
+)
+def test_a_malformed_lease_is_named_with_its_attribute(
+    leased: LeaseScene, change: dict[str, Any], message: str
+) -> None:
+    name = leased.expired()
+    entry = dict(leased.account.raw_item()["holders"]["M"][name]["M"]) | change
+    entry = {key: value for key, value in entry.items() if value is not None}
+    leased.account.write("holders", {"M": {name: {"M": entry}}})
+    with pytest.raises(MalformedProcess, match=message):
+        leased.account.item()
+
+
+def test_a_lease_expires_when_the_clock_skew_has_passed_after_its_end() -> None:
+    assert not LEASE.has_expired(NOW + 60 + LEASE_CLOCK_SKEW - 0.1)
+    assert LEASE.has_expired(NOW + 60 + LEASE_CLOCK_SKEW)
+    assert not Holder("RUNNING", 0, "job", None, {}).has_expired(NOW)
+
+
+# the starter
+
+
+def test_a_refused_request_takes_the_slot_of_an_expired_lease(leased: LeaseScene) -> None:
+    leased.expired()
+    assert isinstance(leased.account.starter.admit(delivery(REQUEST), NOW), Admitted)
+    assert leased.owners() == []
+    assert leased.account.item().slots_in_use == 1
+
+
+def test_a_refused_request_leaves_a_lease_that_may_still_be_used(leased: LeaseScene) -> None:
+    leased.expired(age=LEASE_CLOCK_SKEW - 1)
+    assert isinstance(leased.account.starter.admit(leased.account.send(REQUEST), NOW), Waiting)
+    assert leased.owners() == ["dead"]
+
+
+def test_a_request_that_removes_a_heavy_lease_wakes_the_next_one_too(leased: LeaseScene) -> None:
+    leased.account.processes.set_limit("p", 2)
+    leased.expired(weight=2)
+    leased.account.wait_in_queue(priority="low")
+    leased.account.starter.admit(delivery(REQUEST), NOW)
+    assert leased.is_visible()
+
+
+def test_a_request_that_removes_a_lease_and_is_refused_again_wakes_the_one_whose_turn_it_is(
+    leased: LeaseScene,
+) -> None:
+    leased.expired()
+    leased.account.wait_in_queue(priority="high")
+    low = leased.account.send(REQUEST | {"priority": "low"}, message_group("p", "low"))
+    assert isinstance(leased.account.starter.admit(low, NOW), Waiting)
+    assert leased.is_visible()
+
+
+@pytest.mark.parametrize(("left", "hidden"), [(60, 65), (0, 5), (-4, 1), (600, int(VISIBILITY * 1.25))])
+def test_a_refused_head_is_hidden_no_longer_than_until_the_first_lease_can_expire(
+    leased: LeaseScene, left: int, hidden: int
+) -> None:
+    leased.account.processes.set_limit("p", 2)
+    leased.expired(age=-1000, name="lease-later-0")
+    leased.expired(age=-left)
+    times = _hidden_for(leased.account)
+    leased.account.starter.admit(leased.account.send(REQUEST), NOW + 0.25)
+    assert times == [hidden]
+
+
+def test_a_head_that_was_received_often_is_hidden_longer_than_a_lease_lasts(leased: LeaseScene) -> None:
+    """A lease that is extended for days would use up its receives, and it would be dead-lettered."""
+    leased.expired(age=-10)
+    times = _hidden_for(leased.account)
+    sent = replace(leased.account.send(REQUEST), receives=201, sent_at=NOW - 86_400)
+    leased.account.starter.admit(sent, NOW)
+    assert times == [MAX_HIDE_SECONDS]
+
+
+# the janitor
+
+
+def test_the_janitor_removes_an_expired_lease_and_wakes_the_next_request(
+    leased: LeaseScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = leased.expired()
+    leased.account.wait_in_queue()
+    made = Calls(leased.account.stepfunctions, leased.account.glue).made
+    report = leased.account.run_at(NOW)
+    assert (report.counts["LeasesExpired"], report.counts["SlotsReclaimed"]) == (1, 0)
+    assert (leased.holders(), leased.account.item().slots_in_use) == ({}, 0)
+    assert leased.is_visible()
+    assert not [call for call in made if call in ("DescribeExecution", "GetJobRuns")]
+    (finding,) = [record for record in caplog.records if "lease" in record.message]
+    assert (finding.lease, finding.age) == (name, 65)  # type: ignore[attr-defined]
+
+
+def test_the_janitor_leaves_a_lease_within_the_clock_skew(leased: LeaseScene) -> None:
+    leased.expired(age=LEASE_CLOCK_SKEW - 1)
+    assert leased.account.run_at(NOW).counts["LeasesExpired"] == 0
+    assert leased.owners() == ["dead"]
+
+
+def test_the_janitor_leaves_an_old_lease_that_has_not_ended(leased: LeaseScene) -> None:
+    """Step Functions knows no execution of its name, which would prove that a reservation is dead."""
+    with leased.leases.lease("p", seconds=10 * GRACE):
+        report = leased.account.run_at(NOW + 5 * GRACE)
+        assert leased.owners() == ["me"]
+    assert not report.counts
+
+
+def test_the_janitor_leaves_a_lease_that_was_extended_after_its_read(leased: LeaseScene) -> None:
+    name = leased.expired()
+    seen = leased.account.item()
+    leased.account.processes.all = lambda: iter([seen])  # type: ignore[method-assign]
+    entry = dict(seen.holders[name].raw) | {"until": {"N": str(int(NOW) + 60)}}
+    leased.account.write("holders", {"M": {name: {"M": entry}}})
+    assert leased.account.run_at(NOW).counts["LeasesExpired"] == 0
+    assert leased.owners() == ["dead"]
+
+
+def test_the_janitor_wakes_also_if_another_caller_removed_the_lease(leased: LeaseScene) -> None:
+    """That caller may have died before its wake."""
+    leased.expired()
+    leased.account.wait_in_queue()
+    seen = leased.account.item()
+    leased.account.processes.all = lambda: iter([seen])  # type: ignore[method-assign]
+    leased.account.slots.release("p", "lease-dead-0", seen.holders["lease-dead-0"].raw)
+    report = leased.account.run_at(NOW)
+    assert report.counts["LeasesExpired"] == 0
+    assert leased.is_visible()
+
+
+def test_a_failed_removal_is_reported_and_the_next_lease_is_removed(leased: LeaseScene) -> None:
+    leased.account.processes.set_limit("p", 2)
+    for number in range(2):
+        leased.expired(name=f"lease-dead-{number}")
+    refuse(leased.account.dynamodb, "UpdateItem", "InternalServerError")
+    counts = leased.account.run_at(NOW).counts
+    assert (counts["JanitorErrors"], counts["LeasesExpired"]) == (1, 1)
+
+
+# checks of executions
+
+
+@pytest.mark.parametrize("execution", [None, Execution("lease-f-0", "ABORTED", NOW)])
+def test_no_execution_decides_about_a_lease(execution: Execution | None) -> None:
+    assert judge(LEASE, execution, NOW + 10 * 86_400, GRACE) is Verdict.ALIVE
+
+
+def test_a_status_event_of_an_execution_with_a_leases_name_frees_no_slot(aborted: JanitorScene) -> None:
+    """An execution that was started manually can have any name."""
+    account = aborted.account
+    entry = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "code": {"S": "c"}}
+    account.write("holders", {"M": {aborted.execution: {"M": entry}}})
+    assert account.event_at(aborted.execution, NOW + 3600)[0] is None
+    assert list(account.item().holders) == [aborted.execution]
+
+
+def test_no_hand_off_is_measured_where_a_lease_was_seen() -> None:
+    """Its slot would seem free: Step Functions does not list leases."""
+    executions = Executions()
+    executions.listed["p-a"] = (NOW - 100, None)
+    hand_offs = HandOffs(executions)  # type: ignore[arg-type]
+    hand_offs.measure([replace(WAITING, holders={"lease-f-0": LEASE})], NOW)
+    hand_offs.measure([WAITING], NOW + 30)
+    executions.listed |= {"p-a": (NOW - 100, NOW + 20), "p-b": (NOW + 40, None)}
+    assert hand_offs.measure([STARTED], NOW + 60) == {}
+
+
+def test_a_reserve_is_refused_by_a_lease(leased: LeaseScene) -> None:
+    with leased.leases.lease("p", seconds=60):
+        reservation = leased.account.slots.reserve(Candidate("p", "p-1"), NOW)
+    assert type(reservation).__name__ == "Full"
