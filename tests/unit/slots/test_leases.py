@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -559,15 +557,14 @@ def test_the_function_uses_the_table_of_the_environment(scene: LeaseScene, monke
         pass
 
 
-def test_a_forked_child_may_take_a_lease_although_its_parent_holds_one() -> None:
-    """It has its own life: after the parent's release, its copy of the registry would refuse it forever."""
-    leases._held.add((threading.get_ident(), "t", "p"))
-    try:
-        if (child := os.fork()) == 0:
-            os._exit(len(leases._held))
-        assert os.waitpid(child, 0)[1] == 0
-    finally:
-        leases._held.clear()
+def test_a_forked_child_may_take_a_lease_although_its_parent_held_one_at_the_fork(
+    scene: LeaseScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.account.processes.set_limit("p", 2)
+    with scene.leases.lease("p", seconds=60):
+        monkeypatch.setattr(leases.os, "getpid", lambda: 1)
+        assert _hold(scene.leases) == "held"
+        monkeypatch.undo()
 
 
 def _hold(caller: Leases) -> str:

@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
 HOLDERS_PER_WAIT = 100  # with as many holders, the waits are twice as long
 
-# (thread, table, process) of each lease that is held here.
-_held: set[tuple[int, str, str]] = set()
-os.register_at_fork(after_in_child=_held.clear)
+# (process id, thread, table, process) of each lease that is held here. With the id, since a fork copies the set: the
+# child would be refused until its end.
+_held: set[tuple[int, int, str, str]] = set()
 _lock = threading.Lock()  # boto3's default session is not thread-safe (boto3 guide, "Multithreading")
 _shared: dict[str, Leases] = {}
 
@@ -167,7 +167,7 @@ class Leases:
         """Hold a slot for a block of code: `slotkeeper.slots.lease` describes arguments and errors."""
         check_arguments(process, wait, weight)
         length = Length(context, seconds)
-        key = (threading.get_ident(), self._table_name, process)
+        key = (os.getpid(), threading.get_ident(), self._table_name, process)
         if key in _held:
             raise NestedLease(
                 f"this thread already holds a slot of {process!r}, and could wait for itself. Nothing was taken. "
