@@ -2,8 +2,8 @@
 
 AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
 the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
-Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which tells the
-events of one iteration of a Map from those of another).
+Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which links
+the events of one iteration of a Map).
 In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and overwrites
 ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields and no previousEventId.
 """

@@ -2,8 +2,8 @@
 
 AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; States.ALL does not match
 States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds
-may be JSONata expressions), "Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API Reference:
-TaskScheduledEventDetails" (parameters).
+may be JSONata expressions), "Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API
+Reference: TaskScheduledEventDetails" (parameters).
 MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
 error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """
