@@ -248,8 +248,8 @@ smoke: setup  ## Check a deployed stack in AWS, for some cents (STACK=name; with
 .PHONY: cli
 cli: setup  ## Install the operator command `slotkeeper` into build/cli
 	@[ -x build/cli/bin/pip ] || $(PYTHON) -m venv build/cli
-	@build/cli/bin/pip install --quiet --disable-pip-version-check --constraint requirements/local.txt .
-	@echo "slotkeeper: build/cli/bin/slotkeeper --help; where you use it daily: pipx install ."
+	@build/cli/bin/pip install --quiet --disable-pip-version-check --constraint requirements/local.txt '.[cli]'
+	@echo "slotkeeper: build/cli/bin/slotkeeper --help; where you use it daily: pipx install '.[cli]'"
 
 .PHONY: gradual
 gradual: setup  #+ Write the template of a gradual deployment (build/gradual/), for sam build --config-env prod

@@ -1,5 +1,5 @@
 """`python -m slotkeeper_cli`."""
 
-from slotkeeper_cli.app import main
+from slotkeeper_cli.entry import main
 
 main()

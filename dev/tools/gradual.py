@@ -40,6 +40,7 @@ TYPES = ("Canary10Percent15Minutes", "Canary10Percent30Minutes", "Linear10Percen
 DEFAULT = "Canary10Percent30Minutes"
 ROLE = "GradualDeploymentRole"
 PATHS = ("CodeUri", "ContentUri", "DefinitionUri")
+APPLICATION, FILES = "AWS::ServerlessRepo::Application", ("LicenseUrl", "ReadmeUrl")
 
 
 def gradual(template: dict[str, Any], kind: str, release: str) -> dict[str, Any]:
@@ -102,7 +103,9 @@ def moved(template: dict[str, Any], up: str) -> dict[str, Any]:
             command = properties["Command"]
             properties["Command"] = command | {"ScriptLocation": f"{up}/{command['ScriptLocation']}"}
         resources[name] = resource | ({"Properties": properties} if properties else {})
-    return template | {"Resources": resources}
+    metadata = template["Metadata"]
+    published = {key: f"{up}/{each}" if key in FILES else each for key, each in metadata[APPLICATION].items()}
+    return template | {"Resources": resources, "Metadata": metadata | {APPLICATION: published}}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

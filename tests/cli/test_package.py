@@ -1,26 +1,69 @@
-"""The command imports only distributions that `pipx install .` installs."""
+"""The wheel: the library imports only distributions that come with it, the command those of the extra `cli` too."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from slotkeeper import __version__
+from slotkeeper_cli import entry
 from slotkeeper_cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Optional imports of botocore and urllib3, which the local environment has.
 OPTIONAL = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
-IMPORTED = "import json, sys, slotkeeper_cli.app; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+DEPENDENCIES: list[str] = PROJECT["project"]["dependencies"]
+EXTRA: list[str] = PROJECT["project"]["optional-dependencies"]["cli"]
+# Imports every module of a package, and prints the top-level names that are loaded then.
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, sys.argv[1] + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+# The script that pip writes, without the environment's packages.
+RUN_SCRIPT = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import {function}; {function}()"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel. It is built in a copy, because setuptools leaves files in the source tree."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for place in PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]:
+        shutil.copytree(ROOT / place, source / place, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD, str(target)], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> metadata.Distribution:
+    """The wheel, unpacked as pip unpacks it: the folder has no other distribution."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    (found,) = metadata.distributions(path=[str(folder)])
+    return found
 
 
 def _installed(requirements: list[str]) -> set[str]:
@@ -41,24 +84,85 @@ def _installed(requirements: list[str]) -> set[str]:
     return {name for name, _ in seen}
 
 
-def test_every_import_comes_with_the_package() -> None:
-    imported_modules = subprocess.run(
-        [sys.executable, "-c", IMPORTED],
-        env={"PYTHONPATH": f"{ROOT / 'layers' / 'slotkeeper'}:{ROOT / 'cli'}"},
+def _imported(package: str) -> set[str]:
+    """The distributions of what every module of a package imports."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, package],
+        env={"PYTHONPATH": f"{ROOT / 'layers' / 'slotkeeper'}:{ROOT / 'cli'}", "AWS_DEFAULT_REGION": "us-east-1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    modules = (
-        set(json.loads(imported_modules.stdout))
-        - sys.stdlib_module_names
-        - {"slotkeeper", "slotkeeper_cli", "__main__"}
-    )
+    modules = set(json.loads(ran.stdout)) - sys.stdlib_module_names - {"slotkeeper", "slotkeeper_cli", "__main__"}
     of = metadata.packages_distributions()
-    imported = {of[module][0].lower().replace("_", "-") for module in modules if module in of}
+    return {of[module][0].lower().replace("_", "-") for module in modules if module in of}
+
+
+def test_every_import_of_the_library_comes_with_the_package() -> None:
+    imported = _imported("slotkeeper")
+
+    assert {"boto3", "aws-xray-sdk", "fastjsonschema"} <= imported
+    assert imported - OPTIONAL <= _installed(DEPENDENCIES)
+
+
+def test_every_import_of_the_command_comes_with_the_extra() -> None:
+    imported = _imported("slotkeeper_cli")
 
     assert {"boto3", "typer", "aws-xray-sdk"} <= imported
-    assert imported - OPTIONAL <= _installed(PROJECT["project"]["dependencies"])
+    assert imported - OPTIONAL <= _installed([*DEPENDENCIES, *EXTRA])
+    assert not {Requirement(one).name for one in EXTRA} & _installed(DEPENDENCIES)
+
+
+def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed: metadata.Distribution) -> None:
+    needed = [Requirement(text) for text in installed.requires or []]
+    always = {one.name for one in needed if one.marker is None}
+    with_extra = {one.name for one in needed if one.marker is not None and one.marker.evaluate({"extra": "cli"})}
+
+    assert installed.version == __version__
+    assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
+    assert with_extra == {"typer", "rich"}
+    assert len(needed) == len(always | with_extra)
+
+
+def test_the_wheel_contains_the_library_the_command_and_their_data(installed: metadata.Distribution) -> None:
+    shipped = {str(file) for file in installed.files or [] if ".dist-info" not in str(file)}
+    expected = {
+        str(file.relative_to(ROOT / place))
+        for place in ("layers/slotkeeper", "cli")
+        for pattern in ("*.py", "*.json", "py.typed")
+        for file in (ROOT / place).rglob(pattern)
+    }
+    assert shipped == expected
+
+
+def test_the_script_without_the_extra_says_what_to_install(installed: metadata.Distribution) -> None:
+    """-I and -S: without the packages of this environment."""
+    (script,) = installed.entry_points.select(group="console_scripts", name="slotkeeper")
+    code = RUN_SCRIPT.format(module=script.module, function=script.attr)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(installed.locate_file("")), "status"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == (
+        "slotkeeper: the command needs typer, and only the library is installed: pip install 'slotkeeper[cli]'\n"
+    )
+
+
+def test_a_missing_package_of_the_library_is_not_reported_as_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "slotkeeper_cli.app", None)
+    with pytest.raises(ModuleNotFoundError, match=r"slotkeeper_cli\.app"):
+        entry.main()
+
+
+def test_the_script_runs_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["slotkeeper", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"slotkeeper {__version__}\n"
 
 
 def test_the_package_contains_every_module_and_schema() -> None:

@@ -140,14 +140,16 @@ def test_the_file_is_where_prod_builds_from_and_its_paths_lead_to_the_sources(
     monkeypatch.setattr(gradual, "GRADUAL", tmp_path / "build" / "gradual" / "template.json")
     monkeypatch.setattr(gradual, "_shown", str)
     assert CliRunner().invoke(gradual.main).exit_code == 0
-    resources = json.loads(gradual.GRADUAL.read_text())["Resources"]
-    paths = [resources["SampleJob"]["Properties"]["Command"]["ScriptLocation"]]
+    template = json.loads(gradual.GRADUAL.read_text())
+    resources = template["Resources"]
+    paths = [template["Metadata"][gradual.APPLICATION][file] for file in gradual.FILES]
+    paths += [resources["SampleJob"]["Properties"]["Command"]["ScriptLocation"]]
     paths += [
         each["Properties"][path]
         for each in resources.values()
         for path in gradual.PATHS
         if path in each.get("Properties", {})
     ]
-    assert len(paths) == 11
+    assert len(paths) == 13
     for path in paths:
         assert (ROOT / "build" / "gradual" / path).resolve().exists(), path

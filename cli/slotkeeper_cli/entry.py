@@ -1,0 +1,22 @@
+"""The script `slotkeeper`, which pip installs with and without the packages of the operator command."""
+
+from __future__ import annotations
+
+import sys
+
+# The packages of the extra `cli` in pyproject.toml, and click, which typer brings.
+EXTRA = ("typer", "rich", "click")
+
+
+def main() -> None:
+    """Run the operator command. Without its packages, print what to install on stderr and exit with 1."""
+    try:
+        from slotkeeper_cli.app import main as run  # noqa: PLC0415 - it may fail
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA:
+            raise  # a package of the library is missing, or the installation is incomplete
+        instead = "only the library is installed: pip install 'slotkeeper[cli]'"
+        print(f"slotkeeper: the command needs {missing}, and {instead}", file=sys.stderr)
+        sys.exit(1)
+    run()
