@@ -3,8 +3,9 @@
     process_name   S, key
     slot_limit     N, 0..100000: the limit, in slots or in the unit of the requests' weights, such as DPUs
     slots_in_use   N: always the sum of the holders' weights
-    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, target, quiet_since, redriven},
-                   or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1
+    holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, job, quiet_since, task_token,
+                   redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
+                   job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
@@ -193,6 +194,8 @@ class Slots:
             values |= _room(weight, seen)
         else:
             conditions += [ROOM_FOR_ONE] if candidate.weight else [ROOM_FOR_ONE, NO_DEFAULT_WEIGHT]
+        if candidate.task_token:
+            entry["task_token"] = {"S": candidate.task_token}
         values[":entry"] = {"M": entry}
         earlier = PRIORITIES
         if delivery := candidate.delivery:

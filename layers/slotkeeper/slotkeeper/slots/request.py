@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,9 @@ SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
 MAX_BODY_BYTES = 65_536
 ADDED_BYTES = 1024
+# Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which an execution
+# ends without any Catch (Step Functions guide, "Service quotas", input or output size of a task).
+MAX_INPUT_BYTES = 32_768
 
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
@@ -62,17 +65,27 @@ class Delivery:
         return self.sortable_sequence, self.receives
 
 
-def execution_name(process: str, request_id: str, attempt: int) -> str:
+def execution_name(process: str, request_id: str, attempt: int, caller: str = "") -> str:
     """The execution name of a request's attempt: `<process>-<32 hex digits>`, at most 80 characters.
 
     The name depends only on the request, so a redelivered message cannot take a second slot or start a second
-    execution. The line feed separates ("a1", 1) from ("a", 11). The workflow's ReturnRequest state computes the name in
-    the same way.
+    execution. The line feed separates ("a1", 1) from ("a", 11). A request with a task token is another one for each
+    token (`caller_of`), because a caller's own Retry has a new token, and waits for its own answer. The workflow's
+    ReturnRequest state computes the name in the same way.
 
     Source of the 80: Step Functions API Reference, StartExecution, `name`.
     """
-    digest = sha256(f"{request_id}\n{attempt}".encode()).hexdigest()
-    return f"{process}-{digest[:32]}"
+    parts = (request_id, str(attempt), caller) if caller else (request_id, str(attempt))
+    return f"{process}-{_digest(chr(10).join(parts))}"
+
+
+def caller_of(task_token: str) -> str:
+    """What identifies a caller in execution names and inputs, which must not contain its token; "" without a token."""
+    return _digest(task_token) if task_token else ""
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
 
 
 def message_group(process: str, priority: str = DEFAULT_PRIORITY) -> str:
@@ -94,7 +107,11 @@ def process_of(group: str) -> str:
 class Request:
     """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it.
 
-    `weight` is in the unit of the process's limit, 1 to MAX_WEIGHT. None: the process's default weight.
+    Attributes:
+        arguments: of the Glue job run.
+        weight: in the unit of the process's limit, 1 to MAX_WEIGHT. None: the process's default weight.
+        input: of the state machine's execution. None: the request states none.
+        task_token: of the Step Functions task that waits for the answer; "" if none waits.
     """
 
     process: str
@@ -103,16 +120,23 @@ class Request:
     attempt: int = 1
     priority: Priority = DEFAULT_PRIORITY
     weight: int | None = None
+    input: Mapping[str, Any] | None = None
+    task_token: str = field(default="", repr=False)
+
+    @property
+    def caller(self) -> str:
+        return caller_of(self.task_token)
 
     @property
     def execution_name(self) -> str:
-        return execution_name(self.process, self.request_id, self.attempt)
+        return execution_name(self.process, self.request_id, self.attempt, self.caller)
 
     def to_json(self) -> str:
         """Encode the request as message body and execution input. The same request always gives the same text.
 
         Step Functions answers a repeated StartExecution of a running execution with that execution only if the input
-        is the same (API Reference, StartExecution). So the text contains nothing of the delivery.
+        is the same (API Reference, StartExecution). So the text contains nothing of the delivery. It contains no task
+        token, because status events, notifications and kept requests carry the input.
         """
         fields: dict[str, Any] = {
             "process": self.process,
@@ -124,6 +148,11 @@ class Request:
             fields["priority"] = self.priority
         if self.weight is not None:
             fields["weight"] = self.weight
+        if self.input is not None:
+            del fields["arguments"]
+            fields["input"] = dict(self.input)
+        if self.caller:
+            fields["caller"] = self.caller
         return encode(fields, sort_keys=True)
 
 
@@ -142,7 +171,11 @@ def parse_request(delivery: Delivery) -> Request:
         attempt=int(fields["attempt"]),
         priority=fields["priority"],
         weight=int(fields["weight"]) if "weight" in fields else None,
+        input=fields.get("input"),
+        task_token=fields.get("task_token", ""),
     )
+    if request.input is not None:
+        _check_input(request)
     if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
         raise InvalidRequest(
             f"body has {size:,} bytes; the first attempt of a request may have at most {MAX_BODY_BYTES:,}. "
@@ -154,6 +187,16 @@ def parse_request(delivery: Delivery) -> Request:
             f"{request.priority!r} must have {group!r}, because SQS keeps the order of requests per message group"
         )
     return request
+
+
+def _check_input(request: Request) -> None:
+    if request.arguments:
+        raise InvalidRequest("body has arguments and input; a Glue job takes arguments, a state machine takes input")
+    if (size := len(encode(request.input).encode())) > MAX_INPUT_BYTES:
+        raise InvalidRequest(
+            f"input has {size:,} bytes; it may have at most {MAX_INPUT_BYTES:,}. "
+            "Put large input into S3 and send its key"
+        )
 
 
 def _decode(body: str) -> dict[str, Any]:

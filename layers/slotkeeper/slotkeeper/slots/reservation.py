@@ -26,6 +26,7 @@ class Candidate:
         weight: None means the process's default weight.
         delivery: None for a caller without a message: it is refused while any request waits.
         request_id: for the operator command. An execution's name is a hash, which does not contain it.
+        task_token: stored with the slot, for the answer to the caller that waits.
         lease: for a block of code that asks for a slot; None for an execution.
     """
 
@@ -35,13 +36,15 @@ class Candidate:
     priority: Priority = DEFAULT_PRIORITY
     delivery: Delivery | None = None
     request_id: str = ""
+    task_token: str = field(default="", repr=False)
     lease: LeaseTerm | None = None
 
     @classmethod
     def of(cls, request: Request, delivery: Delivery) -> Candidate:
         """The candidate of a request that was delivered."""
         execution, id_ = request.execution_name, request.request_id
-        return cls(request.process, execution, request.weight, request.priority, delivery, id_)
+        token = request.task_token
+        return cls(request.process, execution, request.weight, request.priority, delivery, id_, token)
 
     @property
     def position(self) -> Position | None:
