@@ -24,7 +24,7 @@ from slotkeeper.slots.admission import Starter, Waiting
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Delivery
 
-WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "glue_workflow.asl.json"
+WORKFLOW = Path(__file__).resolve().parents[2] / "statemachines" / "slot_workflow.asl.json"
 ORIGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 

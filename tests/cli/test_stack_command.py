@@ -113,7 +113,7 @@ def test_reconcile_does_not_adopt_an_execution_that_lost_its_reservation(operato
 
 
 def test_the_workflow_has_the_states_that_reconcile_searches_for() -> None:
-    definition = json.loads((ROOT / "statemachines" / "glue_workflow.asl.json").read_text())
+    definition = json.loads((ROOT / "statemachines" / "slot_workflow.asl.json").read_text())
 
     assert {slotless_executions._RUN, slotless_executions._RELEASE} <= set(definition["States"])
 

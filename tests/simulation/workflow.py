@@ -1,4 +1,4 @@
-"""The workflow as an actor, which executes statemachines/glue_workflow.asl.json.
+"""The workflow as an actor, which executes statemachines/slot_workflow.asl.json.
 
 Expressions are evaluated as JSONata. Errors have the names of Step Functions' service integrations (Step Functions
 Developer Guide, "Handling errors in Step Functions workflows"). A lost answer is `<Service>.SdkClientException`.

@@ -15,7 +15,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*(ROOT / "functions").glob("*/*.py"), *(ROOT / "layers" / "slotkeeper" / "slotkeeper").rglob("*.py")]
-WORKFLOW = ROOT / "statemachines" / "glue_workflow.asl.json"
+WORKFLOW = ROOT / "statemachines" / "slot_workflow.asl.json"
 STACK = ("service",)
 PROCESS = ("process", "service")
 PRIORITY = ("priority", "process", "service")

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).parents[2] / "statemachines" / "glue_workflow.asl.json"
+FILE = Path(__file__).parents[2] / "statemachines" / "slot_workflow.asl.json"
 ENDS = {"Succeed", "Fail"}
 END = ""  # instead of a next state: the execution has succeeded
 

@@ -30,7 +30,7 @@ A registration keeps lower priorities out, so each end of its message replaces i
 the same write, the starter before it dead-letters the message, and each waker whose receipt handle SQS rejects. A
 tombstone refuses a late or repeated `wait` of the same receive.
 
-The workflow performs confirm, release and wake itself (statemachines/glue_workflow.asl.json). Their expressions are
+The workflow performs confirm, release and wake itself (statemachines/slot_workflow.asl.json). Their expressions are
 repeated here, and a test compares the two. The weight in use never exceeds the limit because of write conditions alone;
 no clock is part of that argument. Times are whole seconds since the epoch.
 """
@@ -107,7 +107,10 @@ NEWER_RECEIVE = (
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
 OWN_REGISTRATION = f"attribute_exists(waiting.{{0}}.receipt_handle) AND {NOT_NEWER}"
 
-CONFIRM_UPDATE = "SET holders.#me.#state = :running, holders.#me.target = target"
+CONFIRM_UPDATE = (
+    "SET holders.#me.#state = :running, holders.#me.target = target, "
+    "run_settings = if_not_exists(run_settings, :none)"
+)
 CONFIRM_CONDITION = "attribute_exists(holders.#me)"
 
 # The operand is the weight before the removal: an update reads the item as it was (verified on DynamoDB Local).
