@@ -84,7 +84,7 @@ class Workflow:
 
     def confirm(self, execution: str) -> bool:
         names = {"#me": execution, "#state": "state"}
-        running = {":running": {"S": "RUNNING"}}
+        running = {":running": {"S": "RUNNING"}, ":none": {"M": {}}}
         return self._update(protocol.CONFIRM_UPDATE, protocol.CONFIRM_CONDITION, names, running)
 
     def release(self, execution: str) -> bool:

@@ -195,7 +195,7 @@ class Account:
             Key={"process_name": {"S": "p"}},
             UpdateExpression=CONFIRM_UPDATE,
             ExpressionAttributeNames={"#me": execution, "#state": "state"},
-            ExpressionAttributeValues={":running": {"S": "RUNNING"}},
+            ExpressionAttributeValues={":running": {"S": "RUNNING"}, ":none": {"M": {}}},
         )
 
     def finish(self, execution: str) -> None:

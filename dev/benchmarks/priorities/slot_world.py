@@ -131,7 +131,7 @@ class SlotWorld:
     def _workflow(self, name: str, job: Job, number: int) -> None:
         slots, queue = Slots(self._table, TABLE), RequestQueue(self._queue, "requests")
         self._sleep(TRANSITION)
-        values = {":running": {"S": "RUNNING"}}
+        values = {":running": {"S": "RUNNING"}, ":none": {"M": {}}}
         self._update(job.process, CONFIRM_UPDATE, CONFIRM_CONDITION, values, {"#me": name, "#state": "state"})
         self._time.sleep(job.seconds)
         self.course.ended[number] = self._time.elapsed

@@ -138,7 +138,7 @@ class Slotkeeper(Design):
         self.update(
             PROCESS,
             protocol.CONFIRM_UPDATE,
-            {":running": {"S": "RUNNING"}},
+            {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
             ConditionExpression=protocol.CONFIRM_CONDITION,
             ExpressionAttributeNames={"#me": me, "#state": "state"},
         )
