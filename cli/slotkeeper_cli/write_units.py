@@ -57,7 +57,7 @@ def process_item(process: str, job: str, holders: int, *, queued: bool, weight: 
         weight: of each holder, the default weight of the process.
     """
     weights = {} if weight == 1 else {"weight": {"N": str(weight)}}
-    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "target": {"S": job}, **weights}}
+    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}, **weights}}
     names = [execution_name(process, str(number), 1) for number in range(holders)]
     item: dict[str, Any] = {
         "process_name": {"S": process},

@@ -144,7 +144,7 @@ class Operator:
             self.dynamodb.update_item(
                 TableName=self.outputs["SlotTableName"],
                 Key={"process_name": {"S": process}},
-                UpdateExpression="SET holders.#me.#state = :running, holders.#me.target = target",
+                UpdateExpression="SET holders.#me.#state = :running, holders.#me.job = target",
                 ExpressionAttributeNames={"#me": name, "#state": "state"},
                 ExpressionAttributeValues={":running": {"S": "RUNNING"}},
             )

@@ -20,7 +20,7 @@ from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
 HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
-RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "target": {"S": "job"}}}
+RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
 WAITING = {
     "receipt_handle": {"S": "handle-of-waiting"},
     "sequence": {"S": "0" * 40},

@@ -29,7 +29,7 @@ def process(job: str, **more: Item) -> Item:
 
 def held(state: str, job: str = "", **entry: Item) -> Item:
     """Attributes of a process whose only slot has been held for two days."""
-    entry |= {"state": {"S": state}, "since": number(time.time() - 2 * DAY)} | ({"target": {"S": job}} if job else {})
+    entry |= {"state": {"S": state}, "since": number(time.time() - 2 * DAY)} | ({"job": {"S": job}} if job else {})
     return {"slots_in_use": {"N": "1"}, "holders": {"M": {"p-1": {"M": entry}}}}
 
 

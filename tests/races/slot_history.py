@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         return cls(
             raw["state"]["S"],
             int(raw["since"]["N"]),
-            raw.get("target", {}).get("S"),
+            raw.get("job", {}).get("S"),
             int(quiet["N"]) if quiet else None,
             int(raw.get("weight", {"N": "1"})["N"]),
         )

@@ -149,6 +149,7 @@ class Crowd:
             "holders": {"M": held},
             "waiting": {"M": {}},
             "target": {"S": "job"},
+            "run_settings": {"M": {}},
         }
         if race.default_weight > 1:
             item["default_weight"] = {"N": str(race.default_weight)}

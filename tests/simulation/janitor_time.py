@@ -398,7 +398,7 @@ def _run(started: float, execution: str, state: str) -> dict[str, Any]:
 
 
 def _holder(since: float, job: str) -> dict[str, Any]:
-    return {"M": {"state": {"S": "RUNNING"}, "since": {"N": str(int(EPOCH + since))}, "target": {"S": job}}}
+    return {"M": {"state": {"S": "RUNNING"}, "since": {"N": str(int(EPOCH + since))}, "job": {"S": job}}}
 
 
 def _registered(handle: str) -> dict[str, Any]:

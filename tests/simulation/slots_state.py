@@ -201,6 +201,7 @@ class SlotsState(World):
                 "holders": {"M": {}},
                 "waiting": {"M": {}},
                 "target": {"S": JOB},
+                "run_settings": {"M": {}},
                 **({"default_weight": {"N": str(plan.default_weight)}} if plan.default_weight > 1 else {}),
             }
             for name, limit in limits.items()

@@ -123,7 +123,7 @@ def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     return {"Entries": [entry | {"Detail": detail}]}
 
 
-_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"target": {"S": "j"}}}}}}}
+_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
 _OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
 _OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
 _FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
@@ -179,7 +179,7 @@ CASES = [
         "ConfirmSlot.Arguments",
         _slot_call(
             "attribute_exists(holders.#me)",
-            "SET holders.#me.#state = :running, holders.#me.target = target",
+            "SET holders.#me.#state = :running, holders.#me.job = target",
             {"#state": "state"},
             {":running": {"S": "RUNNING"}},
         )

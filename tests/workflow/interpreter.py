@@ -211,7 +211,7 @@ _registered = {
     "weight": {"N": "1"},
 }
 RESULTS: dict[str, list[Any]] = {
-    "ConfirmSlot": [{"Attributes": {"holders": {"M": {ME: {"M": {"target": {"S": "job"}, "state": {"S": "RUNNING"}}}}}}}],
+    "ConfirmSlot": [{"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "job"}, "state": {"S": "RUNNING"}}}}}}}],
     "RunGlueJob": [{"Id": "jr_1", "JobRunState": "SUCCEEDED"}, {"Id": "jr_1", "JobRunState": "STOPPED"}],
     "FindGlueRun": [
         {"JobRuns": []},

@@ -42,7 +42,7 @@ def item_with_tombstones(holders: int, priorities: Sequence[str] = (DEFAULT_PRIO
     """A process's item after a grant of each of these priorities, while no request waits."""
     tombstone = {"M": {"sequence": {"S": delivery("").sortable_sequence}, "receives": {"N": "1"}}}
     waiting = {"waiting": {"M": dict.fromkeys(priorities, tombstone)}}
-    return process_item(PROCESS, JOB, holders, queued=False) | waiting
+    return process_item(PROCESS, JOB, holders, queued=False) | waiting | {"run_settings": {"M": {}}}
 
 
 class Design(ABC):
@@ -207,8 +207,8 @@ class WithoutPriorities(Slotkeeper):
         self._table = Table(dynamodb, table, self.key)
 
     def set_up(self) -> None:
-        item = process_item(PROCESS, JOB, self.holders, queued=False) | {"slot_limit": {"N": str(self.limit)}}
-        item.pop("waiting", None)
+        item = item_with_tombstones(self.holders, ()) | {"slot_limit": {"N": str(self.limit)}}
+        del item["waiting"]
         if self.has_waited:
             item["waiting"] = {"M": self.registration}
         self.dynamodb.put_item(TableName=self.table, Item=item)

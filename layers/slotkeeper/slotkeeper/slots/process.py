@@ -30,7 +30,7 @@ HolderState = Literal["RESERVED", "RUNNING", "LEASED"]
 
 @dataclass(frozen=True)
 class Holder:
-    """An execution that holds a slot, or a lease (LEASED). `target` is empty until the workflow has confirmed the slot.
+    """An execution that holds a slot, or a lease (LEASED). `target` is what it runs, empty until it is confirmed.
 
     `weight` is in the limit's unit. `raw` is the map in DynamoDB's format, for write conditions that the holder is
     unchanged. `task_token`: of the caller that waits for the answer, empty if none waits. `redriven`: its child
@@ -269,7 +269,7 @@ def _read_holder(holder: Attributes) -> Holder:
     return Holder(
         state=state,
         since=holder.whole("since"),
-        target=holder.text("target", ""),
+        target=holder.text("job", ""),
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
         weight=holder.parsed_number("weight", _weight, 1),

@@ -108,8 +108,7 @@ SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
 OWN_REGISTRATION = f"attribute_exists(waiting.{{0}}.receipt_handle) AND {NOT_NEWER}"
 
 CONFIRM_UPDATE = (
-    "SET holders.#me.#state = :running, holders.#me.target = target, "
-    "run_settings = if_not_exists(run_settings, :none)"
+    "SET holders.#me.#state = :running, holders.#me.job = target, run_settings = if_not_exists(run_settings, :none)"
 )
 CONFIRM_CONDITION = "attribute_exists(holders.#me)"
 
@@ -281,7 +280,7 @@ class Slots:
         Args:
             redriven: the child execution was redriven, so that the janitor frees its slot without stopping it.
         """
-        holder: Item = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "target": {"S": target}}
+        holder: Item = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "job": {"S": target}}
         if redriven:
             holder["redriven"] = {"BOOL": True}
         if weight > 1:
