@@ -34,8 +34,20 @@ class Metric:
 @cache
 def in_source() -> frozenset[Metric]:
     """The metrics that the functions, the layer and the workflow can write."""
+    return of_functions() | of_workflow()
+
+
+@cache
+def of_functions() -> frozenset[Metric]:
+    """The metrics that the functions and the layer can write."""
     metrics = {metric for tree in _trees() for metric in _of(tree)}
-    metrics |= {Metric(name, "Count", STACK) for name in findings_in_source()}
+    return frozenset(metrics | {Metric(name, "Count", STACK) for name in findings_in_source()})
+
+
+@cache
+def of_workflow() -> frozenset[Metric]:
+    """The metrics that the workflow can write."""
+    metrics = set()
     states = json.loads(WORKFLOW.read_text())["States"].values()
     for state in (state for state in states if state.get("Resource", "").endswith(":putMetricData")):
         for put in state["Arguments"]["MetricData"]:

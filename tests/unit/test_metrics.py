@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.metrics import ROOT, Metric, in_output, in_source
+from tests.support.metrics import Metric, ROOT, in_output, in_source, of_functions
 from tests.unit import function_output
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.conftest import CONTEXT, Load, request_record
@@ -22,7 +22,7 @@ def everything(load: Load, chat: ChatbotAccount, work_account: WorkAccount) -> d
 
 def test_every_metric_of_the_source_is_written_in_its_unit_and_under_its_dimensions(everything: dict[str, str]) -> None:
     written = {metric for text in everything.values() for metric in in_output(text)}
-    assert written == in_source()
+    assert written == of_functions()
 
 
 def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
