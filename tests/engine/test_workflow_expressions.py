@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from tests.engine.conftest import MachineMaker
-from tests.workflow.expression_cases import CASES, Case, template
+from tests.workflow.case import Case
+from tests.workflow.expression_cases import CASES, template
 from tests.workflow.interpreter import deployed
 
 

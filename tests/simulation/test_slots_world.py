@@ -184,7 +184,7 @@ CONFIRMED = {
     "timeout_minutes": 480,
     "settle_seconds": 0,
     "caller": "NONE",
-    "answer": {},
+    "answer": "",
     "starts": 0,
     "pages": 0,
 }

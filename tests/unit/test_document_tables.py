@@ -11,7 +11,7 @@ import pytest
 
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 from tests.support.template import parsed_template
-from tests.workflow.interpreter import all_walks
+from tests.workflow.walks import all_walks
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"

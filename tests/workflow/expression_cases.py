@@ -6,44 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from slotkeeper.slots.request import execution_name
+from tests.workflow import caller_cases, child_cases
+from tests.workflow.case import (
+    CONTEXT,
+    EXECUTION,
+    MANUAL_INPUTS,
+    REDRIVEN,
+    REQUEST,
+    STARTED,
+    Between,
+    case,
+    caught,
+    of_input,
+)
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
+from tests.workflow.walks import MACHINE
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "\ufffe\uffff"}}
-STARTED = "2026-01-01T00:00:00.000Z"
-EXECUTION = {"Id": "arn:p-1", "Name": ME, "Input": REQUEST, "RedriveCount": 0, "StartTime": STARTED}
-CONTEXT = {"Execution": EXECUTION, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
-REDRIVEN = CONTEXT | {"Execution": EXECUTION | {"RedriveCount": 1}}
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
-LOST = {"Error": "Glue.X", "Cause": "lost"}
-
-
-@dataclass(frozen=True)
-class Between:
-    """Equal to every number from `low` to `high`, for random values."""
-
-    low: int
-    high: int
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, int | float) and self.low <= other <= self.high
-
-    def __hash__(self) -> int:
-        return hash((self.low, self.high))
-
-
-class Case(NamedTuple):
-    """A field, the inputs of its expressions, and their value."""
-
-    path: str
-    variables: Variables
-    states: dict[str, Any]
-    expected: Any
 
 
 def fields() -> Iterator[tuple[str, Any]]:
@@ -64,12 +48,7 @@ def template(path: str) -> Any:
     return node
 
 
-def _case(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT, **more: Any) -> Case:
-    return Case(path, variables or {}, {"context": context, **more}, expected)
-
-
-def _caught(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT) -> Case:
-    return _case(path, expected, variables, context, errorOutput=LOST)
+CALLED = REQUEST | {"caller": "0" * 32}
 
 
 def _searched(starts: int, **more: Any) -> Variables:
@@ -123,7 +102,35 @@ def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     return {"Entries": [entry | {"Detail": detail}]}
 
 
-_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}}}
+_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}, "run_settings": {"M": {}}}}
+_SLOT_LOST = {"error": "SlotLost", "cause": "The reservation was released before the workflow confirmed it"}
+
+
+def _with_settings(settings: dict[str, int]) -> dict[str, Any]:
+    """The answer to the confirm of a process whose target is a state machine."""
+    stored = {name: {"N": str(value)} for name, value in settings.items()}
+    return {
+        "Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": MACHINE}}}}}, "run_settings": {"M": stored}},
+    }
+
+
+def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Variables:
+    return {
+        "target": target,
+        "token": {},
+        "timeout_minutes": timeout_minutes,
+        "settle_seconds": settle_seconds,
+        "caller": "NONE",
+        "answer": "",
+        "starts": 0,
+        "pages": 0,
+    }
+
+
+def _glue_answer(state: str) -> str:
+    return f'{{"Id":"jr_1","JobName":"j","JobRunState":"{state}"}}'
+
+
 _OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
 _OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
 _FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
@@ -175,37 +182,69 @@ _REASONS = {
 }
 
 CASES = [
-    _case(
+    case(
         "ConfirmSlot.Arguments",
         _slot_call(
             "attribute_exists(holders.#me)",
-            "SET holders.#me.#state = :running, holders.#me.job = target",
+            "SET holders.#me.#state = :running, holders.#me.job = target, "
+            "run_settings = if_not_exists(run_settings, :none)",
             {"#state": "state"},
-            {":running": {"S": "RUNNING"}},
+            {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
         )
         | {"ReturnValues": "UPDATED_NEW"},
     ),
-    _case("ConfirmSlot.Assign", {"target": "j", "starts": 0, "pages": 0}, result=_RUNNING),
-    _caught(
-        "ConfirmSlot.Catch.1.Assign", {"run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}}
+    case("ConfirmSlot.Assign", _confirmed("j", 60), result=_RUNNING),
+    case(
+        "ConfirmSlot.Assign",
+        _confirmed(MACHINE, 5, 90),
+        result=_with_settings({"timeout_minutes": 5, "settle_seconds": 90}),
     ),
-    _case(
+    case("ConfirmSlot.Assign", _confirmed(MACHINE, 60, 90), result=_with_settings({"settle_seconds": 90})),
+    *(
+        case(
+            "ConfirmSlot.Assign",
+            _confirmed("j", 60) | {"caller": "UNKNOWN" if given == CALLED else "NONE"},
+            context=of_input(given),
+            result=_RUNNING,
+        )
+        for given in (CALLED, *MANUAL_INPUTS)
+    ),
+    caught(
+        "ConfirmSlot.Catch.0.Assign",
+        {"caller": "NONE", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
+    ),
+    caught(
+        "ConfirmSlot.Catch.0.Assign",
+        {"caller": "LOST", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
+        context=of_input(CALLED),
+    ),
+    caught(
         "ConfirmSlot.Catch.1.Assign",
-        {"run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
+        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}},
+    ),
+    caught(
+        "ConfirmSlot.Catch.1.Assign",
+        {"caller": "LOST", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
+        context=of_input(CALLED),
+    ),
+    case(
+        "ConfirmSlot.Catch.1.Assign",
+        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
         errorOutput={"Error": "E"},
     ),
-    _case(
+    case(
         "RunGlueJob.Arguments",
         {"JobName": "j", "Arguments": REQUEST["arguments"] | {"--slotkeeper-execution": ME}, "Timeout": 60},  # type: ignore[operator]
-        {"target": "j"},
+        {"target": "j", "timeout_minutes": 60},
     ),
-    _case(
+    case(
         "RunGlueJob.Assign",
-        {"run_id": "jr_1", "run_state": "SUCCEEDED", "run_error": ""},
+        {"run_id": "jr_1", "run_state": "SUCCEEDED", "answer": _glue_answer("SUCCEEDED")},
+        {"target": "j"},
         result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
     ),
     *(
-        _case(
+        case(
             "RunGlueJob.Catch.0.Assign",
             _searched(1, failure={"error": "States.TaskFailed", "cause": cause, "reason": reason}),
             {"starts": 0},
@@ -213,10 +252,10 @@ CASES = [
         )
         for cause, reason in _REASONS.items()
     ),
-    _case("RunGlueJob.TimeoutSeconds", 4500),
-    _caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
-    _caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
-    _case(
+    case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
+    caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
+    caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
+    case(
         "RunGlueJob.Catch.0.Assign",
         _searched(
             1, start_again=True, failure={"error": _THROTTLED["Error"], "cause": _THROTTLED["Cause"], "reason": ""}
@@ -224,39 +263,40 @@ CASES = [
         {"starts": 0},
         errorOutput=_THROTTLED,
     ),
-    _case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN | {"run_error": ""}),
-    _case(
+    case("GlueRunNotSucceeded.Assign", {"failure": _ABOUT_TO_END}, _RUN | {"run_error": ""}),
+    case(
         "GlueRunNotSucceeded.Assign",
         {"failure": _ABOUT_TO_END | {"cause": "Glue run jr_1 of job j ended as FAILED: no month"}},
         _RUN | {"run_state": "FAILED", "run_error": "no month"},
     ),
-    _case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
-    _case("WaitForGlueRun.Seconds", Between(30, 59)),
-    _case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"target": "j", "next_page": ""}),
-    _case(
+    case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
+    case("WaitForGlueRun.Seconds", Between(30, 59)),
+    case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"target": "j", "next_page": ""}),
+    case(
         "FindGlueRun.Arguments",
         {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
         {"target": "j", "next_page": "t"},
     ),
-    _case("FindGlueRun.Assign", {"run_id": "", "next_page": "", "pages": 2}, {"pages": 1}, result={"JobRuns": []}),
-    _case(
+    case("FindGlueRun.Assign", {"run_id": "", "next_page": "", "pages": 2}, {"pages": 1}, result={"JobRuns": []}),
+    case(
         "FindGlueRun.Assign",
         {"run_id": "jr_1", "next_page": "t", "pages": 2},
         {"pages": 1},
         result={"JobRuns": [_OWN_RUN, _OTHERS_RUN], "NextToken": "t"},
     ),
-    _case(
+    case(
         "FindGlueRun.Assign",
         {"run_id": "", "next_page": "", "pages": 2},
         {"pages": 1},
         result={"JobRuns": [_OTHERS_RUN], "NextToken": "t"},
     ),
-    _case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
+    case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
-        _case(
+        case(
             "ReadGlueRun.Assign",
             {"run_state": state, "run_has_ended": has_ended, "run_minutes": minutes, "failed_reads": 0}
-            | {"run_error": "no month" if state == "FAILED" else ""},
+            | {"run_error": "no month" if state == "FAILED" else "", "answer": _glue_answer(state)},
+            {"run_id": "jr_1", "target": "j"},
             result={
                 "JobRun": {"JobRunState": state}
                 | ({"StartedOn": started} if started else {})
@@ -271,19 +311,19 @@ CASES = [
             ("WAITING", False, "", 60),  # not started: its age is the execution's
         )
     ),
-    _caught(
+    caught(
         "ReadGlueRun.Catch.0.Assign",
         {"run_id": "", "searches": 0, "failed_reads": 8, "start_again": False},
         {"failed_reads": 7},
     ),
-    _caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
-    _case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
-    _case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
-    _case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
-    _case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
-    _case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
-    _case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
-    _case(
+    caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
+    case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
+    case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
+    case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
+    case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
+    case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
+    case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
+    case(
         "ReturnRequest.Arguments",
         {
             "QueueUrl": "${RequestQueueUrl}",
@@ -293,7 +333,7 @@ CASES = [
         },
     ),
     *(
-        _case(
+        case(
             "ReturnRequest.Arguments",
             {
                 "QueueUrl": "${RequestQueueUrl}",
@@ -305,8 +345,8 @@ CASES = [
         )
         for priority, group in (("high", "p#high"), ("low", "p#low"), ("normal", "p"))
     ),
-    _caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
-    _case(
+    caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
+    case(
         "KeepRequest.Arguments",
         {
             "QueueUrl": "${FailedRequestQueueUrl}",
@@ -320,7 +360,7 @@ CASES = [
         },
         {"failure": FAILURE},
     ),
-    _case(
+    case(
         "ReleaseSlot.Arguments",
         _slot_call(
             "attribute_exists(holders.#me)",
@@ -329,7 +369,7 @@ CASES = [
             {":one": {"N": "1"}},
         ),
     ),
-    _case(
+    case(
         "ReadWaiting.Arguments",
         {
             "TableName": "${SlotTableName}",
@@ -339,7 +379,7 @@ CASES = [
         },
     ),
     *(
-        _case("ReadWaiting.Assign", {"first": first, "room": room}, result=result)
+        case("ReadWaiting.Assign", {"first": first, "room": room}, result=result)
         for result, first, room in (
             ({}, {}, 0),  # the process was removed
             ({"Item": {}}, {}, 0),
@@ -349,7 +389,7 @@ CASES = [
         )
     ),
     *(
-        _case("ReadWaiting.Assign", {"first": first and first["M"], "room": room}, result={"Item": item})
+        case("ReadWaiting.Assign", {"first": first and first["M"], "room": room}, result={"Item": item})
         for waiting, first, room in (
             ({}, {}, 3),
             ({"receipt_handle": {"S": "handle"}}, {}, 3),  # of an earlier version
@@ -369,24 +409,24 @@ CASES = [
         for item in (_FREE | {"waiting": {"M": waiting}},)
     ),
     *(
-        _case(
+        case(
             "ReadWaiting.Assign",
             {"first": _registered("normal")["M"], "room": room},
             result={"Item": _FREE | {"waiting": {"M": {"normal": _registered("normal")}}, "paused": {"BOOL": paused}}},
         )
         for paused, room in ((True, 0), (False, 3))
     ),
-    _case(
+    case(
         "WakeWaiting.Arguments",
         {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": 0},
         {"first": _registered("high")["M"]},
     ),
     *(
-        _case("WakeWaiting.Catch.0.Assign", {"is_refused": is_refused}, errorOutput=error)
+        case("WakeWaiting.Catch.0.Assign", {"is_refused": is_refused}, errorOutput=error)
         for errors, is_refused in ((REJECTED_HANDLES, True), (OTHER_SQS_ERRORS, False))
         for error in errors
     ),
-    _case(
+    case(
         "ClearWaiting.Arguments",
         {
             "TableName": "${SlotTableName}",
@@ -398,9 +438,9 @@ CASES = [
         },
         {"first": _registered("low")["M"]},
     ),
-    _case("ClearWaiting.Assign", {"wakes": 2}, {"wakes": 1}),
-    _case("ClearWaiting.Catch.0.Assign", {"wakes": 2}, {"wakes": 1}),
-    _case(
+    case("ClearWaiting.Assign", {"wakes": 2}, {"wakes": 1}),
+    case("ClearWaiting.Catch.0.Assign", {"wakes": 2}, {"wakes": 1}),
+    case(
         "NotifyFailure.Arguments",
         {
             "TopicArn": "${FailureTopicArn}",
@@ -416,37 +456,36 @@ CASES = [
         },
         {"failure": FAILURE, "outcome": "KEPT", "run_state": "FAILED"},
     ),
-    _case(
+    case(
         "PublishFailureEvent.Arguments",
         _event("Failed", "FAILED", error="States.TaskFailed", cause="no month", kept_in="failed"),
         {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
     ),
-    _case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
+    case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     *(
-        _case(
+        case(
             "PublishSuccessEvent.Arguments",
             _event("Succeeded", "SUCCEEDED", priority=priority, weight=5),
             context=_of_priority(priority),
         )
         for priority in ("high", "normal")
     ),
-    _case(
+    case(
         "PublishFailureEvent.Arguments",
         _event("Failed", "FAILED", priority="low", weight=5, **FAILURE, kept_in="failed"),
         {"failure": FAILURE},
         _of_priority("low"),
     ),
-    _case(
+    case(
         "PublishFailureEvent.Arguments",
         _event("Failed", "FAILED", **FAILURE, kept_in="failed"),
         {"failure": FAILURE},
     ),
-    _case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
+    case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
 ]
 
 # Path -> variables with which the condition is true, and with which it is false.
 _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
-    "DidGlueJobSucceed.Choices.0": ({"run_state": "SUCCEEDED"}, {"run_state": "STOPPED"}),
     "IsGlueRunKnownToHaveEnded.Choices.0": ({"return_request": True}, {"return_request": False}),
     "IsGlueRunKnownToHaveEnded.Choices.1": (
         {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState":"EXPIRED"}'}},
@@ -476,22 +515,34 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "HasGlueRunEnded.Choices.3": ({"run_has_ended": True}, {"run_has_ended": False}),
     "HasGlueRunEnded.Choices.4": ({"failed_reads": 0, "stops": 120}, {"failed_reads": 59, "stops": 119}),
     "HasGlueRunEnded.Choices.5": ({"must_stop": True}, {"must_stop": False}),
-    "HasGlueRunEnded.Choices.6": ({"run_minutes": 75}, {"run_minutes": 74}),
-    "MayGlueRunBeAlive.Choices.0": ({"run_state": "UNKNOWN"}, {"run_state": "NOT_FOUND"}),
+    "HasGlueRunEnded.Choices.6": (
+        {"run_minutes": 75, "timeout_minutes": 60},
+        {"run_minutes": 75, "timeout_minutes": 61},
+    ),
+    "MayWorkBeAlive.Choices.0": (
+        {"run_state": "UNKNOWN", "outcome": "KEPT", "caller": "NONE"},
+        {"run_state": "NOT_FOUND", "outcome": "KEPT", "caller": "WAITS"},
+    ),
     "IsRequestWaiting.Choices.0": (
         {"first": _registered("low", 3)["M"], "room": 3},
         {"first": _registered("high", 4)["M"], "room": 3},
     ),
     "IsReceiptHandleRefused.Choices.0": ({"is_refused": True, "wakes": 2}, {"is_refused": True, "wakes": 3}),
-    "ChooseOutcome.Choices.1": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
+    "ChooseOutcome.Choices.0": (
+        {"run_state": "SUCCEEDED", "caller": "WAITS"},
+        {"run_state": "SUCCEEDED", "caller": "NONE"},
+    ),
+    "ChooseOutcome.Choices.1": ({"run_state": "SUCCEEDED"}, {"run_state": "FAILED"}),
+    "ChooseOutcome.Choices.2": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
     "WasRequestKept.Choices.0": ({"outcome": "KEPT"}, {"outcome": "NOT_KEPT"}),
 }
 CASES += [
-    _case("IsRequestWaiting.Choices.0.Condition", False, {"first": {}, "room": 3}),
-    _case("IsReceiptHandleRefused.Choices.0.Condition", False, {"is_refused": False, "wakes": 0}),
+    case("IsRequestWaiting.Choices.0.Condition", False, {"first": {}, "room": 3}),
+    case("IsReceiptHandleRefused.Choices.0.Condition", False, {"is_refused": False, "wakes": 0}),
 ]
 CASES += [
-    _case(f"{path}.Condition", value, variables)
+    case(f"{path}.Condition", value, variables)
     for path, pair in _CONDITIONS.items()
     for value, variables in zip((True, False), pair, strict=True)
 ]
+CASES += child_cases.CASES + caller_cases.CASES

@@ -1,10 +1,8 @@
-"""The interpreter of the workflow's definition, for the walks of this module and for the simulation.
+"""The interpreter of the workflow's definition, for the walks (walks.py) and for the simulation.
 
 Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and a state's
 Assign and Catch see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing
 data between states with variables"). No state reads its input, so the interpreter has none.
-
-A walk takes one way through the data: every task may succeed in each way it can, or fail into each of its catchers.
 """
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,7 +17,7 @@ import jsonata
 
 from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze
-from tests.workflow.definition import END, ENDS, definition, states, targets
+from tests.workflow.definition import END, states, targets
 
 ME = "p-1"
 SUBSTITUTES = {
@@ -77,6 +73,7 @@ def _compiled(template: str) -> Any:
     compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
     compiled.register_lambda("string", _string)
+    compiled.register_lambda("parse", json.loads)
     compiled.register_lambda("random", lambda: 0.5)  # walks must be reproducible
     return compiled
 
@@ -199,124 +196,3 @@ def matches(rule: dict[str, Any], error: str) -> bool:
 
 
 STATES = {name: State(fields) for name, fields in states().items()}
-
-# Walks ---------------------------------------------------------------------------------------------------------------
-
-_run = {"StartedOn": "2026-01-01T00:00:00.000Z", "Arguments": {"--slotkeeper-execution": ME}}
-_registered = {
-    "sequence": {"S": "1"},
-    "receives": {"N": "1"},
-    "receipt_handle": {"S": "handle"},
-    "priority": {"S": "low"},
-    "weight": {"N": "1"},
-}
-RESULTS: dict[str, list[Any]] = {
-    "ConfirmSlot": [{"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "job"}, "state": {"S": "RUNNING"}}}}}}}],
-    "RunGlueJob": [{"Id": "jr_1", "JobRunState": "SUCCEEDED"}, {"Id": "jr_1", "JobRunState": "STOPPED"}],
-    "FindGlueRun": [
-        {"JobRuns": []},
-        {"JobRuns": [{"Id": "jr_1", **_run}]},
-        {"JobRuns": [{"Id": "jr_0", **_run, "Arguments": {}}], "NextToken": "more"},
-    ],
-    "ReadGlueRun": [
-        {"JobRun": {"Id": "jr_1", "JobRunState": "SUCCEEDED", **_run}},
-        {"JobRun": {"Id": "jr_1", "JobRunState": "STOPPED", **_run}},
-        {"JobRun": {"Id": "jr_1", "JobRunState": "WAITING"}},
-        {"JobRun": {"Id": "jr_1", "JobRunState": "RUNNING", **_run, "StartedOn": "2025-12-31T00:00:00.000Z"}},
-    ],
-    "ReadWaiting": [
-        {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}},
-        {"Item": {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "1"}, "waiting": {"M": {"low": {"M": _registered}}}}},
-    ],
-}
-CAUSES = {
-    "RunGlueJob": [
-        ("States.TaskFailed", '{"JobRunState":"FAILED"}'),
-        ("States.Timeout", None),
-        ("Glue.ConcurrentRunsExceededException", "refused"),
-        ("Glue.AWSGlueException", "Rate exceeded (Error Code: ThrottlingException)"),
-    ],
-    "WakeWaiting": [("Sqs.SqsException", "Value h for parameter ReceiptHandle is invalid"), ("States.Timeout", None)],
-}
-
-
-@dataclass(frozen=True)
-class Path:
-    """The states of one walk, in order, and the variables that the last one was entered with."""
-
-    names: tuple[str, ...]
-    variables: Variables
-
-    @property
-    def end(self) -> dict[str, Any]:
-        return states()[self.names[-1]]
-
-    @property
-    def status(self) -> str:
-        """The execution's status in Step Functions. An uncaught error also ends it."""
-        return "SUCCEEDED" if self.end["Type"] == "Succeed" or self.end.get("End") else "FAILED"
-
-
-@cache
-def all_walks(redrives: int = 0) -> tuple[Path, ...]:
-    """The walks, made once: they take seconds, which the collection of tests must not."""
-    return tuple(walks(redrives))
-
-
-def walks(redrives: int = 0, rounds: int = 2) -> Iterator[Path]:
-    """Every walk from the start to an end that enters no state more than `rounds` times.
-
-    With `redrives`, the execution is redriven at RunGlueJob, the first state that its slot protects.
-    """
-    request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {}}
-    execution = {
-        "Name": ME,
-        "Id": f"arn:{ME}",
-        "Input": request,
-        "RedriveCount": redrives,
-        "StartTime": "2026-01-01T00:00:00.000Z",
-    }
-    context = {"Execution": execution, "State": {"EnteredTime": "2026-01-01T00:10:00.000Z"}}
-    yield from _walk(definition()["StartAt"], {}, context, (), rounds)
-
-
-def _walk(name: str, variables: Variables, context: Any, before: tuple[str, ...], rounds: int) -> Iterator[Path]:
-    if name == END:
-        yield Path(before, variables)
-        return
-    way = (*before, name)
-    if STATES[name].kind in ENDS:
-        yield Path(way, variables)
-    elif way.count(name) <= rounds:
-        try:
-            outcomes = list(_outcomes(name, variables, context))
-        except StateFailed:
-            yield Path(way, variables)
-            return
-        for following, left_with in outcomes:
-            yield from _walk(following, left_with, context, way, rounds)
-
-
-def _outcomes(name: str, variables: Variables, context: Any) -> Iterator[tuple[str, Variables]]:
-    state = STATES[name]
-    if state.kind == "Choice":
-        yield state.choose(context, variables), variables
-    elif state.kind == "Task":
-        yield from _task(name, state, context, variables)
-    else:
-        yield state.leave(context, variables)
-
-
-def _task(name: str, state: State, context: Any, variables: Variables) -> Iterator[tuple[str, Variables]]:
-    catchers = state.fields["Catch"]
-    failures = CAUSES.get(name, [(catchers[-1]["ErrorEquals"][0], "lost")])
-    failures = failures + [(error, "said so") for catcher in catchers[:-1] for error in catcher["ErrorEquals"]]
-    try:
-        state.value("Arguments", context, variables)
-    except StateFailed as failed:
-        failures = [(failed.error, failed.cause)]
-    else:
-        for result in RESULTS.get(name, [{}]):
-            yield state.leave(context, variables, result=result)
-    for error, cause in failures:
-        yield state.catch(StateFailed(error, cause), context, variables)

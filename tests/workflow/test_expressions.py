@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflow.expression_cases import CASES, Case, fields, template
+from tests.workflow.case import Case
+from tests.workflow.expression_cases import CASES, fields, template
 from tests.workflow.interpreter import evaluate
 
 

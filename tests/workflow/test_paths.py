@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.workflow.definition import states
-from tests.workflow.interpreter import STATES, Path, all_walks
+from tests.workflow.interpreter import STATES, StateFailed
+from tests.workflow.walks import Path, all_walks
 
 
 def _through(name: str) -> list[Path]:
@@ -89,11 +90,12 @@ def test_a_step_that_fails_does_not_stop_the_later_ones() -> None:
 
 
 def test_a_success_event_is_published_only_for_a_run_that_succeeded() -> None:
-    for state in ("SUCCEEDED", "STOPPED", "FAILED", "TIMEOUT"):
-        following, variables = STATES["RunGlueJob"].leave({}, {}, result={"Id": "jr_1", "JobRunState": state})
-        assert following == "DidGlueJobSucceed"
-        following = STATES["DidGlueJobSucceed"].choose({}, variables)
-        assert (following == "ReleaseSlot") == (state == "SUCCEEDED")
+    result = {"Id": "jr_1", "JobRunState": "SUCCEEDED"}
+    following, variables = STATES["RunGlueJob"].leave({}, {"target": "job"}, result=result)
+    assert (following, variables["run_state"]) == ("ReleaseSlot", "SUCCEEDED")
+    for state in ("STOPPED", "FAILED", "TIMEOUT"):
+        with pytest.raises(StateFailed, match=f"Glue run jr_1 ended as {state}"):
+            STATES["RunGlueJob"].leave({}, {"target": "job"}, result={"Id": "jr_1", "JobRunState": state})
     for walk in all_walks():
         if walk.status == "SUCCEEDED":
             assert not {"KeepRequest", "ReturnRequest", "NotifyFailure"} & set(walk.names)
@@ -103,8 +105,8 @@ def test_a_success_event_is_published_only_for_a_run_that_succeeded() -> None:
 def test_a_lost_reservation_never_reaches_glue() -> None:
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
     assert taken_back["ErrorEquals"] == ["DynamoDB.ConditionalCheckFailedException"]
-    assert taken_back["Next"] == "ReturnRequest"
-    lost = [walk for walk in all_walks() if walk.names[1] == "ReturnRequest"]
+    assert taken_back["Next"] == "IsCallerLost"
+    lost = [walk for walk in all_walks() if walk.names[1:3] == ("IsCallerLost", "ReturnRequest")]
     assert {walk.names[-1] for walk in lost} == {"RequestReturned", "RequestFailed", "RequestNotKept"}
     for walk in lost:
         assert "RunGlueJob" not in walk.names
@@ -112,7 +114,8 @@ def test_a_lost_reservation_never_reaches_glue() -> None:
 
 def test_f4_a_redriven_execution_starts_no_run_and_returns_its_request_before_its_slot() -> None:
     for walk in all_walks(redrives=1):
-        assert "DidGlueJobSucceed" not in walk.names
+        if "RunGlueJob" in walk.names:
+            assert walk.after("RunGlueJob")[0] == "IsGlueRunKnownToHaveEnded"
         if "ReturnRequest" in walk.names and "ReleaseSlot" in walk.names:
             assert walk.names.index("ReturnRequest") < walk.names.index("ReleaseSlot")
     assert any(walk.names[-1] == "RequestReturned" and "FindGlueRun" in walk.names for walk in all_walks(redrives=1))

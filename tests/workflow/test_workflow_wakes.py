@@ -11,9 +11,11 @@ from slotkeeper.slots.process import WaitingRequest
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import PRIORITIES
+from tests.workflow.case import CONTEXT
 from tests.workflow.definition import states
-from tests.workflow.expression_cases import CONTEXT, OTHER_SQS_ERRORS, REJECTED_HANDLES
-from tests.workflow.interpreter import STATES, StateFailed, Variables, all_walks, evaluate
+from tests.workflow.expression_cases import OTHER_SQS_ERRORS, REJECTED_HANDLES
+from tests.workflow.interpreter import STATES, StateFailed, Variables, evaluate
+from tests.workflow.walks import all_walks
 
 LIMIT = 5
 TOMBSTONE = {"sequence": {"S": "1"}, "receives": {"N": "3"}}

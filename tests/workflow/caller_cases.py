@@ -1,0 +1,147 @@
+"""The values of the expressions that choose the work, and of those that ask and answer the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotkeeper.slots.request import execution_name
+from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
+from tests.workflow.interpreter import ME, Variables
+from tests.workflow.walks import MACHINE, TOKEN
+
+CALLER = "0" * 32
+_CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
+_KNOWN = {"token": {"task_token": TOKEN}}
+_FAILURE = {"error": "E", "cause": "why"}
+
+
+def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
+    return {"caller": caller, "target": target}
+
+
+def _wrong_input(target: str, given: Any, expected: bool) -> Any:
+    return case("ChooseWork.Choices.2.Condition", expected, _chosen(target=target), of_input(given))
+
+
+_RETURNED = '{"process":"p","request_id":"order-1","attempt":2,"input":{"day":1},"caller":"%s","task_token":"%s"}'
+
+CASES = [
+    case("ChooseWork.Choices.0.Condition", True, _chosen("UNKNOWN")),
+    case("ChooseWork.Choices.0.Condition", False, _chosen("WAITS")),
+    case("ChooseWork.Choices.1.Condition", True, _chosen("GONE")),
+    case("ChooseWork.Choices.1.Condition", False, _chosen("WAITS")),
+    _wrong_input("j", REQUEST, False),
+    _wrong_input("j", _CHILD_REQUEST, True),
+    _wrong_input("j", {"input": {}}, True),
+    _wrong_input(MACHINE, _CHILD_REQUEST, False),
+    _wrong_input(MACHINE, REQUEST, True),
+    _wrong_input(MACHINE, {"arguments": {}}, False),
+    *(_wrong_input(MACHINE, given, False) for given in MANUAL_INPUTS[:4]),
+    *(_wrong_input("j", given, False) for given in MANUAL_INPUTS[:5]),
+    case("ChooseWork.Choices.3.Condition", True, _chosen(target=MACHINE)),
+    case("ChooseWork.Choices.3.Condition", False, _chosen()),
+    case("ChooseWork.Choices.3.Condition", False, _chosen(target="an arn: in the name")),
+    case("IsCallerLost.Choices.0.Condition", True, {"caller": "LOST"}),
+    case("IsCallerLost.Choices.0.Condition", False, {"caller": "NONE"}),
+    case(
+        "ReadToken.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "ConsistentRead": True,
+            "ProjectionExpression": "holders.#me.task_token",
+            "ExpressionAttributeNames": {"#me": ME},
+        },
+    ),
+    case(
+        "ReadToken.Assign",
+        _KNOWN,
+        result={"Item": {"holders": {"M": {ME: {"M": {"task_token": {"S": TOKEN}}}}}}},
+    ),
+    caught(
+        "ReadToken.Catch.1.Assign",
+        {
+            "run_state": "UNKNOWN",
+            "failure": {
+                "error": "Glue.X",
+                "cause": "Nothing was started, because the task token of the caller could not be read: lost",
+            },
+        },
+    ),
+    case("AskCaller.Arguments", {"TaskToken": TOKEN}, _KNOWN),
+    *(
+        case(
+            "AskCaller.Catch.0.Assign",
+            {"caller": caller, "caller_error": error},
+            errorOutput={"Error": error, "Cause": f"said of {TOKEN}"},
+        )
+        for error, caller in (
+            ("Sfn.TaskTimedOutException", "GONE"),
+            ("Sfn.TaskDoesNotExistException", "GONE"),
+            ("Sfn.InvalidTokenException", "GONE"),
+            ("Sfn.SfnException", "WAITS"),
+            ("Sfn.SdkClientException", "WAITS"),
+            ("States.Timeout", "WAITS"),
+        )
+    ),
+    case(
+        "CallerGone.Assign",
+        {
+            "run_state": "NOT_STARTED",
+            "failure": {
+                "error": "CallerGone",
+                "cause": "Nothing was started, because no caller waits for the answer: Sfn.TaskTimedOutException",
+            },
+        },
+        {"caller_error": "Sfn.TaskTimedOutException"},
+    ),
+    *(
+        case(
+            "WrongInput.Assign",
+            {"run_state": "NOT_STARTED", "failure": {"error": "WrongInput", "cause": f"{cause}; nothing was started"}},
+            {"target": target},
+        )
+        for target, cause in (
+            (MACHINE, f"{MACHINE} takes input, no arguments"),
+            ("j", "j is a Glue job: it takes arguments, no input"),
+        )
+    ),
+    case("MayWorkBeAlive.Choices.0.Condition", True, {"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "WAITS"}),
+    case("MayWorkBeAlive.Choices.0.Condition", False, {"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}),
+    case("AnswerSuccess.Arguments", {"TaskToken": TOKEN, "Output": "[7]"}, _KNOWN | {"answer": "[7]"}),
+    caught(
+        "AnswerSuccess.Catch.1.Assign",
+        {"caller_error": "SUCCEEDED, but the caller was not answered: Glue.X"},
+    ),
+    case("WasAnswerOfSuccess.Choices.0.Condition", True, {"run_state": "SUCCEEDED"}),
+    case("WasAnswerOfSuccess.Choices.0.Condition", False, {"run_state": "FAILED"}),
+    case("MustAnswerFailure.Choices.0.Condition", True, {"caller": "WAITS", "run_state": "FAILED"}),
+    case("MustAnswerFailure.Choices.0.Condition", False, {"caller": "WAITS", "run_state": "UNKNOWN"}),
+    case("MustAnswerFailure.Choices.0.Condition", False, {"caller": "NONE", "run_state": "FAILED"}),
+    case(
+        "AnswerFailure.Arguments",
+        {"TaskToken": TOKEN, "Error": "E", "Cause": "why"},
+        _KNOWN | {"failure": _FAILURE},
+    ),
+    case(
+        "AnswerFailure.Arguments",
+        {"TaskToken": TOKEN, "Error": "e" * 256, "Cause": "y" * 8000},
+        _KNOWN | {"failure": {"error": "e" * 300, "cause": "long", "reason": "y" * 9000}},
+    ),
+    caught(
+        "AnswerFailure.Catch.1.Assign",
+        {"caller_error": "FAILED, and the caller was not answered: Glue.X"},
+    ),
+    case("AnswerFailed.Cause", "why", {"caller_error": "why"}),
+    case(
+        "ReturnRequest.Arguments",
+        {
+            "QueueUrl": "${RequestQueueUrl}",
+            "MessageBody": _RETURNED % (CALLER, TOKEN),
+            "MessageGroupId": "p",
+            "MessageDeduplicationId": execution_name("p", "order-1", 2, CALLER),
+        },
+        _KNOWN,
+        of_input(_CHILD_REQUEST | {"caller": CALLER}),
+    ),
+]

@@ -1,0 +1,53 @@
+"""A case of an expression: a field of the definition, the inputs of its expressions, and their value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.workflow.interpreter import ME, Variables
+
+REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "\ufffe\uffff"}}
+STARTED = "2026-01-01T00:00:00.000Z"
+EXECUTION = {"Id": "arn:p-1", "Name": ME, "Input": REQUEST, "RedriveCount": 0, "StartTime": STARTED}
+CONTEXT = {"Execution": EXECUTION, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
+REDRIVEN = CONTEXT | {"Execution": EXECUTION | {"RedriveCount": 1}}
+LOST = {"Error": "Glue.X", "Cause": "lost"}
+# Inputs of executions that were started manually, which no schema has checked.
+MANUAL_INPUTS: tuple[Any, ...] = ("text", 5, None, [], [REQUEST], {"process": 5, "input": "text", "arguments": "text"})
+
+
+def of_input(given: Any, redrives: int = 0) -> dict[str, Any]:
+    """The context of an execution with this input."""
+    return CONTEXT | {"Execution": EXECUTION | {"Input": given, "RedriveCount": redrives}}
+
+
+@dataclass(frozen=True)
+class Between:
+    """Equal to every number from `low` to `high`, for random values."""
+
+    low: int
+    high: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int | float) and self.low <= other <= self.high
+
+    def __hash__(self) -> int:
+        return hash((self.low, self.high))
+
+
+class Case(NamedTuple):
+    """A field, the inputs of its expressions, and their value."""
+
+    path: str
+    variables: Variables
+    states: dict[str, Any]
+    expected: Any
+
+
+def case(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT, **more: Any) -> Case:
+    return Case(path, variables or {}, {"context": context, **more}, expected)
+
+
+def caught(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT) -> Case:
+    return case(path, expected, variables, context, errorOutput=LOST)

@@ -1,0 +1,230 @@
+"""The values of the expressions of the states that run a state machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.workflow.case import EXECUTION, MANUAL_INPUTS, REDRIVEN, Between, Case, case, caught, of_input
+from tests.workflow.interpreter import ME, Variables
+from tests.workflow.walks import CHILD, MACHINE, child
+
+PARENT = {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": EXECUTION["Id"]}
+_CALLED_CHILD = {"target": MACHINE, "caller": "WAITS"}
+_BIG = '"' + "x" * 204_790 + '"'
+_ONLY_ARN = f'{{"ExecutionArn":"{CHILD}"}}'
+
+
+def _context(given: Any) -> dict[str, Any]:
+    return of_input({"process": "p", "request_id": "order-1", "attempt": 1} | given)
+
+
+def _read(expected: Variables, description: dict[str, Any], caller: str = "NONE") -> Case:
+    return case("ReadChild.Assign", expected, {"caller": caller}, result=description)
+
+
+def _seen(
+    status: str, answer: str = "", is_ours: bool = True, cause: str = "", minutes: int = 60, **more: Any
+) -> Variables:
+    failure = {"error": "StateMachine.ExecutionNotSucceeded", "cause": f"{CHILD} ended as {status}{cause}"}
+    found = {"run_state": status, "is_ours": is_ours, "child_failure": failure, "answer": answer}
+    return found | {"run_minutes": minutes, "failed_reads": 0}
+
+
+def _ours(status: str, **more: str) -> dict[str, Any]:
+    return child(status, parent=EXECUTION["Id"], started="2026-01-01T00:00:00.000Z", **more)
+
+
+_STARTED = {
+    "run_state": "NOT_FOUND",
+    "is_ours": True,
+    "is_settled": False,
+    "run_minutes": 0,
+    "searches": 0,
+    "failed_reads": 0,
+    "stops": 0,
+}
+
+CASES = [
+    *(
+        case(
+            "RunStateMachine.Arguments",
+            {"StateMachineArn": MACHINE, "Name": ME, "Input": expected},
+            {"target": MACHINE},
+            context,
+        )
+        for context, expected in (
+            (_context({"input": {"day": 1, "list": [1]}}), {"day": 1, "list": [1]} | PARENT),
+            (_context({"input": {}}), PARENT),
+            (_context({}), PARENT),
+            (_context({"input": {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:of-another"}}), PARENT),
+            *((of_input(given), PARENT) for given in MANUAL_INPUTS[:4]),
+        )
+    ),
+    *(
+        case("RunStateMachine.Assign", {"run_state": "SUCCEEDED", "answer": answer}, {"caller": caller}, result=result)
+        for caller, output, answer in (
+            ("NONE", '{"a":1}', ""),
+            *(
+                ("WAITS", output, output)
+                for output in (
+                    '{"a":[1]}',
+                    '"text"',
+                    "7",
+                    "1.50",
+                    "9007199254740993",
+                    "[]",
+                    "[[1]]",
+                    "null",
+                    "true",
+                    '"\\ud800"',
+                    "{}",
+                )
+            ),
+            ("WAITS", _BIG, _BIG),
+            ("WAITS", '"' + "x" * 204_796 + '"', _ONLY_ARN),
+            ("WAITS", '"' + "\U0001f600" * 20_000 + '"', _ONLY_ARN),  # four bytes each, twelve in an URL
+        )
+        for result in ({"ExecutionArn": CHILD, "Status": "SUCCEEDED", "Output": output},)
+    ),
+    case("RunStateMachine.TimeoutSeconds", 3600, {"timeout_minutes": 60}),
+    caught(
+        "RunStateMachine.Catch.0.Assign",
+        _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": False, "must_stop": False},
+    ),
+    caught(
+        "RunStateMachine.Catch.0.Assign",
+        _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": True, "must_stop": True},
+        context=REDRIVEN,
+    ),
+    case(
+        "RunStateMachine.Catch.0.Assign",
+        _STARTED
+        | {
+            "failure": {"error": "States.Timeout", "cause": "no cause given"},
+            "return_request": False,
+            "must_stop": True,
+        },
+        errorOutput={"Error": "States.Timeout"},
+    ),
+    case("ReadChild.Arguments", {"ExecutionArn": CHILD}, {"target": MACHINE}),
+    _read(_seen("RUNNING"), _ours("RUNNING")),
+    _read(_seen("SUCCEEDED"), _ours("SUCCEEDED", Output="[1]")),
+    *(
+        _read(_seen("SUCCEEDED", answer), _ours("SUCCEEDED", Output=answer), "WAITS")
+        for answer in ('"text"', "9007199254740993", "[1]", "null")
+    ),
+    _read(_seen("SUCCEEDED", _ONLY_ARN), _ours("SUCCEEDED", Output='"' + "x" * 204_796 + '"'), "WAITS"),
+    _read(_seen("SUCCEEDED", _ONLY_ARN), _ours("SUCCEEDED"), "WAITS"),  # Step Functions did not return the output
+    _read(_seen("FAILED", cause=": E: why"), _ours("FAILED", Error="E", Cause="why")),
+    _read(_seen("FAILED", cause=": why"), _ours("FAILED", Cause="why")),
+    _read(_seen("FAILED", cause=": " + "y" * 7000), _ours("FAILED", Cause="y" * 9000)),
+    _read(_seen("TIMED_OUT", _ONLY_ARN), _ours("TIMED_OUT"), "WAITS"),
+    _read(
+        _seen("RUNNING", is_ours=False, minutes=1500),
+        child("RUNNING", parent="arn:p-2", started="2025-12-31T00:00:00.000Z"),
+    ),
+    *(
+        _read(_seen("RUNNING", is_ours=False), _ours("RUNNING") | {"Input": given})
+        for given in (
+            "{}",
+            "[]",
+            '"arn:p-1"',
+            '{"day":"arn:p-1"}',
+            '{"nested":{"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID":"arn:p-1"}}',
+        )
+    ),
+    _read(
+        _seen("RUNNING"),
+        _ours("RUNNING") | {"Input": '{ "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID" : "arn:p-1" }'},
+    ),
+    caught(
+        "ReadChild.Catch.0.Assign",
+        {"run_state": "NOT_FOUND", "searches": 2, "failed_reads": 0},
+        {"searches": 1, "failed_reads": 7},
+    ),
+    caught("ReadChild.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
+    case("WaitForChild.Seconds", Between(30, 59), {"must_stop": True, "run_state": "RUNNING", "run_minutes": 9000}),
+    case("WaitForChild.Seconds", Between(30, 59), {"must_stop": False, "run_state": "NOT_FOUND", "run_minutes": 900}),
+    case("WaitForChild.Seconds", Between(600, 629), {"must_stop": False, "run_state": "RUNNING", "run_minutes": 9000}),
+    case("WaitForChild.Seconds", Between(60, 89), {"must_stop": False, "run_state": "RUNNING", "run_minutes": 60}),
+    case(
+        "ChildIsLate.Assign",
+        {
+            "must_stop": True,
+            "failure": {
+                "error": "States.Timeout",
+                "cause": f"The execution of {MACHINE} was RUNNING after its time limit",
+            },
+        },
+        {"target": MACHINE, "run_state": "RUNNING"},
+    ),
+    case(
+        "StopChild.Arguments",
+        {"ExecutionArn": CHILD, "Error": "Slotkeeper.Stopped", "Cause": "States.Timeout"},
+        {"target": MACHINE, "failure": {"error": "States.Timeout", "cause": ""}},
+    ),
+    case("StopChild.Assign", {"stops": 1}, {"stops": 0}),
+    caught("StopChild.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
+    case("SettleChild.Seconds", 90, {"settle_seconds": 90}),
+    case(
+        "ChildNotSucceeded.Assign",
+        {"failure": {"error": "E", "cause": "C"}},
+        {"child_failure": {"error": "E", "cause": "C"}},
+    ),
+    case(
+        "NameTaken.Assign",
+        {
+            "run_state": "NOT_STARTED",
+            "failure": {
+                "error": "NameTaken",
+                "cause": f"An execution of {MACHINE} with the name {ME} exists, which this workflow did not start; "
+                "nothing was started or stopped",
+            },
+        },
+        {"target": MACHINE},
+    ),
+]
+
+_OPEN: Variables = {
+    "run_state": "RUNNING",
+    "is_ours": True,
+    "is_settled": False,
+    "settle_seconds": 90,
+    "return_request": False,
+    "must_stop": False,
+    "run_minutes": 4,
+    "timeout_minutes": 5,
+    "searches": 0,
+    "failed_reads": 0,
+    "stops": 0,
+}
+_ABSENT = _OPEN | {"run_state": "NOT_FOUND", "searches": 3}
+_ABORTED = _OPEN | {"run_state": "ABORTED"}
+_SETTLED = _ABORTED | {"is_settled": True}
+# Number of a condition of HasChildEnded -> variables with which it is true, and with which it is false.
+_CONDITIONS: dict[int, tuple[Variables, Variables]] = {
+    0: (_OPEN | {"failed_reads": 60}, _OPEN | {"failed_reads": 59, "stops": 120}),
+    1: (_ABSENT | {"searches": 2}, _ABSENT),
+    2: (_ABSENT | {"return_request": True}, _ABSENT),
+    3: (_ABSENT, _OPEN),
+    4: (_OPEN | {"is_ours": False}, _OPEN),
+    5: (_OPEN | {"run_state": "SUCCEEDED"}, _OPEN),
+    6: (_ABORTED, _SETTLED),
+    7: (_SETTLED | {"return_request": True}, _SETTLED),
+    8: (_SETTLED | {"must_stop": True}, _SETTLED),
+    9: (_SETTLED, _OPEN | {"run_state": "PENDING_REDRIVE"}),
+    10: (_OPEN | {"stops": 120}, _OPEN | {"stops": 119}),
+    11: (_OPEN | {"must_stop": True}, _OPEN),
+    12: (_OPEN | {"run_minutes": 5}, _OPEN),
+}
+CASES += [
+    case(f"HasChildEnded.Choices.{number}.Condition", value, variables)
+    for number, pair in _CONDITIONS.items()
+    for value, variables in zip((True, False), pair, strict=True)
+]
+CASES += [
+    case("HasChildEnded.Choices.1.Condition", True, _OPEN | {"failed_reads": 1}),
+    case("HasChildEnded.Choices.6.Condition", True, _ABORTED | {"run_state": "TIMED_OUT"}),
+    case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"run_state": "FAILED"}),
+    case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"settle_seconds": 0}),
+]
