@@ -96,6 +96,9 @@ def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
             yield arn("sqs", parameters["QueueUrl"].rpartition("/")[2])
         case "ssm":
             yield arn("ssm", "parameter/" + parameters["Name"].removeprefix("/"))
+        case "sfn" | "states":  # of the workflow
+            is_of_execution = call.operation in ("DescribeExecution", "StopExecution")
+            yield parameters["ExecutionArn" if is_of_execution else "StateMachineArn"]
         case "stepfunctions":
             yield parameters.get("executionArn") or parameters["stateMachineArn"]
         case _:

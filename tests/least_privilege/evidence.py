@@ -18,6 +18,7 @@ from tests.least_privilege.resolved_template import CHATBOT, ROOT, WORKER, Stack
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
 WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"
 KEY_ARN = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+MACHINES = "arn:aws:states:us-east-1:123456789012:stateMachine"
 FLOWS = CHATBOT | WORKER
 # The parameters that change permissions, each alone and all together, with every flow deployed.
 VARIANTS: dict[str, dict[str, str]] = {
@@ -28,6 +29,12 @@ VARIANTS: dict[str, dict[str, str]] = {
     | {
         "GlueJobName": "own-job",
         "MoreGlueJobArns": ",".join(f"arn:aws:glue:us-east-1:123456789012:job/{name}" for name in ("second", "third")),
+    },
+    "state machines": FLOWS
+    | {
+        "TargetStateMachineArn": f"{MACHINES}:child",
+        "MoreStateMachineArns": f"{MACHINES}:second,{MACHINES}:third",
+        "CallerStateMachineArns": f"{MACHINES}:caller,{MACHINES}:another-caller",
     },
     "own key": FLOWS | {"KmsKeyArn": KEY_ARN, "RetryReportSchedule": "rate(7 days)"},
     "in a VPC": FLOWS | {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
@@ -44,6 +51,17 @@ def jobs(made: Stack) -> list[str]:
     """The Glue jobs that the stack's processes may run: GlueJobName or the sample job, and MoreGlueJobArns."""
     more = [arn for arn in made.parameters["MoreGlueJobArns"].split(",") if arn]
     return [made.properties("Process")["JobName"], *(arn.rpartition("/")[2] for arn in more)]
+
+
+def machines(made: Stack) -> list[str]:
+    """The state machines that the stack's processes may run."""
+    listed = f"{made.parameters['TargetStateMachineArn']},{made.parameters['MoreStateMachineArns']}"
+    return [arn for arn in listed.split(",") if arn]
+
+
+def callers(made: Stack) -> list[str]:
+    """State machines whose tasks may wait for answers."""
+    return (made.parameters["CallerStateMachineArns"] or f"{MACHINES}:any").split(",")
 
 
 # Functions whose calls depend on the token refresher or on the jobs. A key and a VPC change no calls.
@@ -66,7 +84,7 @@ def calls(variant: str) -> dict[str, list[Call]]:
     for function, other in from_where.items():
         assert made.environment(function) == stack(other).environment(function)
     recorded = {function: _recorded(other)[function] for function, other in from_where.items()}
-    recorded["Workflow"] = list(workflow_calls.calls(made, jobs(made)))
+    recorded["Workflow"] = list(workflow_calls.calls(made, jobs(made), machines(made), callers(made)))
     return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
 
 

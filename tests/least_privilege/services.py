@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.least_privilege.call_resources import DELIVERS_LOGS, MAKES_INTERFACES, SAMPLES, TRACES, key_needs
+from tests.least_privilege.call_resources import DELIVERS_LOGS, MAKES_INTERFACES, SAMPLES, TRACES, arn, key_needs
 from tests.least_privilege.policies import EVERYTHING, Need
 from tests.least_privilege.recording import Call
 from tests.least_privilege.resolved_template import ACCOUNT, PARTITION, Stack
@@ -48,6 +48,11 @@ def of_state_machine(stack: Stack, name: str) -> Iterator[Need]:
     if machine.get("TracingConfiguration", {}).get("Enabled"):
         by = 'Step Functions guide, "AWS X-Ray and Step Functions"'
         yield from (Need(action, EVERYTHING, by) for action in (*TRACES, *SAMPLES))
+
+    # CreateStateMachine fails without them, because the definition contains startExecution.sync.
+    by = 'Step Functions guide, "IAM policies for calling Step Functions workflows": the managed rule'
+    rule = arn("events", "rule/StepFunctionsGetEventsForStepFunctionsExecutionRule")
+    yield from (Need(f"events:{action}", rule, by) for action in ("PutTargets", "PutRule", "DescribeRule"))
 
 
 def of_glue_job(stack: Stack, name: str) -> Iterator[Need]:

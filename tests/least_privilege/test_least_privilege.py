@@ -49,6 +49,17 @@ PATTERNS = {
         {"states:DescribeExecution"},
         "an execution is named after its request",
     ),
+    ("WorkflowRole", "stateMachine:*"): (
+        {"states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"},
+        "any state machine may wait for an answer, unless CallerStateMachineArns names them",
+    ),
+    **{
+        ("WorkflowRole", f"execution:{machine}:*"): (
+            {"states:DescribeExecution", "states:StopExecution"},
+            "a child is named after its request",
+        )
+        for machine in ("child", "second", "third")
+    },
     ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),
     ("SampleJobRole", "aws-sam-cli-managed-default-samclisourcebucket-*/*"): (
         {"s3:GetObject"},
@@ -89,7 +100,8 @@ def test_a_resource_with_a_name_is_granted_by_its_name(variant: str, role: str) 
 
 def test_every_listed_pattern_exists() -> None:
     matched: dict[tuple[str, str], set[str]] = {}
-    for role in stack("default").of_type("AWS::IAM::Role"):
-        for pattern, action in _patterns("default", role):
-            matched.setdefault(pattern, set()).add(action)
+    for variant in ("default", "state machines"):
+        for role in stack(variant).of_type("AWS::IAM::Role"):
+            for pattern, action in _patterns(variant, role):
+                matched.setdefault(pattern, set()).add(action)
     assert matched == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}

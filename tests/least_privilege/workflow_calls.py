@@ -14,24 +14,47 @@ from tests.least_privilege.recording import Call, Site
 from tests.least_privilege.resolved_template import ROOT, Stack
 from tests.workflow import interpreter
 from tests.workflow.definition import FILE, states
+from tests.workflow.walks import MACHINE, TOKEN, Scenario, walks
 
-# Step Functions guide, "IAM policies for integrated services", AWS Glue: the calls of Run a Job (.sync) after the
-# start. On an abort Step Functions stops the run. Without the permission the run continues without an error.
-WITH_SYNC = {"StartJobRun": ("GetJobRun", "GetJobRuns", "BatchStopJobRun")}
+# Step Functions guide, "IAM policies for integrated services", AWS Glue, and "IAM policies for calling Step Functions
+# workflows": the calls of Run a Job (.sync) after the start. On an abort Step Functions stops the run or the child.
+# Without the permission it continues without an error.
+WITH_SYNC = {
+    "StartJobRun": ("GetJobRun", "GetJobRuns", "BatchStopJobRun"),
+    "StartExecution": ("DescribeExecution", "StopExecution"),
+}
 
 
-def calls(stack: Stack, jobs: list[str]) -> Iterator[Call]:
-    """One call for each state and each set of arguments."""
+def calls(stack: Stack, jobs: list[str], machines: list[str], callers: list[str]) -> Iterator[Call]:
+    """One call for each state and each set of arguments.
+
+    Args:
+        machines: ARNs of the state machines that processes run.
+        callers: ARNs of state machines whose tasks wait for answers.
+    """
     substitutes = stack.properties("Workflow")["DefinitionSubstitutions"]
     for state, arguments in sorted(_evaluated()):
-        call_parameters = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: str(substitutes[match[1]]), arguments))
+        given = json.loads(re.sub(r"\$\{(\w+)\}", lambda match: str(substitutes[match[1]]), arguments))
         service, operation, more = _integration(states()[state]["Resource"])
         site = Site(str(FILE.relative_to(ROOT)), state)
-        # The paths run one job. The process's item names the actual one.
-        for parameters in (
-            [call_parameters | {"JobName": job} for job in jobs] if "JobName" in call_parameters else [call_parameters]
-        ):
+        for parameters in _actual(given, jobs, machines, callers):
             yield from (Call(service, each, parameters, site) for each in (operation, *more))
+
+
+def _actual(
+    given: dict[str, Any], jobs: list[str], machines: list[str], callers: list[str]
+) -> Iterator[dict[str, Any]]:
+    """The parameters with the names of the stack. The paths run one job and one state machine, and have one caller."""
+    if "JobName" in given:
+        yield from (given | {"JobName": job} for job in jobs)
+    elif given.get("TaskToken") == TOKEN:
+        yield from (given | {"StateMachineArn": caller} for caller in callers)
+    elif {"StateMachineArn", "ExecutionArn"} & given.keys():
+        for machine in machines:
+            execution = f"{machine.replace(':stateMachine:', ':execution:')}:{interpreter.ME}"
+            yield given | {"StateMachineArn": machine, "ExecutionArn": execution}
+    else:
+        yield given
 
 
 def _integration(resource: str) -> tuple[str, str, tuple[str, ...]]:
@@ -58,7 +81,8 @@ def _evaluated() -> set[tuple[str, str]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter.State, "value", noting)
-        assert list(interpreter.walks(rounds=1))
+        for target, waits, rounds in (("job", False, 1), (MACHINE, False, 1), ("job", True, 2)):
+            assert list(walks(Scenario(0, target, waits, rounds)))
     tasks = {name for name, state in states().items() if "Arguments" in state}
     missing = tasks - {name for name, _ in asked}
     assert not missing, f"no path contains {', '.join(sorted(missing))}"
