@@ -34,8 +34,8 @@ VARIANTS: dict[str, dict[str, str]] = {
     | {
         "TargetStateMachineArn": f"{MACHINES}:child",
         "MoreStateMachineArns": f"{MACHINES}:second,{MACHINES}:third",
-        "CallerStateMachineArns": f"{MACHINES}:caller,{MACHINES}:another-caller",
     },
+    "callers": FLOWS | {"CallerStateMachineArns": f"{MACHINES}:caller,{MACHINES}:another-caller"},
     "own key": FLOWS | {"KmsKeyArn": KEY_ARN, "RetryReportSchedule": "rate(7 days)"},
     "in a VPC": FLOWS | {"SubnetIds": "subnet-1,subnet-2", "SecurityGroupIds": "sg-1"},
 }

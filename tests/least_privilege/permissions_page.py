@@ -14,9 +14,12 @@ PARAMETERS = {
     "token refresher": "TokenRefreshSchedule",
     "retry report": "RetryReportSchedule",
     "own jobs": "MoreGlueJobArns",
+    "callers": "CallerStateMachineArns",
     "own key": "KmsKeyArn",
     "in a VPC": "SubnetIds",
 }
+# The parameters with ARNs of state machines. A grant whose resource has such a name exists if the parameter is set.
+MACHINES = ("TargetStateMachineArn", "MoreStateMachineArns", "CallerStateMachineArns")
 EVERY_FUNCTION = "Every function"
 
 Row = tuple[str, str, str, str]  # role without "Role", action, resource, parameter
@@ -40,6 +43,11 @@ def rows() -> set[Row]:
     return listed
 
 
+def named_in(resource: str) -> str:
+    """The parameter that a resource's name on the page contains, and that its grant depends on; "" if none."""
+    return next((each for each in ("KmsKeyArn", "MoreGlueJobArns", *MACHINES) if each in resource), "")
+
+
 def _label(made: Stack, role: str, resource: str) -> str:
     """A resource's name on the page."""
     if resource == EVERYTHING:
@@ -52,6 +60,12 @@ def _label(made: Stack, role: str, resource: str) -> str:
     if resource.startswith("arn:aws:glue:"):
         named = resource.rpartition("/")[2]
         return "GlueJobName" if named == made.properties("Process")["JobName"] else "MoreGlueJobArns"
+    for parameter in MACHINES:
+        for machine in filter(None, made.parameters[parameter].split(",")):
+            if resource == machine:
+                return parameter
+            if resource == f"{machine.replace(':stateMachine:', ':execution:')}:*":
+                return f"execution:{parameter}:*"
     bucket, slash, rest = resource.partition("/")
     if bucket in made.logical:
         return f"{made.logical[bucket]}{slash}{rest}"
@@ -68,6 +82,8 @@ def _job(name: str, made: Stack) -> str:
 
 def _with(who: str, action: str, resource: str) -> str:
     """The parameter that adds a grant, or "no " and the parameter that removes it."""
+    if named := named_in(resource):
+        return named
     role = f"{who}Role"
     variants = [variant for variant in VARIANTS if role in stack(variant).resources]
     granted = {

@@ -18,7 +18,7 @@ from slotkeeper_cli import app
 from tests.least_privilege import sites
 from tests.least_privilege.call_resources import ACTIONS, PREFIXES
 from tests.least_privilege.evidence import stack
-from tests.least_privilege.permissions_page import rows
+from tests.least_privilege.permissions_page import named_in, rows
 from tests.least_privilege.resolved_template import ROOT
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text()
@@ -42,8 +42,7 @@ def test_every_grant_is_on_the_page_and_nothing_else() -> None:
         for resources, actions in _entries(_section(owners)).items():
             named, _, parameter = resources.replace("`", "").replace(" without ", " with no ").partition(" with ")
             for owner, resource, action in product(owners.split(", "), named.split(", "), ACTION.findall(actions)):
-                implied = resource if resource in ("KmsKeyArn", "MoreGlueJobArns") else ""
-                listed.add((owner, action, resource, parameter or implied))
+                listed.add((owner, action, resource, parameter or named_in(resource)))
     assert listed - rows() == set(), "only on the page"
     assert rows() - listed == set(), "only in the template"
 
