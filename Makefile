@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-# make run: requests, slots, share of jobs that fail, whether urgent and heavy requests come in between (no, yes).
+# make run: requests, slots, share of jobs that fail, whether urgent and heavy requests come in between (no, yes), and
+# what runs in the slots (glue, workflow).
 REQUESTS   ?= 40
 LIMIT      ?= 3
 FAIL       ?= 0
 PRIORITIES ?= no
+TARGET     ?= glue
 # With priorities, the default for LIMIT is 4.
 run: LIMIT := $(if $(and $(filter yes,$(PRIORITIES)),$(filter file,$(origin LIMIT))),4,$(LIMIT))
 
@@ -92,6 +94,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
+	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
@@ -110,7 +113,7 @@ setup:
 .PHONY: run
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
-	  --priorities="$(PRIORITIES)"
+	  --priorities="$(PRIORITIES)" --target="$(TARGET)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly

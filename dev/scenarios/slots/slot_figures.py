@@ -52,17 +52,15 @@ class Parameters:
     limit: int
     fail: float
     priorities: bool = False
+    target: str = "glue"
 
 
 def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records, run: Run) -> dict[str, Any]:
     """The report of one run. `sent` must not be empty."""
     limit, executions = parameters.limit, records.executions
     last = last_attempts(sent, records)
-    peaks = {
-        "max_glue_runs_alive": peak((each.started, _end(each.completed)) for each in records.glue_runs),
-        "max_glue_states_open": peak(glue_intervals(executions)),
-        "max_slots_held": peak(held_intervals(executions)),
-    }
+    alive = peak((each.started, _end(each.completed)) for each in records.glue_runs)
+    inside, held = peak(glue_intervals(executions)), peak(held_intervals(executions))
     sent_at = {each.request.request_id: each.at for each in sent}
     starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in executions]
     passed = handoffs(releases(executions), starts, limit)
@@ -73,7 +71,7 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
     in_order = message_order(sent, records)
     claims = [
         accounted(sent, records, last),
-        never_above(limit, *peaks.values()),
+        never_above(limit, {"Glue runs alive": alive, "inside RunGlueJob": inside, "holding a slot": held}),
         in_order,
         slots_are_released(records),
         hand_off_is_fast(median, len(gaps)),
@@ -88,7 +86,9 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
         "kept": [end_message(message) for message in records.kept],
         "dead_lettered": [end_message(message) for message in records.dead],
         "results": len(records.outputs),
-        **peaks,
+        "max_glue_runs_alive": alive,
+        "max_glue_states_open": inside,
+        "max_slots_held": held,
         "starts_in_message_order": in_order.ok is not False,
         "slots_in_use_at_end": records.slots_in_use,
         "handoff": {"count": len(gaps), "median": rounded(median)} | spread(gaps, p99=0.99),
@@ -116,7 +116,12 @@ def held_intervals(executions: Sequence[Execution]) -> list[Interval]:
 
 
 def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
-    entered = [(e.entered("RunGlueJob"), _end(e.exited("RunGlueJob") or e.stopped)) for e in executions]
+    return work_intervals(executions, "RunGlueJob")
+
+
+def work_intervals(executions: Sequence[Execution], state: str) -> list[Interval]:
+    """The time in the state that runs the work."""
+    entered = [(e.entered(state), _end(e.exited(state) or e.stopped)) for e in executions]
     return [(start, end) for start, end in entered if start is not None]
 
 
@@ -224,14 +229,14 @@ def out_of_order(executions: Iterable[Execution], sequence: Mapping[str, int]) -
     return wrong, len(first)
 
 
-def never_above(limit: int, alive: int, states: int, held: int) -> Claim:
-    """S1 and S1b, by the records of Glue and of Step Functions.
+def never_above(limit: int, peaks: Mapping[str, int]) -> Claim:
+    """S1 and S1b, by the records of Glue and of Step Functions. `peaks`: most at any instant, by what was counted.
 
     Glue's times may be whole seconds, which hide an overlap shorter than a second but never add one. Step Functions'
     times are milliseconds.
     """
-    finding = f"at most {alive} Glue runs alive, {states} inside RunGlueJob, {held} holding a slot"
-    most, name = max(alive, states, held), f"never more than {limit} concurrently"
+    finding = f"at most {', '.join(f'{most} {what}' for what, most in peaks.items())}"
+    most, name = max(peaks.values()), f"never more than {limit} concurrently"
     if most < limit:
         return Claim(name, None, f"{finding}: the slots were never all in use")
     return Claim(name, most == limit, finding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,12 @@ PROCESS = "sample"  # the template's default of ProcessName
 
 @dataclass(frozen=True)
 class Request:
-    """One message for RequestQueue. `damaged`: its input makes the job fail."""
+    """One message for RequestQueue.
+
+    Args:
+        damaged: its input makes the work fail.
+        input: of a state machine, which has no `arguments`.
+    """
 
     request_id: str
     month: str
@@ -24,6 +29,8 @@ class Request:
     damaged: bool
     priority: Priority = DEFAULT_PRIORITY
     weight: int = 1
+    input: Mapping[str, Any] | None = None
+    process: str = PROCESS
 
     @property
     def output_key(self) -> str:
@@ -31,7 +38,8 @@ class Request:
 
     def body(self) -> dict[str, Any]:
         """A request of normal priority and weight 1 states neither."""
-        body: dict[str, Any] = {"process": PROCESS, "request_id": self.request_id, "arguments": self.arguments}
+        body: dict[str, Any] = {"process": self.process, "request_id": self.request_id}
+        body |= {"arguments": self.arguments} if self.input is None else {"input": self.input}
         body |= {"priority": self.priority} if self.priority != DEFAULT_PRIORITY else {}
         return body | ({"weight": self.weight} if self.weight != 1 else {})
 
@@ -95,7 +103,7 @@ def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequ
     entries = {
         request.request_id: {
             "MessageBody": json.dumps(request.body()),
-            "MessageGroupId": message_group(PROCESS, request.priority),
+            "MessageGroupId": message_group(request.process, request.priority),
             "MessageDeduplicationId": request.request_id,
         }
         for request in requests

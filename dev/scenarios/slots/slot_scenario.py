@@ -14,7 +14,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Panel, Point
+from dev.scenarios.runner.chart import Bar, Point
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -27,8 +27,9 @@ from dev.scenarios.runner.scenario import (
     spread_text,
 )
 
-from . import priority_scenario, slot_requests
+from . import priority_scenario, slot_requests, target_scenario
 from .priority_requests import MIN_LIMIT, MIN_REQUESTS
+from .slot_chart import slot_panels
 from .slot_figures import Parameters, build
 from .slot_requests import PROCESS
 from .slot_stack import collect, progress, upload
@@ -91,11 +92,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
             bars.append(Bar(lane, workflow["glue_entered"], exited, chart.BLUE, "Glue job"))
         if workflow["status"] not in ("SUCCEEDED", "RUNNING"):
             failures.append(Point(stopped, lane, chart.VERMILLION, "end of a failed workflow"))
-    held = [(w["started"], end if w["release_entered"] is None else w["release_entered"]) for w in workflows]
-    gaps = [Point(h["released"], h["seconds"], chart.BLUE, "", "o") for h in report["handoffs"]]
     order = "in message order" if report["starts_in_message_order"] else "NOT in message order"
-    most, handoff = report["max_slots_held"], report["handoff"]
-    median = f"{handoff['median']:.2f} s (median of {handoff['count']})" if gaps else "none"
     panels = [
         chart.lanes_panel(
             f"{len(workflows)} workflows through {limit} slots, started {order}: "
@@ -105,20 +102,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
             bars,
             failures,
         ),
-        chart.limit_panel(
-            f"{'Never more than' if most <= limit else 'OVER the limit: up to'} {most} of {limit} slots in use",
-            "slots in use",
-            held,
-            limit,
-            "in use",
-            end,
-        ),
-        Panel(
-            f"From a release to the next start: {median}",
-            "hand-off (s)",
-            1.5,
-            [lambda axes: chart.draw_points(axes, gaps)],
-        ),
+        *slot_panels(report, end),
     ]
     chart.draw(path, "Slotkeeper run", "seconds since the first request was sent", end, panels)
 
@@ -136,14 +120,28 @@ SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
     "Share of requests whose input is damaged, so that their job fails; above 0: at least one",
 )
 @option("--priorities", click.Choice(["no", "yes"]), "no", "yes: urgent and heavy requests come between the others")
-def main(requests: int, limit: int, fail: float, priorities: str) -> None:
+@option(
+    "--target",
+    click.Choice(["glue", "workflow"]),
+    "glue",
+    "workflow: the requests run a state machine, and a caller waits for the results of half of them",
+)
+def main(requests: int, limit: int, fail: float, priorities: str, target: str) -> None:
     """Send requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
 
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
-    requests come in between, one is cancelled, and one waits until the limit is raised. Writes build/run/report.json
-    and build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
+    requests come in between, one is cancelled, and one waits until the limit is raised. With the target `workflow`, a
+    state machine does this work; a caller sends half of the requests from a Map, and collects the results. Writes
+    build/run/report.json and build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
     """
-    parameters = Parameters(requests, limit, fail, priorities == "yes")
+    parameters = Parameters(requests, limit, fail, priorities == "yes", target)
+    if target == "workflow":
+        if parameters.priorities:
+            raise click.BadParameter(
+                f"workflow cannot be combined with --priorities yes: choose one of them.\n{main.epilog}",
+                param_hint="'--target'",
+            )
+        carry_out(target_scenario.SCENARIO, lambda aws, run: target_scenario.perform(aws, parameters, run))
     if not parameters.priorities:
         carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run))
     for name, given, least in (("requests", requests, MIN_REQUESTS), ("limit", limit, MIN_LIMIT)):
