@@ -22,6 +22,7 @@ from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.task_tokens import FIELD, HIDDEN, Body, hide_tokens, without_token
 
 # Visibility timeout in seconds: longer than it takes to redrive a batch, each call with its retries.
 HIDDEN_SECONDS = 120
@@ -56,7 +57,13 @@ class DeadLetterQueueName(StrEnum):
 
 @dataclass(frozen=True)
 class DeadLetterMessage:
-    """A dead-letter message. `sent_at` is the time at which SQS received it, in seconds since the epoch."""
+    """A dead-letter message, without the task token of a request.
+
+    Args:
+        sent_at: when SQS received it, in seconds since the epoch.
+        caller: what identifies the caller of a request in its execution name; empty without a task token.
+        had_token: whether its body contained a task token.
+    """
 
     queue: DeadLetterQueueName
     message_id: str
@@ -65,6 +72,8 @@ class DeadLetterMessage:
     group: str
     sent_at: float
     attributes: Mapping[str, str]
+    caller: str = ""
+    had_token: bool = False
 
     @property
     def code(self) -> str:
@@ -138,7 +147,7 @@ class DeadLetterMessage:
         if not self.queue.has_requests:
             return ""
         named = self.attributes.get("execution_name", "")
-        return named or execution_name(self.process, self.request_id, self.attempt)
+        return named or execution_name(self.process, self.request_id, self.attempt, self.caller)
 
     @property
     def label(self) -> str:
@@ -152,6 +161,11 @@ class DeadLetterMessage:
     def is_named(self, name: str) -> bool:
         """Whether this is the id of the request, of its execution or of the message."""
         return bool(name) and name in (self.request_id, self.execution, self.message_id)
+
+    @property
+    def shown_body(self) -> str:
+        """The body, in which no task token can be read."""
+        return hide_tokens(self.body)
 
     def summary(self) -> dict[str, Any]:
         """The message as `dlq list --json` shows it."""
@@ -253,12 +267,20 @@ class DeadLetterQueueReader:
 
     def _dead_letter(self, message: Mapping[str, Any]) -> DeadLetterMessage:
         attributes = message.get("MessageAttributes", {})
+        # A work message is redriven as it is. Its body is hidden where it is shown.
+        body = without_token(message["Body"]) if self.queue.has_requests else Body(message["Body"])
         return DeadLetterMessage(
             queue=self.queue,
             message_id=message["MessageId"],
             receipt_handle=message["ReceiptHandle"],
-            body=message["Body"],
+            body=body.text,
             group=message["Attributes"].get("MessageGroupId", ""),
             sent_at=int(message["Attributes"]["SentTimestamp"]) / 1000,
-            attributes={name: value["StringValue"] for name, value in attributes.items() if "StringValue" in value},
+            attributes={
+                name: HIDDEN if name == FIELD else hide_tokens(value["StringValue"])
+                for name, value in attributes.items()
+                if "StringValue" in value
+            },
+            caller=body.caller,
+            had_token=body.had_token,
         )

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
 from slotkeeper_cli.formatting import local_time, one_line
+from slotkeeper_cli.task_tokens import FIELD, HIDDEN
 
 # Characters of a reason, enough for a whole error message of Glue.
 MAX_REASON_SHOWN = 4000
@@ -40,7 +41,9 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
     console.print(f"  reason: {reason}{more}")
     for name, value in message.details.items():
         console.print(f"  {name.replace('_', ' ')}: {_readable(name, value)}")
-    console.print(f"  {message.body}\n")
+    if message.had_token:
+        console.print(f"  {FIELD}: {HIDDEN}")
+    console.print(f"  {message.shown_body}\n")
 
 
 def _names(message: DeadLetterMessage) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.job_checks import concurrency_problems, get_job, most_holders
 from slotkeeper_cli.request_ids import RequestIds
@@ -73,7 +74,7 @@ def limit_problems(stack: StackConnection, process: Process, processes: Iterable
     Args:
         processes: all processes, whose runs of the same Glue job are counted.
     """
-    job = get_job(stack, process.target)
+    job = None if is_state_machine(process.target) else get_job(stack, process.target)
     of_job = (one for one in processes if one.target == process.target)
     runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
     problems = concurrency_problems(process.target, job, runs) if job else []

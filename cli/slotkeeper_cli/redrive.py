@@ -17,6 +17,7 @@ from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_re
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
 from slotkeeper_cli.request_sender import group_of, message_of
 from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.task_tokens import FIELD
 
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 
@@ -45,7 +46,13 @@ class Redrive:
     def summary(self) -> dict[str, Any]:
         """The redrive as JSON shows it."""
         data = {**self.dlq_message.summary(), "attempt": self.attempt}
-        return data | ({"execution": self.request.execution_name} if self.request else {})
+        if self.request is None:
+            return data
+        return (
+            data
+            | {"execution": self.request.execution_name}
+            | ({FIELD: "removed"} if self.dlq_message.had_token else {})
+        )
 
 
 def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:

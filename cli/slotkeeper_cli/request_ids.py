@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_fields import fields_in
 
@@ -28,6 +28,8 @@ RequestId = Annotated[
 MAX_DESCRIBED = 100
 # Attempts of a request id whose execution names are compared.
 _MAX_ATTEMPTS = 1000
+# The same for a request with a task token. Only a returned request is sent again with its token.
+_MAX_RETURNS = 20
 
 
 def request_id_of(execution_input: str) -> str | None:
@@ -70,7 +72,19 @@ def holders_of(processes: Iterable[Process], given: str) -> list[tuple[Process, 
     ]
 
 
-def _names(process: Process, request_id: str) -> list[str]:
-    if not process.holders:
-        return []
-    return [execution_name(process.name, request_id, number) for number in range(1, _MAX_ATTEMPTS + 1)]
+def callers_of(process: Process, request_id: str) -> set[str]:
+    """The callers that wait for a request of this id which holds a slot, as execution names contain them."""
+    callers = {caller_of(holder.task_token) for holder in process.holders.values() if holder.task_token}
+    names = {caller: _names_with(process, request_id, _MAX_RETURNS, caller) for caller in callers}
+    return {caller for caller, of_caller in names.items() if not process.holders.keys().isdisjoint(of_caller)}
+
+
+def _names(process: Process, request_id: str) -> Iterator[str]:
+    if process.holders:
+        yield from _names_with(process, request_id, _MAX_ATTEMPTS)
+        for caller in callers_of(process, request_id):
+            yield from _names_with(process, request_id, _MAX_RETURNS, caller)
+
+
+def _names_with(process: Process, request_id: str, attempts: int, caller: str = "") -> list[str]:
+    return [execution_name(process.name, request_id, number, caller) for number in range(1, attempts + 1)]

@@ -74,6 +74,8 @@ def check(body: str) -> Request:
     """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
     delivery = Delivery(str(uuid4()), body, group_of(body), "", "0", 1, 0.0)
     request = parse_request(delivery)
+    if request.task_token:
+        raise InvalidRequest("it has a task_token, which only the task that waits for the answer can send: remove it")
     size = len(request.to_json().encode())
     if size > MAX_BODY_BYTES:
         raise InvalidRequest(f"it has {size:,} bytes; the maximum is {MAX_BODY_BYTES:,}")

@@ -11,6 +11,7 @@ from rich.console import Console
 from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.downstream_text import line
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.lease_text import lease_text
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import release_of
@@ -88,7 +89,8 @@ def _render_queues(console: Console, found: FoundRequest) -> None:
 def _render_attempts(console: Console, data: dict[str, Any]) -> None:
     console.print(f"{data['request_id']} in {data['process']}: {data['state']}", style="bold")
     for attempt in data["attempts"]:
-        console.print(f"  attempt {attempt['attempt']}: {attempt['state']}  {attempt['execution']}")
+        number = attempt["attempt"] or "unknown"
+        console.print(f"  attempt {number}: {attempt['state']}  {attempt['execution']}")
         if attempt["state"] is RequestState.STOPPED:
             console.print(f"    its slot will be free {release_of(attempt).text(time.time())}")
         for name, value in attempt.items():
@@ -107,11 +109,11 @@ def _render_attempts(console: Console, data: dict[str, Any]) -> None:
 
 def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
     for holder in holders[:MAX_HOLDERS_SHOWN]:
-        name = holder["request_id"] or "request id unknown"
-        age = duration(holder["age_seconds"])
-        console.print(
-            f"      {name}  {holder['state']} for {age}{weight_text(holder['weight'])}  {holder['execution']}"
-        )
+        state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
+        if holder["state"] == "LEASED":
+            console.print(f"      {holder['execution']}  {state}, {lease_text(holder)}")
+            continue
+        console.print(f"      {holder['request_id'] or 'request id unknown'}  {state}  {holder['execution']}")
     if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
         console.print(f"      and {more:,} more: slotkeeper status")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.operations import Operations
@@ -24,6 +25,7 @@ class SlotControl:
         self.operations = Operations(self.processes, self.slots, self.queue)
         self.workflow = Workflow(stack.client("stepfunctions"), stack.outputs["WorkflowArn"])
         self.glue = GlueRuns(stack.client("glue"))
+        self.children = Children(stack.client("stepfunctions"))
 
     def process(self, name: str) -> Process:
         """A process, read consistently.

@@ -15,12 +15,12 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 
-# A workflow uses its slot from the first of these states to the second. Outside of them it must not be adopted:
-# - before RunGlueJob it may have lost its reservation. It then returns its request; adopted, it would run its job
+# A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
+# - before the first it may have lost its reservation. It then returns its request; adopted, it would run its job
 #   although another request has its slot.
 # - after ReleaseSlot it only wakes the next request and publishes its event.
-_RUN = "RunGlueJob"
-_RELEASE = "ReleaseSlot"
+_RUNS = ("RunGlueJob", "RunStateMachine")
+_CONFIRM, _RELEASE = "ConfirmSlot", "ReleaseSlot"
 _NO_END = ("ExecutionStarted", "ExecutionRedriven")
 
 
@@ -55,9 +55,9 @@ def find_slotless_executions(
     ]
     fresh = {name: control.process(name) for name in {one.process for one in slotless}}
     slotless = [one for one in slotless if one.execution not in fresh[one.process].holders]
-    jobs = in_parallel(lambda one: _job_that_runs(stack, one.execution), slotless)
-    with_jobs = [replace(one, target=job) for one, job in zip(slotless, jobs, strict=True) if job is not None]
-    return sorted(with_jobs, key=lambda one: one.since)
+    targets = in_parallel(lambda one: _target_that_runs(stack, one.execution), slotless)
+    found = [replace(one, target=target) for one, target in zip(slotless, targets, strict=True) if target is not None]
+    return sorted(found, key=lambda one: one.since)
 
 
 def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
@@ -68,20 +68,27 @@ def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
             yield SlotlessExecution(process, listed["name"], listed["startDate"].timestamp())
 
 
-def _job_that_runs(stack: StackConnection, execution: str) -> str | None:
-    """The job of an execution that is between RunGlueJob and ReleaseSlot; None for any other execution."""
+def _target_that_runs(stack: StackConnection, execution: str) -> str | None:
+    """What an execution runs that is between _RUNS and ReleaseSlot; None for any other execution."""
     stepfunctions = stack.client("stepfunctions")
     pages = stepfunctions.get_paginator("get_execution_history")
-    job = None
+    is_running, target = False, ""
     try:
         for page in pages.paginate(executionArn=stack.execution_arn(execution), reverseOrder=True):
             for event in page["events"]:
-                entered = event.get("stateEnteredEventDetails", {})
+                entered, left = (event.get(f"state{each}EventDetails", {}) for each in ("Entered", "Exited"))
                 has_ended = event["type"].startswith("Execution") and event["type"] not in _NO_END
                 if entered.get("name") == _RELEASE or has_ended:
                     return None
-                if entered.get("name") == _RUN:
-                    job = json.loads(entered.get("input", "{}")).get("target", "")
+                is_running |= entered.get("name") in _RUNS
+                if left.get("name") == _CONFIRM:
+                    target = _target_in(left.get("output", "{}"), execution)
     except stepfunctions.exceptions.ExecutionDoesNotExist:
         return None
-    return job
+    return target if is_running else None
+
+
+def _target_in(output: str, execution: str) -> str:
+    """The target in the output of ConfirmSlot, which is DynamoDB's answer; empty if it has none."""
+    holders = json.loads(output).get("Attributes", {}).get("holders", {}).get("M", {})
+    return str(holders.get(execution, {}).get("M", {}).get("job", {}).get("S", ""))

@@ -156,8 +156,11 @@ class StackConnection:
         return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{name}"
 
     def execution_link(self, name: str) -> str:
-        """The console's URL of an execution; for the local stack its ARN."""
-        arn = self.execution_arn(name)
+        """The console's URL of an execution of the stack's workflow; for the local stack its ARN."""
+        return self.link_of(self.execution_arn(name))
+
+    def link_of(self, arn: str) -> str:
+        """The console's URL of any execution; for the local stack its ARN."""
         if self.is_local:
             return arn
         return f"{CONSOLE.format(region=self.region)}/states/home?region={self.region}#/v2/executions/details/{arn}"

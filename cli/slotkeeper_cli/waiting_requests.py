@@ -11,6 +11,7 @@ from slotkeeper.slots.process import MAX_HOLDERS, Process, WaitingRequest, highe
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper_cli.formatting import duration, iso
+from slotkeeper_cli.lease_text import lease_as_dict
 from slotkeeper_cli.request_ids import RequestIds
 
 # The age in seconds at which a request has expired, and the longest time until the starter receives it again.
@@ -128,7 +129,7 @@ def waited(waiting: dict[str, Any]) -> str:
 def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> list[dict[str, Any]]:
     """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
     oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
-    ids = request_ids.find([name for name, _ in oldest])
+    ids = request_ids.find([name for name, holder in oldest if holder.until is None])
     return [
         {
             "execution": name,
@@ -138,5 +139,6 @@ def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> l
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
         }
+        | ({} if holder.until is None else lease_as_dict(holder.until, now))
         for name, holder in oldest
     ]

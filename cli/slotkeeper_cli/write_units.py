@@ -31,6 +31,7 @@ USUAL_JOB = 60.0  # seconds: Glue bills at least a minute (AWS Glue pricing), so
 RECEIPT_HANDLE = 412
 _REQUEST_ID = 36  # characters of a UUID
 _SEQUENCE = 40  # characters, as Delivery.sortable_sequence writes it
+_QUEUE_URL = 94  # characters, with a queue's name as CloudFormation makes it
 _A_TIME = {"N": "1789999999"}  # seconds since the epoch; zeros at the end would make it smaller
 
 
@@ -47,7 +48,7 @@ def write_units(before: int, after: int) -> int:
     return max(1, -(-max(before, after) // KB))
 
 
-def process_item(process: str, job: str, holders: int, *, queued: bool, weight: int = 1) -> dict[str, Any]:
+def process_item(process: str, target: str, holders: int, *, queued: bool, weight: int = 1) -> dict[str, Any]:
     """The item of a process whose slots are all in use, in DynamoDB's own form.
 
     All holders are confirmed, which makes them larger than reservations.
@@ -57,14 +58,16 @@ def process_item(process: str, job: str, holders: int, *, queued: bool, weight: 
         weight: of each holder, the default weight of the process.
     """
     weights = {} if weight == 1 else {"weight": {"N": str(weight)}}
-    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": job}, **weights}}
+    holder = {"M": {"state": {"S": "RUNNING"}, "since": _A_TIME, "job": {"S": target}, **weights}}
     names = [execution_name(process, str(number), 1) for number in range(holders)]
     item: dict[str, Any] = {
         "process_name": {"S": process},
         "slot_limit": {"N": str(holders * weight)},
         "slots_in_use": {"N": str(holders * weight)},
         "holders": {"M": dict.fromkeys(names, holder)},
-        "target": {"S": job},
+        "target": {"S": target},
+        "run_settings": {"M": {}},
+        "queue_url": {"S": "u" * _QUEUE_URL},
         "waiting": {"M": {}},
     }
     if weights:
@@ -109,9 +112,9 @@ class Demand:
     shortest_job: float
 
 
-def demand(process: str, job: str, slots: int, weight: int = 1) -> Demand:
+def demand(process: str, target: str, slots: int, weight: int = 1) -> Demand:
     """The demand of a process with these names, this number of holders and this default weight."""
-    size = item_bytes(process_item(process, job, slots, queued=True, weight=weight))
+    size = item_bytes(process_item(process, target, slots, queued=True, weight=weight))
     units = write_units(size, size)
     reads_first = slots >= PRECHECK_FROM_HOLDERS or weight > 1
     queued = (LARGE_QUEUED_WRITES if reads_first else QUEUED_WRITES) * units
@@ -119,9 +122,9 @@ def demand(process: str, job: str, slots: int, weight: int = 1) -> Demand:
     return Demand(slots, size, CYCLE_WRITES * units, queued, starts, slots / starts)
 
 
-def size_problems(process: str, job: str, slots: int, weight: int = 1) -> list[str]:
+def size_problems(process: str, target: str, slots: int, weight: int = 1) -> list[str]:
     """Why jobs of a minute cannot keep all slots of a process busy, and what to do; empty if they can."""
-    needed = demand(process, job, slots, weight)
+    needed = demand(process, target, slots, weight)
     if needed.shortest_job <= USUAL_JOB:
         return []
     return [

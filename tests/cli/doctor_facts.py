@@ -75,6 +75,8 @@ WHOLE: dict[str, Any] = {
     "malformed": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
     "allowed_jobs": {"job"},
+    "machines": {},
+    "allowed_machines": set(),
     "held": [],
     "unheld_runs": [],
     "execution_status": lambda _name: "",

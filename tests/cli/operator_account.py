@@ -20,6 +20,7 @@ import pytest
 import typer.main
 from botocore.awsrequest import AWSResponse
 
+from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process
@@ -27,13 +28,15 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, message_group, parse_request
-from slotkeeper.slots.reservation import Candidate, Granted, Registration
+from slotkeeper.slots.reservation import Candidate, Granted, LeaseTerm, Registration
+from slotkeeper.slots.targets import execution_arn
 from slotkeeper_cli import app as command
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE: dict[str, Any] = parsed_template()
 STACK = "slotkeeper"
+_ROLE = "arn:aws:iam::123456789012:role/workflow"
 _MACHINE = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}}
 
 
@@ -198,10 +201,32 @@ class Operator:
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 
-    def stop(self, execution: str) -> None:
-        """Abort an execution."""
-        arn = self.outputs["WorkflowArn"].replace(":stateMachine:", ":execution:")
-        self.stepfunctions.stop_execution(executionArn=f"{arn}:{execution}")
+    def stop(self, execution: str, machine: str = "") -> None:
+        """Abort an execution of the workflow, or of another state machine."""
+        arn = execution_arn(machine or self.outputs["WorkflowArn"], execution)
+        self.stepfunctions.stop_execution(executionArn=arn)
+
+    def machine(self, process: str = "", kind: str = "STANDARD", **settings: Any) -> str:
+        """Make a state machine that the workflow may start, and a process that runs it; return its ARN."""
+        made: str = self.stepfunctions.create_state_machine(
+            name=f"Load{kind}", definition=json.dumps(_MACHINE), roleArn=_ROLE, type=kind
+        )["stateMachineArn"]
+        self.parameters["MoreStateMachineArns"] = made
+        if process:
+            self.processes.create(process, 1, made, **settings)
+        return made
+
+    def run_child(self, execution: str, machine: str, parent: str = "") -> str:
+        """Start the child of an execution, or an execution of its name with another parent; return its ARN."""
+        given = json.dumps({PARENT_FIELD: parent or execution_arn(self.outputs["WorkflowArn"], execution)})
+        started = self.stepfunctions.start_execution(stateMachineArn=machine, name=execution, input=given)
+        return str(started["executionArn"])
+
+    def lease(self, name: str, until: int, process: str = "sample", weight: int = 1) -> str:
+        """Let a block of code hold a slot; return the lease's name."""
+        candidate = Candidate(process, name, weight, lease=LeaseTerm(until, "the-code"))
+        assert self.slots.reserve(candidate, 1_790_000_000.0) == Granted()
+        return name
 
 
 def entered(state: str) -> dict[str, Any]:
@@ -293,9 +318,9 @@ def _log_group(name: str, _properties: dict[str, Any]) -> str:
 
 
 def _state_machine(name: str, _properties: dict[str, Any]) -> str:
-    made: str = client("stepfunctions").create_state_machine(
-        name=name, definition=json.dumps(_MACHINE), roleArn="arn:aws:iam::123456789012:role/workflow"
-    )["stateMachineArn"]
+    made: str = client("stepfunctions").create_state_machine(name=name, definition=json.dumps(_MACHINE), roleArn=_ROLE)[
+        "stateMachineArn"
+    ]
     return made
 
 

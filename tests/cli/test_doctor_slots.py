@@ -59,6 +59,12 @@ def _held(age: float, status: str) -> dict[str, Any]:
         (checks.closed_holders, _held(600, "FAILED"), []),  # the janitor may still release it
         (checks.closed_holders, _held(721, "FAILED"), ["problem"]),
         (checks.closed_holders, _held(721, ""), ["problem"]),
+        (checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", -5.0)]}, []),
+        (checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", 600.0)]}, []),
+        (checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", 601.0)]}, ["problem"]),
+        (checks.timeouts, {"processes": [process(timeout_minutes=481)]}, ["warn"]),
+        (checks.concurrency, {"processes": [process(target="arn:m")], "jobs": {}}, []),
+        (checks.timeouts, {"processes": [process(target="arn:m")], "jobs": {}}, []),
     ],
 )
 def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, Any], expected: list[str]) -> None:
@@ -129,7 +135,21 @@ def test_a_finding_names_the_process_or_run(
     ],
 )
 def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str], expected: str) -> None:
-    assert seen(checks.jobs, jobs={"job": job}, allowed_jobs=allowed) == [("problem", f"process p: {expected}")]
+    assert seen(checks.targets, jobs={"job": job}, allowed_jobs=allowed) == [("problem", f"process p: {expected}")]
+
+
+@pytest.mark.parametrize(
+    ("machine", "allowed", "expected"),
+    [
+        (None, {"arn:m"}, "state machine arn:m does not exist"),
+        ({"type": "EXPRESS"}, {"arn:m"}, "state machine arn:m is of type EXPRESS"),
+        ({"type": "STANDARD", "status": "DELETING"}, {"arn:*"}, "state machine arn:m is being deleted"),
+        ({"type": "STANDARD"}, {"arn:other"}, "the workflow may not start state machine arn:m"),
+    ],
+)
+def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, allowed: set[str], expected: str) -> None:
+    found = {"machines": {"arn:m": machine}, "allowed_machines": allowed, "processes": [process(target="arn:m")]}
+    assert seen(checks.targets, **found) == [("problem", f"process p: {expected}")]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
     assert (ended.exit_code, ended.json["released"], ended.json["request_id"]) == (0, name, "a")
     assert ended.json["checked"] == [
         "its execution is ABORTED",
-        "no live Glue run of it (check 1 of 2, job sample-job)",
-        "no live Glue run of it (check 2 of 2, job sample-job)",
+        "no live Glue run of it (check 1 of 2, Glue job sample-job)",
+        "no live Glue run of it (check 2 of 2, Glue job sample-job)",
     ]
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
 

@@ -163,27 +163,27 @@ def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operato
 
 
 def test_add_creates_a_process(operator: Operator) -> None:
-    ended = operator.run("process", "add", "second", "--limit", "2", "--job", "sample-job", "--paused", "--json")
+    ended = operator.run("process", "add", "second", "--limit", "2", "--target", "sample-job", "--paused", "--json")
 
     assert ended.json["problems"] == []
     assert (operator.process("second").slot_limit, operator.process("second").paused) == (2, True)
 
 
 def test_add_stores_a_default_weight(operator: Operator) -> None:
-    added = operator.run("process", "add", "dpus", "--limit", "40", "--job", "sample-job", "--default-weight", "2")
-    assert added.stdout == "dpus has 40 slots for job sample-job. A request without a weight takes 2.\n"
+    added = operator.run("process", "add", "dpus", "--limit", "40", "--target", "sample-job", "--default-weight", "2")
+    assert added.stdout == "dpus has 40 slots for Glue job sample-job. A request without a weight takes 2.\n"
     assert (operator.process("dpus").slot_limit, operator.process("dpus").default_weight) == (40, 2)
     assert operator.audited()[-1]["default_weight"] == 2
 
 
 def test_add_warns_of_a_default_weight_above_the_limit(operator: Operator) -> None:
-    add = ("process", "add", "--limit", "1", "--job", "sample-job", "--default-weight", "2")
+    add = ("process", "add", "--limit", "1", "--target", "sample-job", "--default-weight", "2")
     assert "the default weight 2 is above the limit 1" in operator.run(*add, "dpus").stderr
 
 
 @pytest.mark.parametrize("weight", ["0", "-1", "1.5", "100001", "two"])
 def test_add_rejects_an_invalid_default_weight(operator: Operator, weight: str) -> None:
-    options = ("--limit", "2", "--job", "sample-job", f"--default-weight={weight}")
+    options = ("--limit", "2", "--target", "sample-job", f"--default-weight={weight}")
     assert operator.run("process", "add", "dpus", *options).exit_code == 2
     assert operator.slots.read("dpus") is None
 
@@ -191,7 +191,7 @@ def test_add_rejects_an_invalid_default_weight(operator: Operator, weight: str) 
 def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:
     operator.hold("a")
 
-    ended = operator.run("process", "add", "sample", "--limit", "5", "--job", "sample-job")
+    ended = operator.run("process", "add", "sample", "--limit", "5", "--target", "sample-job")
 
     assert ended.exit_code == 3
     assert operator.process().slot_limit == 1
@@ -201,13 +201,13 @@ def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:
 def test_add_refuses_a_job_with_all_its_problems(operator: Operator) -> None:
     operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
 
-    ended = operator.run("process", "add", "second", "--limit", "2", "--job", "retrying")
+    ended = operator.run("process", "add", "second", "--limit", "2", "--target", "retrying")
 
     assert ended.exit_code == 3
     assert "MaxRetries 2" in ended.stderr
     assert "MoreGlueJobArns" in ended.stderr
     assert operator.slots.read("second") is None
-    assert operator.run("process", "add", "second", "--limit", "2", "--job", "retrying", "--force").exit_code == 0
+    assert operator.run("process", "add", "second", "--limit", "2", "--target", "retrying", "--force").exit_code == 0
     assert operator.audited()[-1]["forced"] is True
 
 
@@ -215,13 +215,13 @@ def test_add_accepts_a_job_of_the_parameters_and_refuses_an_unknown_job(operator
     operator.glue.create_job(Name="other", Role="r", Command={"Name": "x"}, ExecutionProperty={"MaxConcurrentRuns": 9})
     operator.parameters["MoreGlueJobArns"] = "arn:aws:glue:us-east-1:123456789012:job/other"
 
-    assert operator.run("process", "add", "second", "--limit", "2", "--job", "other").exit_code == 0
-    assert "does not exist" in operator.run("process", "add", "third", "--limit", "2", "--job", "nowhere").stderr
+    assert operator.run("process", "add", "second", "--limit", "2", "--target", "other").exit_code == 0
+    assert "does not exist" in operator.run("process", "add", "third", "--limit", "2", "--target", "nowhere").stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 48])
 def test_add_rejects_an_invalid_name(operator: Operator, name: str) -> None:
-    assert operator.run("process", "add", name, "--limit", "2", "--job", "sample-job").exit_code == 2
+    assert operator.run("process", "add", name, "--limit", "2", "--target", "sample-job").exit_code == 2
 
 
 def test_remove_deletes_a_process_without_holders(operator: Operator) -> None:

@@ -200,7 +200,7 @@ DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}
 def test_the_slot_is_free_after_the_grace_time_and_the_janitors_runs(
     parameters: dict[str, str], run: str | None, seconds: int | None
 ) -> None:
-    release = estimate(parameters, 1000.0, None if run is None else {"state": run})
+    release = estimate(parameters, 1000.0, "job", None if run is None else {"state": run})
     assert release == SlotRelease(None if seconds is None else 1000.0 + seconds, 65)
 
 

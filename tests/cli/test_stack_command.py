@@ -58,9 +58,10 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     """With another job, the janitor would find no runs of the holder, and free a slot that is in use."""
     name = operator.hold("a")
     _forget(operator, name)
-    event = entered("RunGlueJob")
-    event["stateEnteredEventDetails"]["input"] = json.dumps({"target": "earlier-job"})
-    operator.histories[name] = [event]
+    holders = {"M": {name: {"M": {"state": {"S": "RUNNING"}, "job": {"S": "earlier-job"}}}}}
+    output = json.dumps({"Attributes": {"holders": holders}})
+    confirmed = {"type": "TaskStateExited", "stateExitedEventDetails": {"name": "ConfirmSlot", "output": output}}
+    operator.histories[name] = [entered("RunGlueJob"), confirmed, entered("ConfirmSlot")]
 
     operator.run("stack", "reconcile")
 
@@ -115,7 +116,8 @@ def test_reconcile_does_not_adopt_an_execution_that_lost_its_reservation(operato
 def test_the_workflow_has_the_states_that_reconcile_searches_for() -> None:
     definition = json.loads((ROOT / "statemachines" / "slot_workflow.asl.json").read_text())
 
-    assert {slotless_executions._RUN, slotless_executions._RELEASE} <= set(definition["States"])
+    searched = {*slotless_executions._RUNS, slotless_executions._CONFIRM, slotless_executions._RELEASE}
+    assert searched <= set(definition["States"])
 
 
 def test_reconcile_ignores_an_execution_without_a_process(operator: Operator) -> None:

@@ -46,7 +46,7 @@ def test_the_text_output_shows_the_same(operator: Operator) -> None:
 
     shown = operator.run("status").stdout
 
-    assert "sample  1 of 1 slots in use  job sample-job" in shown
+    assert "sample  1 of 1 slots in use  Glue job sample-job" in shown
     assert "  a  RUNNING for " in shown
     assert name in shown
     assert "RequestDeadLetterQueue" in shown
@@ -101,7 +101,7 @@ def test_status_shows_the_waiting_request_of_each_priority_with_its_weight(opera
 def test_the_text_of_status_shows_weights_and_how_to_admit_a_blocked_request(operator: Operator) -> None:
     shown = operator.run("status", "weighted").stdout
 
-    assert "weighted  4 of 6 in use by 2 holders, default weight 2  job sample-job" in shown
+    assert "weighted  4 of 6 in use by 2 holders, default weight 2  Glue job sample-job" in shown
     assert "  a  RUNNING for 1 min, weight 3, execution RUNNING" in shown
     assert "  b  RUNNING for 1 min, execution RUNNING" in shown
     lines = [line for line in shown.splitlines() if "first in the queue" in line or "->" in line]

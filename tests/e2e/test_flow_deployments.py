@@ -77,7 +77,7 @@ def test_the_command_reports_a_flow_that_is_not_deployed(slotkeeper: Callable[..
     absent = {"worker-concurrency", "retries", "retry-policy", "breakers"}
     assert {name for name, level in levels.items() if level == "absent"} == absent
     # The test's job is not one of the template.
-    assert {name for name, level in levels.items() if level == "problem"} <= {"jobs"}
+    assert {name for name, level in levels.items() if level == "problem"} <= {"targets"}
     assert not [f for one in looked["checks"] for f in one["findings"] if "not checked" in f["saw"]]
     seen = json.loads(slotkeeper("status"))
     assert seen["not_deployed"] == ["chatbot", "worker"]

@@ -74,7 +74,7 @@ NOT_CALLED = {
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
-    "dlq redrive": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem"},
+    "dlq redrive": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
     "dlq discard": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
     "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "retry cancel": {"ssm:GetParameter"},

@@ -13,6 +13,7 @@ from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso
+from slotkeeper_cli.holder_work import work_key, work_noun
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import RequestState
@@ -33,12 +34,15 @@ def cancel(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="Number of the attempt; by default the one that may be queued.")
     ] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop its execution and Glue run, if it is running.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop its execution and what it runs, if it is running.")
+    ] = False,
 ) -> None:
     """Cancel a queued request: it never starts, and is dead-lettered when its turn comes.
 
-    A request that holds a slot is no longer queued; --stop ends its execution. The janitor then stops its Glue run,
-    releases its slot and sends the request to FailedRequestQueue. The command prints by when the slot will be free.
+    A request that holds a slot is no longer queued; --stop ends its execution. The janitor then stops its Glue run
+    or child execution, releases its slot and sends the request to FailedRequestQueue. The command prints by when the
+    slot will be free.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -47,6 +51,7 @@ def cancel(
     candidates = [one for one in found.attempts if attempt in (None, one.number)]
     last = candidates[-1] if candidates else None
     is_queued = last is not None and last.state in (RequestState.WAITING, RequestState.CANCELLED)
+    # 0 for the first in the queue if its attempt is not known.
     number = attempt or (last.number if last and is_queued else found.next_number)
     if last is not None and last.state in (RequestState.STARTING, RequestState.RUNNING):
         _stop(context, found, last, stop)
@@ -69,6 +74,12 @@ def _only(found: Sequence[RequestAttempts], given: str, process: str | None) -> 
     if len(with_attempts) == 1 or len(found) == 1:
         return (with_attempts or list(found))[0]
     names = ", ".join(one.process.name for one in with_attempts or found)
+    if with_attempts and len({one.process.name for one in with_attempts}) == 1:
+        executions = ", ".join(one.attempts[-1].execution for one in with_attempts)
+        raise CommandRefused(
+            f"several callers have sent a request {given}: give the name of one execution, {executions}. Nothing was "
+            "changed."
+        )
     if with_attempts:
         raise CommandRefused(
             f"several processes have a request {given}: {names}. Give one with --process. Nothing was changed."
@@ -81,7 +92,7 @@ def _only(found: Sequence[RequestAttempts], given: str, process: str | None) -> 
 
 def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, number: int, warning: str) -> None:
     process, name = of.process.name, of.name_of(number)
-    context.confirm(f"Cancel attempt {number} of request {of.request_id} ({process})?{warning}")
+    context.confirm(f"Cancel attempt {number or 'unknown'} of request {of.request_id} ({process})?{warning}")
     audit("request cancel", process=process, request_id=of.request_id, attempt=number, execution=name)
     now = time.time()
     by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
@@ -99,12 +110,12 @@ def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, 
             "was changed."
         )
     _undo_cancel_if_it_ran(control, process, name)
-    data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number}
+    data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number or None}
     when = "immediately" if first else "when the requests before it have started"
     context.out.result(
         data | {"was_first": first, "until": iso(now + KEEP_SECONDS)},
-        f"{of.request_id} (attempt {number}, {name}) is cancelled: it goes to RequestDeadLetterQueue {when}, with code "
-        "Cancelled.",
+        f"{of.request_id} (attempt {number or 'unknown'}, {name}) is cancelled: it goes to RequestDeadLetterQueue "
+        f"{when}, with code Cancelled.",
     )
 
 
@@ -121,6 +132,8 @@ def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> Non
 
 def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt, stop: bool) -> None:
     label = f"{of.request_id} ({attempt.execution})"
+    target = attempt.details["target"]
+    noun = work_noun(target)
     if attempt.state is RequestState.STARTING:
         raise CommandRefused(
             f"{label} holds a slot and is being started: it is no longer queued. Run this again in some "
@@ -129,22 +142,24 @@ def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt,
     if not stop:
         raise CommandRefused(
             f"{label} has been running since {attempt.details['since']}: it is no longer queued. Give "
-            "--stop to stop its execution and its Glue run. Nothing was changed."
+            f"--stop to stop its execution and its {noun}. Nothing was changed."
         )
-    context.confirm(f"Stop {label}, running since {attempt.details['since']}, and its Glue run?")
-    run = attempt.details.get("glue_run")
+    context.confirm(f"Stop {label}, running since {attempt.details['since']}, and its {noun}?")
+    work = attempt.details[work_key(target)]
     names = {"process": attempt.process, "request_id": of.request_id, "execution": attempt.execution}
-    audit("request cancel", stop=True, **names, glue_run=run)
+    audit("request cancel", stop=True, **names, **{work_key(target): work})
     stopped = context.stack.client("stepfunctions").stop_execution(
         executionArn=context.stack.execution_arn(attempt.execution),
         error="Cancelled",
         cause=f"slotkeeper request cancel, by {context.stack.caller}",
     )
-    release = estimate(context.stack.parameters, stopped["stopDate"].timestamp(), run)
+    release = estimate(
+        context.stack.parameters, stopped["stopDate"].timestamp(), target, work, of.process.settle_seconds
+    )
     data = {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number}
     context.out.result(
         data | {"request_id": of.request_id} | release.as_dict(),
-        f"{label} is stopped. The janitor stops its Glue run, sends the request to FailedRequestQueue, and releases "
+        f"{label} is stopped. The janitor stops its {noun}, sends the request to FailedRequestQueue, and releases "
         f"its slot {release.text(time.time())}.",
     )
 

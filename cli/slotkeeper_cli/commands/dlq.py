@@ -22,6 +22,7 @@ from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.redrive import NotRedrivable, Redrive, plan, send
 from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.task_tokens import FIELD, HIDDEN
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
@@ -66,11 +67,15 @@ def list_dead_letters(
 
 @app.command("show", cls=StackCommand)
 def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
-    """Show dead-letter messages in full: reason, attributes and body."""
+    """Show dead-letter messages in full: reason, attributes and body. A caller's task token is hidden."""
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
     messages = selection.find(reader, ids) if ids else reader.peek(limit)
-    data = [{**message.summary(), "body": message.body, "attributes": dict(message.attributes)} for message in messages]
+    data = [
+        {**message.summary(), "body": message.shown_body, "attributes": dict(message.attributes)}
+        | ({FIELD: HIDDEN} if message.had_token else {})
+        for message in messages
+    ]
 
     def render(console: Console) -> None:
         for message in messages:
@@ -109,7 +114,8 @@ def redrive(
     """Redrive messages: send them again under the same idempotency key, as the next attempt.
 
     Each message is sent first and then deleted. A message that would be refused again stays, with the reason. You can
-    interrupt the command and run it again: a message that is sent twice has no second effect.
+    interrupt the command and run it again: a message that is sent twice has no second effect. A request is sent
+    without its task token: its caller was answered, or has timed out.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
@@ -146,7 +152,7 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
         for message in (message for batch in batches for message in batch):
             if choose(message) is None:
                 continue
-            body = message.body[:MAX_BODY_AUDITED]
+            body = message.shown_body[:MAX_BODY_AUDITED]
             names = {"message_id": message.message_id, "request_id": message.request_id}
             audit("dlq discard", queue=queue.full_name, **names, code=message.code, body=body)
             reader.delete(message)
@@ -250,7 +256,8 @@ def _report_lines(queue: DeadLetterQueueName, report: RedriveReport, dry_run: bo
     verb = "would be sent" if dry_run else "sent"
     for message in report.redriven:
         execution = f"  execution {message['execution']}" if "execution" in message else ""
-        yield f"{verb}: {_name(message)}, attempt {message['attempt']}{execution}"
+        token = "  without its task_token: no caller is answered" * (FIELD in message)
+        yield f"{verb}: {_name(message)}, attempt {message['attempt']}{execution}{token}"
     for message in report.skipped:
         yield f"left: {_name(message)}  {message['code']}: {message['why']}"
     for message in report.failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,14 +12,17 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.glue import NoSuchJob
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
+from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time
-from slotkeeper_cli.glue_runs import runs_by_execution
+from slotkeeper_cli.holder_work import target_of, work_noun, work_of
+from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
+from slotkeeper_cli.target_checks import target_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
@@ -27,7 +30,7 @@ app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=Tru
 @app.command("release", cls=StackCommand)
 def release(
     request_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Id of the holder's request, or name of its execution.")
+        str, typer.Argument(metavar="ID", help="Id of the holder's request, or name of its execution or lease.")
     ],
     force: Annotated[
         bool, typer.Option("--force", help="Release it although it may be in use: more than the limit may then run.")
@@ -35,14 +38,18 @@ def release(
 ) -> None:
     """Release the slot of a dead holder. Refused, with the reason, while the holder may use its slot.
 
-    A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and two checks,
-    LookGapSeconds apart, find no live Glue run of it. The janitor itself releases dead holders, in the second of its
-    runs after GraceSeconds, or in the third if it stops a Glue run first.
+    A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and its child execution has
+    ended, or two checks, LookGapSeconds apart, find no live Glue run or child execution of it. A lease is dead some
+    seconds after its end. The janitor itself releases dead holders, in the second of its runs after GraceSeconds, or in
+    the third if it stops a Glue run or child execution first.
     """
     context = current_context()
     control = SlotControl(context.stack)
     process, execution = _holder(control, request_id)
     holder = process.holders[execution]
+    if holder.until is not None:
+        _release_lease(context, control, process, execution, force)
+        return
     checked: list[str] = []
     weight = f", weight {holder.weight}," * (holder.weight != 1)
     described = control.workflow.describe(execution)
@@ -52,7 +59,7 @@ def release(
     for line in checked:
         context.out.note(f"- {line}")
     if alive and not force:
-        instead = _instead(context, holder, holder.target or process.target, described, known_id or execution)
+        instead = _instead(context, process, holder, described, known_id or execution)
         raise CommandRefused(
             f"{label} may still use its slot: {alive}. {instead} With --force its slot{weight} is released now, and "
             "more than the limit allows may run. Nothing was changed."
@@ -68,11 +75,38 @@ def release(
     is_unchanged = (current.state, current.since) == (holder.state, holder.since)
     if not is_unchanged or not control.slots.release(process.name, execution, current.raw):
         raise CommandFailed(f"{label} changed meanwhile, so its slot was not released: run this again")
-    woken = wake_next(control.slots, control.queue, process.name)
+    _report(context, control, label, {**names, "checked": checked, "forced": bool(alive)})
+
+
+def _release_lease(context: CommandContext, control: SlotControl, process: Process, name: str, force: bool) -> None:
+    """Release a lease whose end, and the difference of clocks, have passed; otherwise only with --force."""
+    holder, now = process.holders[name], time.time()
+    end = lease_text(lease_as_dict(int(holder.until or 0), now))
+    alive = "" if holder.has_expired(now) else f"it {end}"
+    context.out.note(f"- it is a lease, which {end}")
+    if alive and not force:
+        raise CommandRefused(
+            f"lease {name} may still use its slot: {alive}. The janitor removes it from "
+            f"{local_time(holder.removable_from or 0)} on. With --force its slot is released now, its code receives "
+            "SlotLost when it extends or ends the lease, and more than the limit allows may run. Nothing was changed."
+        )
+    if alive:
+        context.confirm(f"Release the slot of lease {name} although it may still use it ({alive})?")
+    names = {"process": process.name, "request_id": None, "execution": name, "weight": holder.weight}
+    audit("holder release", **names, checked=[end], alive=alive, forced=bool(alive))
+    if not control.slots.release(process.name, name, holder.raw):
+        raise CommandFailed(f"lease {name} was extended or released meanwhile: run this again")
+    _report(context, control, f"lease {name}", {**names, "checked": [end], "forced": bool(alive)})
+
+
+def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
+    """Wake the next request, and print the result."""
+    woken = wake_next(control.slots, control.queue, released["process"])
+    weight = f", weight {released['weight']}," * (released["weight"] != 1)
     wake = " The first waiting request was woken." * woken
     context.out.result(
-        {"released": execution, **names, "checked": checked, "forced": bool(alive), "woken": woken},
-        f"{label}: its slot of {process.name}{weight} is released.{wake}",
+        {"released": released["execution"], **released, "woken": woken},
+        f"{label}: its slot of {released['process']}{weight} is released.{wake}",
     )
 
 
@@ -89,20 +123,21 @@ def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
     return found[0]
 
 
-def _instead(context: CommandContext, holder: Holder, job: str, execution: Execution | None, label: str) -> str:
+def _instead(context: CommandContext, process: Process, holder: Holder, execution: Execution | None, label: str) -> str:
     """What to do instead of releasing the slot, or by when the janitor releases it."""
     if execution is not None and not execution.is_closed:
         return f"To end it, run slotkeeper request cancel --stop {label}."
     if execution is None and holder.state == "RUNNING":
         return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
     now, grace = time.time(), int(context.stack.parameters.get("GraceSeconds") or 120)
+    target = target_of(process, holder)
     if execution is None or execution.stopped_at is None:
-        ended, run = float(holder.since), None
+        ended, work = float(holder.since), None
     else:
         ended = max(execution.stopped_at, holder.since)
-        run = runs_by_execution(context.stack, job, holder.since).get(execution.name)
+        work = work_of(context.stack, target, execution.name, holder.since)
     # Its grace time may have passed: then the next run is the first that checks it.
-    release = estimate(context.stack.parameters, max(ended, now - grace), run)
+    release = estimate(context.stack.parameters, max(ended, now - grace), target, work, process.settle_seconds)
     return f"The janitor releases the slot {release.text(now)}."
 
 
@@ -123,13 +158,13 @@ def _in_use(
     match judge(holder, execution, now, grace):
         case Verdict.CANCEL:
             return ""
-        case Verdict.CHECK_GLUE:
-            return _glue_alive(context, control, process, name, holder, checked)
         case Verdict.ALIVE:
-            return _why_alive(holder, execution, now, grace)
+            return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
+        case _:
+            return _work_alive(context, control, process, name, checked)
 
 
-def _why_alive(holder: Holder, execution: Execution | None, now: float, grace: int) -> str:
+def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: float, grace: int) -> str:
     if execution is not None and not execution.is_closed:
         return f"its execution is {execution.status}"
     if holder.state == "RESERVED":
@@ -137,26 +172,54 @@ def _why_alive(holder: Holder, execution: Execution | None, now: float, grace: i
     if execution is None or execution.stopped_at is None:
         return "it began less than a day ago, and DescribeExecution may not show its execution yet"
     left = duration(execution.stopped_at + grace - now)
-    return f"its execution is {execution.status}, but a Glue run that it started last may not show yet; wait {left}"
+    return f"its execution is {execution.status}, but a {noun} that it started last may not show yet; wait {left}"
 
 
-def _glue_alive(
-    context: CommandContext, control: SlotControl, process: Process, name: str, holder: Holder, checked: list[str]
-) -> str:
+def _work_alive(context: CommandContext, control: SlotControl, process: Process, name: str, checked: list[str]) -> str:
+    """Why the work of a dead workflow may be alive; empty if it is not."""
     gap = int(context.stack.parameters.get("LookGapSeconds", 30))
-    job = holder.target or process.target
-    # A run that was being started when the workflow ended may show only at the second check.
-    for check in (1, 2):
-        try:
-            runs = control.glue.alive(job, name, holder.since)
-        except NoSuchJob:
-            checked.append(f"Glue job {job} does not exist")
-            return ""
-        if runs:
-            checked.append(f"{count(len(runs), 'live Glue run')} of it: {', '.join(runs)}")
-            return f"Glue run {', '.join(runs)} of job {job} has not ended"
-        checked.append(f"no live Glue run of it (check {check} of 2, job {job})")
-        if check == 1:
-            context.out.note(f"No live Glue run of it. The second check follows in {gap} s.")
+    target = target_of(process, process.holders[name])
+    check = _check_child if is_state_machine(target) else _check_glue
+    # Work that was being started when the workflow ended may show only at the second check.
+    for number in (1, 2):
+        alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+        if alive is not None:
+            return alive
+        if number == 1:
+            context.out.note(f"No live {work_noun(target)} of it. The second check follows in {gap} s.")
             time.sleep(gap)
     return ""
+
+
+def _check_glue(
+    _: CommandContext, control: SlotControl, process: Process, name: str, which: str, checked: list[str]
+) -> str | None:
+    """Why a Glue run may be alive, or "" if none can be; None if none shows."""
+    holder = process.holders[name]
+    job = target_of(process, holder)
+    try:
+        runs = control.glue.alive(job, name, holder.since)
+    except NoSuchJob:
+        checked.append(f"Glue job {job} does not exist")
+        return ""
+    if not runs:
+        checked.append(f"no live Glue run of it {which}")
+        return None
+    checked.append(f"{count(len(runs), 'live Glue run')} of it: {', '.join(runs)}")
+    return f"Glue run {', '.join(runs)} of job {job} has not ended"
+
+
+def _check_child(
+    context: CommandContext, control: SlotControl, process: Process, name: str, which: str, checked: list[str]
+) -> str | None:
+    """As _check_glue, for a child execution. A closed one proves that none runs: the workflow starts only one."""
+    target = target_of(process, process.holders[name])
+    child = control.children.describe(target, name, context.stack.execution_arn(name))
+    if child is None or not child.is_ours:
+        checked.append(f"no child execution of it {which}")
+        return None
+    checked.append(f"its child execution is {child.status}: {child.arn}")
+    if not child.is_closed:
+        return f"its child execution {child.arn} is {child.status}"
+    left = child.settles_at(process.settle_seconds) - time.time()
+    return f"its child execution was {child.status}; its settle time ends in {duration(left)}" if left > 0 else ""

@@ -13,7 +13,7 @@ from rich.text import Text
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.request import MAX_WEIGHT
-from slotkeeper_cli import job_checks
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -23,6 +23,7 @@ from slotkeeper_cli.output import table
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slotless_executions import find_slotless_executions
+from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -39,7 +40,7 @@ Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
-    """List the processes with their limit, slots in use, holders and Glue job."""
+    """List the processes with their limit, slots in use, holders and target."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
@@ -48,7 +49,7 @@ def list_processes() -> None:
 
     def render(console: Console) -> None:
         weighted = any(one.default_weight != 1 for one in processes)
-        rows = table("process", ">slots", ">in use", ">holders", *[">default weight"] * weighted, "Glue job", "state")
+        rows = table("process", ">slots", ">in use", ">holders", *[">default weight"] * weighted, "target", "state")
         for one in processes:
             state = Text("paused", style="yellow") if one.paused else Text("active")
             numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
@@ -134,42 +135,90 @@ def resume(
 def add(
     process: Name,
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
-    job: Annotated[str, typer.Option(help="Name of the Glue job that its requests run.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="JOB_OR_ARN",
+            help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
+            "account and Region.",
+        ),
+    ],
     default_weight: Annotated[
         int,
         typer.Option(min=1, max=MAX_WEIGHT, help="Weight of a request that states none, in the unit of the limit."),
     ] = 1,
+    timeout_minutes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_TIMEOUT_MINUTES,
+            help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
+        ),
+    ] = None,
+    settle_seconds: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MAX_SETTLE_SECONDS,
+            help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
+            "it. For state machines only.",
+        ),
+    ] = 0,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Add it although its Glue job does not pass the checks.")
+        bool, typer.Option("--force", help="Add it although its target does not exist or does not pass the checks.")
     ] = False,
 ) -> None:
     """Add a process. Its requests can be submitted immediately, without a deployment."""
     context = current_context()
     control = SlotControl(context.stack)
     try:
-        check_settings(process, limit, job, default_weight)
+        check_settings(
+            process, limit, target, default_weight, timeout_minutes=timeout_minutes, settle_seconds=settle_seconds
+        )
+        check_account_and_region(context.stack, target)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    described = job_checks.get_job(context.stack, job)
-    problems = job_checks.job_problems(job, described, job_checks.allowed_jobs(context.stack))
+        raise typer.BadParameter(f"{error}. Nothing was added.") from error
+    try:
+        problems = target_problems(context.stack, target)
+    except ValueError as error:
+        raise CommandRefused(f"{error}. Nothing was added.") from error
     if problems and not force:
-        raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was changed.")
-    settings = {"limit": limit, "default_weight": default_weight, "job": job, "paused": paused}
-    audit("process add", process=process, **settings, forced=bool(problems))
-    if not control.processes.create(process, limit, job, paused, default_weight):
+        raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
+    settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
+    own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
+    audit("process add", process=process, **settings, **own, forced=bool(problems))
+    if not control.processes.create(
+        process,
+        limit,
+        target,
+        paused,
+        default_weight,
+        timeout_minutes=timeout_minutes,
+        settle_seconds=settle_seconds,
+        queue_url=context.stack.outputs["RequestQueueUrl"],
+    ):
         raise CommandRefused(
             f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume. "
             "Nothing was changed."
         )
-    _warn_of_limit(context, Process(process, limit, 0, {}, paused, job, default_weight), control)
-    data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": job}
-    how = " and is paused" * paused
-    takes = f" A request without a weight takes {default_weight}." * (default_weight != 1)
-    text = f"{process} has {count(limit, 'slot')} for job {job}{how}.{takes}"
-    context.out.result(data | {"paused": paused, "problems": problems}, text)
+    _warn_of_limit(context, control.process(process), control)
+    data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
+    context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
+
+
+def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
+    sentences = [f"{process} has {count(settings['slot_limit'], 'slot')} for {target_text(settings['target'])}"]
+    sentences[0] += " and is paused" * paused
+    if settings["default_weight"] != 1:
+        sentences.append(f"A request without a weight takes {settings['default_weight']}")
+    if settings["timeout_minutes"]:
+        sentences.append(f"Its work is stopped after {duration(settings['timeout_minutes'] * 60)}")
+    if settings["settle_seconds"]:
+        sentences.append(f"Its slots are kept for {duration(settings['settle_seconds'])} after an abort")
+    return ". ".join(sentences) + "."
 
 
 @app.command("remove", cls=StackCommand)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +17,9 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
-from slotkeeper_cli.formatting import count
+from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.function_variables import function_variables, write_private
+from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.request_fields import fields_in, weight_in
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
@@ -41,8 +43,9 @@ def reconcile(
     """Make SlotTable match the running executions: adopt executions, repair counters, invoke the janitor.
 
     An execution that runs without a slot is adopted: it becomes a holder, above the limit if necessary. A counter that
-    differs from the sum of the holders' weights is set to it. The janitor then releases the slots of dead holders. It
-    does so after its grace time and two checks, so that another run some minutes later may release more.
+    differs from the sum of the holders' weights is set to it. The janitor then releases the slots of dead holders, and
+    of leases that have expired. It does so after its grace time and two checks, so that another run some minutes later
+    may release more.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -51,6 +54,7 @@ def reconcile(
         "adopted": [one.execution for one in find_slotless_executions(context.stack, control, chosen)],
         "drifted": [one.name for one in chosen if one.has_drifted],
         "dead": _dead(control, chosen),
+        "expired": [name for one in chosen for name in sorted(one.expired_leases(time.time()))],
     }
     if not check:
         _repair(context, control, chosen, report)
@@ -64,7 +68,7 @@ def _dead(control: SlotControl, chosen: list[Process]) -> list[str]:
     running = set(control.workflow.running())
     dead = []
     for process in chosen:
-        for name in sorted(set(process.holders) - running):
+        for name in sorted(set(executions_of(process)) - running):
             execution = control.workflow.describe(name)
             if process.holders[name].state == "RUNNING" and (execution is None or execution.is_closed):
                 dead.append(name)
@@ -87,8 +91,8 @@ def _adopt(control: SlotControl, one: SlotlessExecution, process: Process) -> bo
     """Record an execution as a holder, with the weight that its request had; False if it holds a slot meanwhile."""
     described = control.workflow.describe(one.execution)
     stated = weight_in(fields_in(described.input)) if described else None
-    job, weight = one.target or process.target, stated or process.default_weight
-    return control.slots.adopt(one.process, one.execution, one.since, job, weight)
+    target, weight = one.target or process.target, stated or process.default_weight
+    return control.slots.adopt(one.process, one.execution, one.since, target, weight)
 
 
 def _janitor(context: CommandContext) -> dict[str, int]:
@@ -107,6 +111,7 @@ def _render(console: Console, report: dict[str, Any], check: bool) -> None:
         ("adopted", "execution runs without a slot", "executions run without a slot", "adopted"),
         ("drifted", "counter is wrong", "counters are wrong", "repaired"),
         ("dead", "holder's execution has ended", "holders' executions have ended", "left to the janitor"),
+        ("expired", "lease has expired", "leases have expired", "left to the janitor"),
     ]
     for key, one, many, done in kinds:
         if report[key]:
@@ -127,31 +132,59 @@ def restore(
 ) -> None:
     """Copy processes that SlotTable does not have from a restored table, paused and without holders.
 
-    The restored holders are outdated: run slotkeeper stack reconcile to adopt the running executions, then resume the
-    processes.
+    The restored holders are outdated: run slotkeeper stack reconcile to adopt the running executions. Leases cannot be
+    adopted: wait for the longest that your code takes, then resume the processes.
     """
     context = current_context()
     control, dynamodb = SlotControl(context.stack), context.stack.client("dynamodb")
-    created, existing, malformed = [], [], []
+    created, existing, malformed = list[str](), list[str](), list[str]()
+    leased: dict[str, int] = {}
+    now, queue_url = time.time(), context.stack.outputs["RequestQueueUrl"]
     audit("stack restore", source=source)
     try:
         for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
-            elif control.processes.create(one.name, one.slot_limit, one.target, True, one.default_weight):
+            elif _create(control, one, queue_url):
                 created.append(one.name)
+                ends = [held.removable_from for held in one.holders.values() if held.removable_from is not None]
+                leased |= {one.name: max(ends)} if ends and max(ends) > now else {}
             else:
                 existing.append(one.name)
     except dynamodb.exceptions.ResourceNotFoundException as error:
         raise NotFound(f"there is no table {source!r} in {context.stack.region}: check --from") from error
     lines = [
-        *(f"{name}: copied, paused." for name in created),
+        *(f"{name}: copied, paused.{_until_leases_end(leased.get(name), now)}" for name in created),
         *(f"{name}: exists already, unchanged." for name in existing),
         *(f"malformed, not copied: {text}" for text in malformed),
-        *["Next: slotkeeper stack reconcile, then slotkeeper process resume."] * bool(created),
+        *[
+            "Next: slotkeeper stack reconcile; wait for the longest lease that your code takes, since leases that were "
+            "taken after the backup are not known; then slotkeeper process resume."
+        ]
+        * bool(created),
     ]
     text = "\n".join(lines) or f"{source} has no processes."
-    context.out.result({"taken": created, "left": existing, "malformed": malformed}, text)
+    ends_at = {name: iso(end) for name, end in leased.items()}
+    context.out.result({"taken": created, "left": existing, "malformed": malformed, "leased_until": ends_at}, text)
+
+
+def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
+    return control.processes.create(
+        restored.name,
+        restored.slot_limit,
+        restored.target,
+        paused=True,
+        default_weight=restored.default_weight,
+        timeout_minutes=restored.timeout_minutes,
+        settle_seconds=restored.settle_seconds,
+        queue_url=queue_url,
+    )
+
+
+def _until_leases_end(end: int | None, now: float) -> str:
+    if end is None:
+        return ""
+    return f" The backup has leases: do not resume it before {local_time(end)}, in {duration(end - now)}."
 
 
 @app.command("env", cls=StackCommand)

@@ -13,18 +13,20 @@ from rich.text import Text
 
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
 from slotkeeper_cli.formatting import duration, iso, local_time
-from slotkeeper_cli.glue_runs import runs_by_execution
+from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
+from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.output import table
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
+from slotkeeper_cli.target_checks import target_text
 from slotkeeper_cli.waiting_requests import as_dict, waited, waiting_requests
 from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
@@ -35,7 +37,7 @@ def status(
         float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
     ] = 0,
 ) -> None:
-    """Show holders with their age and Glue run, the waiting request of each priority, and the messages in each queue.
+    """Show holders with their age and work, the waiting request of each priority, and the messages in each queue.
 
     Without a process, also the downstreams whose breaker is not closed, or whose limit an operator has set.
     """
@@ -71,14 +73,14 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     downstreams = {} if only else read_downstreams(stack)
     malformed += [str(error) for error in downstreams.values() if isinstance(error, MalformedHealth)]
     executions = _executions(control, processes, request_ids)
-    runs = _runs(stack, processes)
-    oldest = sorted((holder.since, name) for process in processes for name, holder in process.holders.items())
+    work = work_of_holders(stack, processes)
+    oldest = sorted((holder.since, name) for one in processes for name, holder in executions_of(one).items())
     ids = request_ids.find([name for _, name in oldest])
     return {
         "stack": stack.name,
         "region": stack.region,
         "at": iso(now),
-        "processes": [_process(stack, one, executions, ids, runs, now) for one in processes],
+        "processes": [_process(stack, one, executions, ids, work, now) for one in processes],
         "malformed": malformed,
         "downstreams": noteworthy(downstreams),
         "queues": {queue: message_counts(attributes) for queue, attributes in all_queue_attributes(stack).items()},
@@ -91,24 +93,26 @@ def _process(
     process: Process,
     executions: Mapping[str, str],
     request_ids: Mapping[str, str],
-    runs: Mapping[str, dict[str, str]],
+    work: Mapping[str, Work],
     now: float,
 ) -> dict[str, Any]:
-    holders = [
-        {
+    holders = []
+    for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
+        shown: dict[str, Any] = {
             "execution": name,
             "request_id": request_ids.get(name),
             "state": holder.state,
             "weight": holder.weight,
             "since": iso(holder.since),
             "age_seconds": int(now - holder.since),
-            "execution_status": executions.get(name, "UNKNOWN"),
-            "job": holder.target or process.target,
-            "glue_run": runs.get(name),
-            "link": stack.execution_link(name),
         }
-        for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since)
-    ]
+        if holder.until is not None:
+            holders.append(shown | lease_as_dict(holder.until, now))
+            continue
+        target = target_of(process, holder)
+        shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
+        shown |= {"glue_run": None, "child": None, work_key(target): work.get(name)}
+        holders.append(shown | {"link": stack.execution_link(name)})
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
     data = {key: getattr(process, key) for key in keys}
     waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
@@ -117,7 +121,7 @@ def _process(
 
 def _executions(control: SlotControl, processes: list[Process], request_ids: RequestIds) -> dict[str, str]:
     """The status of each holder's execution, and of a waiting request's if it has started."""
-    names = {name for process in processes for name in process.holders}
+    names = {name for process in processes for name in executions_of(process)}
     names |= {waiting.execution for process in processes for waiting in process.waiting.values()}
     if not names:
         return {}
@@ -128,16 +132,6 @@ def _executions(control: SlotControl, processes: list[Process], request_ids: Req
     for execution in described:
         request_ids.remember(execution)
     return dict.fromkeys(names & running, "RUNNING") | {one.name: one.status for one in described}
-
-
-def _runs(stack: StackConnection, processes: list[Process]) -> dict[str, dict[str, str]]:
-    """The newest Glue run of each holder."""
-    oldest: dict[str, int] = {}
-    for process in processes:
-        for holder in process.holders.values():
-            job = holder.target or process.target
-            oldest[job] = min(holder.since, oldest.get(job, holder.since))
-    return {name: run for job, since in oldest.items() for name, run in runs_by_execution(stack, job, since).items()}
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
@@ -169,7 +163,7 @@ def print_not_deployed(console: Console, flows: list[str]) -> None:
 def _render_process(console: Console, process: dict[str, Any]) -> None:
     line = Text(process["name"], style="bold")
     line.append(f"  {in_use_text(process)}", style="not bold")
-    line.append(f"  job {process['target']}", style="dim not bold")
+    line.append(f"  {target_text(process['target'])}", style="dim not bold")
     if process["paused"]:
         line.append("  PAUSED", style="yellow")
     if process["has_drifted"]:
@@ -177,8 +171,8 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     console.print(line)
     for holder in process["holders"]:
         console.print(_holder(holder))
-    if len(process["holders"]) == 1:
-        console.print(f"  {process['holders'][0]['link']}", style="dim")
+    if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
+        console.print(f"  {link}", style="dim")
     for waiting in process["waiting"]:
         console.print(f"  first in the queue: {waited(waiting)}: {waiting['because']}")
         if waiting["blocked"]:
@@ -187,12 +181,15 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
 
 
 def _holder(holder: dict[str, Any]) -> Text:
-    """Three lines, so that both ids can be copied in a narrow window too."""
-    run, status = holder["glue_run"], holder["execution_status"]
-    name = holder["request_id"] or "request id unknown"
+    """Three lines, so that both ids can be copied in a narrow window too; one for a lease."""
     state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
-    line = Text(f"  {name}  {state}, execution ")
+    if holder["state"] == "LEASED":
+        style = "red" if holder["seconds_left"] < -LEASE_CLOCK_SKEW else ""
+        return Text.assemble(f"  {holder['execution']}  {state}, ", (lease_text(holder), style))
+    status, noun = holder["execution_status"], work_noun(holder["target"])
+    work = holder["glue_run"] or holder["child"]
+    line = Text(f"  {holder['request_id'] or 'request id unknown'}  {state}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
     line.append(f"\n    {holder['execution']}", style="dim")
-    line.append(f"\n    Glue run {run['state']} {run['id']}" if run else "\n    no Glue run found", style="dim")
+    line.append(f"\n    {noun} {work['state']} {work['id']}" if work else f"\n    no {noun} found", style="dim")
     return line

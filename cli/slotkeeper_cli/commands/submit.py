@@ -22,6 +22,7 @@ from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.formatting import count, duration, one_line
 from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.request_input import read_input, refuse_wrong_kind
 from slotkeeper_cli.request_sender import BATCH, SendResult, read_lines, send_all
 from slotkeeper_cli.slot_control import SlotControl
 
@@ -37,7 +38,13 @@ def submit(
     argument: Annotated[
         list[str] | None,
         typer.Option(
-            "--arg", metavar="KEY=VALUE", help="Argument of the job: --arg=--day=2026-11-21; may be repeated."
+            "--arg", metavar="KEY=VALUE", help="Argument of the Glue job: --arg=--day=2026-11-21; may be repeated."
+        ),
+    ] = None,
+    given_input: Annotated[
+        str | None,
+        typer.Option(
+            "--input", metavar="JSON", help="Input of the state machine, a JSON object; @FILE reads it from a file."
         ),
     ] = None,
     request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
@@ -64,13 +71,18 @@ def submit(
     """Submit requests. All are checked by the rules of the starter before the first is sent."""
     context = current_context()
     if (file is None) == (process is None):
-        raise typer.BadParameter("give either --process, with --arg, --request-id, --priority and --weight, or --file")
+        raise typer.BadParameter(
+            "give either --process, with --arg or --input, --request-id, --priority and --weight, or --file"
+        )
     fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight}
     given = {name: value for name, value in fields.items() if value is not None}
-    if file is not None and (argument or given):
+    if file is not None and (argument or given or given_input is not None):
         raise typer.BadParameter(
-            "--arg, --request-id, --priority and --weight apply to --process only; in a file each request has its own"
+            "--arg, --input, --request-id, --priority and --weight apply to --process only; in a file each request has "
+            "its own"
         )
+    if given_input is not None:
+        given["input"] = read_input(given_input)
     requests = _from_file(file) if file is not None else [_from_options(str(process), argument or [], given)]
     if not requests:
         raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
@@ -106,7 +118,8 @@ def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any])
         if not equals:
             raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
         named[key if key.startswith("--") else f"--{key}"] = value
-    (line,) = read_lines([json.dumps({"process": process, "arguments": named, **fields})])
+    stated = {"arguments": named} if named or "input" not in fields else {}
+    (line,) = read_lines([json.dumps({"process": process, **stated, **fields})])
     return line.request
 
 
@@ -125,6 +138,7 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
             f"there is no process {', '.join(unknown)}. The processes are: {', '.join(known) or 'none'}. Its requests "
             "would be dead-lettered: add it with slotkeeper process add first, or give --force. Nothing was sent."
         )
+    refuse_wrong_kind(known, requests)
     for name in sorted(wanted & set(known)):
         if known[name].paused:
             context.out.note(f"Warning: process {name} is paused. Resume it with: slotkeeper process resume {name}")

@@ -16,6 +16,7 @@ from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.doctor.deployed_settings import (
     FunctionSettings,
     RecursionSetting,
@@ -26,6 +27,7 @@ from slotkeeper_cli.doctor.deployed_settings import (
     table_settings,
 )
 from slotkeeper_cli.downstream_items import read_downstreams
+from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import all_queue_attributes
@@ -33,6 +35,7 @@ from slotkeeper_cli.retry_control import RetryControl, policy_text
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.stack_resources import StackResource, drifted_resources, resources, template_of
+from slotkeeper_cli.target_checks import allowed_machines, get_machine
 
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
 ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
@@ -43,12 +46,16 @@ _MAX_ALARM_NAMES = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
 
 @dataclass(frozen=True)
 class HeldSlot:
-    """A holder, its age in seconds, and the status of its execution; empty if Step Functions has no such execution."""
+    """A holder, its age in seconds, and the status of its execution; empty if Step Functions has no such execution.
+
+    A lease has no execution, but `expired_for`, the seconds since any caller may remove it; negative before.
+    """
 
     process: str
     execution: str
     age: float
     status: str
+    expired_for: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,7 @@ class Facts:
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any] | None]:
         """The Glue jobs of the processes, by name; None for a job that does not exist."""
-        names = sorted({one.target for one in self.processes})
+        names = sorted({one.target for one in self.processes if not is_state_machine(one.target)})
         return dict(zip(names, in_parallel(lambda name: get_job(self._stack, name), names), strict=True))
 
     @cached_property
@@ -152,12 +159,29 @@ class Facts:
         return allowed_jobs(self._stack)
 
     @cached_property
+    def machines(self) -> dict[str, dict[str, Any] | None]:
+        """The state machines of the processes, by ARN; None for one that does not exist."""
+        arns = sorted({one.target for one in self.processes if is_state_machine(one.target)})
+        return dict(zip(arns, in_parallel(lambda arn: get_machine(self._stack, arn), arns), strict=True))
+
+    @cached_property
+    def allowed_machines(self) -> set[str]:
+        """The ARNs of the state machines that the workflow may start, with IAM's wildcards."""
+        return allowed_machines(self._stack)
+
+    @cached_property
     def held(self) -> list[HeldSlot]:
-        """The oldest holders of all processes."""
-        ages = [(self.now - h.since, p.name, name) for p in self.processes for name, h in p.holders.items()]
+        """The oldest executions that hold slots, of all processes, and all leases."""
+        ages = [(self.now - h.since, p.name, name) for p in self.processes for name, h in executions_of(p).items()]
         oldest = sorted(ages, reverse=True)[:MAX_HOLDERS]
         statuses = in_parallel(self.execution_status, [execution for _, _, execution in oldest])
-        return [HeldSlot(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
+        held = [HeldSlot(p, e, age, status) for (age, p, e), status in zip(oldest, statuses, strict=True)]
+        return held + [
+            HeldSlot(process.name, name, self.now - holder.since, "", self.now - holder.removable_from)
+            for process in self.processes
+            for name, holder in process.holders.items()
+            if holder.removable_from is not None
+        ]
 
     def execution_status(self, execution: str) -> str:
         """The status of an execution; empty if Step Functions has no such execution."""

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.job_checks import job_problems, most_holders
+from slotkeeper_cli.target_checks import machine_problems
 from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
 from slotkeeper_cli.weight_text import holders_text
 from slotkeeper_cli.write_units import size_problems
@@ -50,18 +52,25 @@ def paused(facts: Facts) -> Iterator[Finding]:
             yield warn(saw, f"slotkeeper process set-limit {one.name} 1")
 
 
-def jobs(facts: Facts) -> Iterator[Finding]:
+def targets(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
-        for text in job_problems(one.target, facts.jobs[one.target], facts.allowed_jobs):
+        for text in _target_problems(facts, one.target):
             saw, _, do = text.partition(": ")
             yield problem(f"process {one.name}: {saw}", do)
+
+
+def _target_problems(facts: Facts, target: str) -> list[str]:
+    if is_state_machine(target):
+        return machine_problems(target, facts.machines[target], facts.allowed_machines)
+    return job_problems(target, facts.jobs[target], facts.allowed_jobs)
 
 
 def concurrency(facts: Facts) -> Iterator[Finding]:
     """Add the holders that the processes that share a job may have."""
     slots: defaultdict[str, int] = defaultdict(int)
     for one in facts.processes:
-        slots[one.target] += most_holders(one.slot_limit, one.default_weight)
+        if not is_state_machine(one.target):
+            slots[one.target] += most_holders(one.slot_limit, one.default_weight)
     for name, wanted in sorted(slots.items()):
         job = facts.jobs[name]
         if job is None:
@@ -85,20 +94,28 @@ def item_size(facts: Facts) -> Iterator[Finding]:
 
 
 def timeouts(facts: Facts) -> Iterator[Finding]:
-    minutes = int(facts.parameters.get("GlueTimeoutMinutes") or 480)
-    for name, job in facts.jobs.items():
-        own = (job or {}).get("Timeout", minutes)
+    usual = int(facts.parameters.get("GlueTimeoutMinutes") or 480)
+    starts = {(one.target, one.timeout_minutes or usual) for one in facts.processes if one.target in facts.jobs}
+    for name, minutes in sorted(starts):
+        own = (facts.jobs[name] or {}).get("Timeout", minutes)
         if own < minutes:
             yield warn(
                 f"Glue job {name} has a timeout of {own} min, but the stack starts its runs with {minutes} min",
-                f"if a run should end sooner, deploy with GlueTimeoutMinutes={own}, which applies to every process",
+                f"if a run should end sooner, add its process again with --timeout-minutes {own}, or deploy with "
+                f"GlueTimeoutMinutes={own}, which applies to every process without its own",
             )
 
 
 def closed_holders(facts: Facts) -> Iterator[Finding]:
     after = int(facts.parameters.get("GraceSeconds") or 120) + _JANITOR_SECONDS
     for one in facts.held:
-        if one.age > after and one.status not in _OPEN:
+        if one.expired_for is not None:
+            if one.expired_for > _JANITOR_SECONDS:
+                yield problem(
+                    f"process {one.process}: lease {one.execution} held {duration(one.expired_for)} past its end",
+                    f"slotkeeper holder release {one.execution}; see the janitor's log for why it did not remove it",
+                )
+        elif one.age > after and one.status not in _OPEN:
             status = f"its execution is {one.status}" if one.status else "it has no execution"
             yield problem(
                 f"process {one.process}: {one.execution} has held a slot for {duration(one.age)}, but {status}",
@@ -153,11 +170,11 @@ CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
     HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
     HealthCheck("paused", "each process admits requests", paused),
-    HealthCheck("jobs", "the Glue job of each process exists, has no retries and no queuing, and may be run", jobs),
+    HealthCheck("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
     HealthCheck("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
     HealthCheck("item-size", "jobs of a minute can keep all slots of a process busy", item_size),
-    HealthCheck("job-timeouts", "GlueTimeoutMinutes does not exceed the timeout of a job", timeouts),
-    HealthCheck("holders", "no holder's execution has ended", closed_holders),
+    HealthCheck("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
+    HealthCheck("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
     HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
     HealthCheck("waiting", "no request waits although a slot is free", waiting),
     HealthCheck("blocked", "no waiting request has a weight above the limit", blocked),

@@ -48,7 +48,7 @@ def _with_new_token(original: Callable[..., Any], state: Any, given: Any, contex
 def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any]) -> Any:
     drive = drives.current.get()
     task: dict[str, Any] = {"event": threading.Event(), "result": None, "error": None, "heartbeat": None}
-    task |= {"drive": drive, "branch": drives.branch.get(), "closed": False}
+    task |= {"drive": drive, "closed": False}
     sfn._task_tokens[token] = task
     began = time.monotonic()
     try:
@@ -67,9 +67,10 @@ def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any
 
 
 def _wait(task: dict[str, Any], began: float, state: dict[str, Any]) -> None:
-    limit, silence = state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
+    drive, limit, silence = task["drive"], state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
     while not task["event"].wait(POLL_SECONDS):
-        drives.check()
+        if drive is not None:
+            drive.check()
         now = time.monotonic()
         late = limit is not None and now - began >= limit
         silent = silence is not None and now - (task.get("beat") or began) >= silence
@@ -98,10 +99,9 @@ def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
         if token.startswith(PREFIX):
             return _refused("TaskDoesNotExist", "Task does not exist")
         return _refused("InvalidToken", "Invalid Token: 'Invalid token'")
-    drive, branch = task.get("drive"), task.get("branch")
+    drive = task.get("drive")
     with _lock:
-        has_ended = (drive is not None and drive.closed.is_set()) or (branch is not None and branch.is_stopped)
-        if task.get("closed") or task["event"].is_set() or has_ended:
+        if task.get("closed") or task["event"].is_set() or (drive is not None and drive.closed.is_set()):
             return _refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
         task["beat"] = time.monotonic()
         return original(data)

@@ -1,0 +1,127 @@
+"""Leases in commands: each is judged by its end alone."""
+
+from __future__ import annotations
+
+import time
+from io import BytesIO
+
+import pytest
+
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from tests.cli.operator_account import Operator, client
+from tests.support.tables import create_table
+
+
+@pytest.fixture
+def alive(operator: Operator) -> str:
+    """A lease that ends in a quarter of an hour."""
+    return operator.lease("lease-alive", int(time.time()) + 900)
+
+
+@pytest.fixture
+def expired(operator: Operator) -> str:
+    return operator.lease("lease-expired", int(time.time()) - 60)
+
+
+def test_status_shows_when_a_lease_ends(operator: Operator, alive: str) -> None:
+    (shown,) = operator.run("status", "--json").json["processes"][0]["holders"]
+    assert (shown["execution"], shown["state"], shown["request_id"]) == (alive, "LEASED", None)
+    assert 890 < shown["seconds_left"] <= 900
+    assert shown["until"].endswith("Z")
+    text = operator.run("status").stdout
+    assert "  lease-alive  LEASED for " in text
+    assert ", ends in 14 min " in text
+
+
+def test_status_shows_since_when_a_lease_has_expired(operator: Operator, expired: str) -> None:
+    assert ", expired 1 min" in operator.run("status").stdout
+    (shown,) = operator.run("status", "--json").json["processes"][0]["holders"]
+    assert (shown["execution"], shown["seconds_left"] < -50) == (expired, True)
+
+
+@pytest.mark.usefixtures("alive")
+def test_a_waiting_request_shows_the_lease_ahead_of_it(operator: Operator) -> None:
+    operator.wait("b")
+
+    assert "lease-alive  LEASED for " in operator.run("request", "show", "b").stdout
+
+
+def test_release_is_refused_before_the_end_of_a_lease(operator: Operator, alive: str) -> None:
+    ended = operator.run("holder", "release", alive)
+
+    assert ended.exit_code == 3
+    assert "lease lease-alive may still use its slot: it ends in 14 min" in ended.stderr
+    assert "receives SlotLost" in ended.stderr
+    assert operator.process().slots_in_use == 1
+    assert operator.audited() == []
+
+
+def test_release_is_refused_within_the_clock_skew_after_the_end(operator: Operator) -> None:
+    name = operator.lease("lease-just", int(time.time()) - LEASE_CLOCK_SKEW // 2)
+
+    assert operator.run("holder", "release", name).exit_code == 3
+    assert operator.process().slots_in_use == 1
+
+
+def test_release_with_force_is_confirmed_and_audited(operator: Operator, alive: str) -> None:
+    assert operator.run("holder", "release", alive, "--force").exit_code == 3, "not confirmed"
+    assert operator.run("holder", "release", alive, "--force", "--yes").exit_code == 0
+
+    assert operator.process().slots_in_use == 0
+    assert (operator.audited()[-1]["execution"], operator.audited()[-1]["forced"]) == (alive, True)
+
+
+def test_release_frees_an_expired_lease_and_wakes_the_next_request(
+    operator: Operator, expired: str, woken: list[str]
+) -> None:
+    operator.wait("b")
+
+    ended = operator.run("holder", "release", expired, "--json")
+
+    assert (ended.exit_code, ended.json["released"], ended.json["forced"]) == (0, expired, False)
+    assert operator.process().slots_in_use == 0
+    assert woken == ["handle-b"]
+
+
+@pytest.mark.usefixtures("alive")
+def test_reconcile_does_not_judge_a_lease_by_step_functions(operator: Operator) -> None:
+    ended = operator.run("stack", "reconcile", "--check", "--json")
+
+    assert ended.exit_code == 0
+    assert (ended.json["dead"], ended.json["expired"]) == ([], [])
+
+
+def test_reconcile_leaves_an_expired_lease_to_the_janitor(
+    operator: Operator, expired: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client("lambda"), "invoke", lambda **_: {"Payload": BytesIO(b"{}")})
+
+    assert operator.run("stack", "reconcile", "--check", "--json").json["expired"] == [expired]
+    assert "1 lease has expired: left to the janitor." in operator.run("stack", "reconcile").stdout
+
+
+def test_restore_names_the_time_before_which_a_process_must_not_be_resumed(operator: Operator) -> None:
+    """The code of a lease in the backup may still run, and the restored process has no holders."""
+    create_table(operator.dynamodb, "restored", "process_name")
+    until = {"old": int(time.time()) - 60, "new": int(time.time()) + 600}
+    leases = {
+        name: {"M": {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": str(end)}, "code": {"S": "c"}}}
+        for name, end in until.items()
+    }
+    for process, names in {"leased": ("old", "new"), "ended": ("old",)}.items():
+        item = {
+            "process_name": {"S": process},
+            "slot_limit": {"N": "7"},
+            "slots_in_use": {"N": str(len(names))},
+            "holders": {"M": {name: leases[name] for name in names}},
+            "target": {"S": "sample-job"},
+        }
+        operator.dynamodb.put_item(TableName="restored", Item=item)
+
+    ended = operator.run("stack", "restore", "--from", "restored")
+
+    assert "leased: copied, paused. The backup has leases: do not resume it before 20" in ended.stdout
+    assert "in 10 min" in ended.stdout
+    assert "ended: copied, paused.\n" in ended.stdout
+    assert "wait for the longest lease that your code takes" in ended.stdout
+    assert (operator.process("leased").paused, dict(operator.process("leased").holders)) == (True, {})

@@ -1,0 +1,206 @@
+"""A caller's task token is in no output of any command, in no audit line, and in no message that a command sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.sqs import text
+from slotkeeper.slots.request import caller_of, execution_name
+from slotkeeper_cli import request_finder
+from slotkeeper_cli.task_tokens import hide_tokens, without_token
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail, send_dead_letter, waiting
+from tests.support.module_time import replace_time
+
+TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
+CALLER = caller_of(TOKEN)
+WITH_TOKEN = {"process": "sample", "request_id": "moved", "arguments": {}, "task_token": TOKEN}
+
+
+def _moved_by_sqs(operator: Operator, body: str, **attributes: str) -> None:
+    """A message that SQS itself moved to RequestDeadLetterQueue, with the body of its sender."""
+    operator.sqs.send_message(
+        QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
+        MessageBody=body,
+        MessageGroupId="sample",
+        MessageDeduplicationId=str(hash(body)),
+        MessageAttributes={name: text(value, 2000) for name, value in attributes.items()},
+    )
+
+
+@pytest.fixture
+def everywhere(operator: Operator) -> str:
+    """Requests with a token in holders, executions, and dead-letter messages; returns the holder's execution."""
+    operator.processes.set_limit("sample", 3)
+    holds = operator.hold("holds", task_token=TOKEN)
+    operator.hold("reserved", task_token=TOKEN, started=False, confirmed=False)
+    operator.processes.pause("sample")
+    operator.wait("waits", task_token=TOKEN)
+    operator.processes.resume("sample")
+    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    _moved_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
+    _moved_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
+    send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": "expired"}), "Expired", "m-2")
+    fail(operator, "failed", cause=json.dumps({"Input": WITH_TOKEN}), task_token=TOKEN)
+    operator.sqs.send_message(
+        QueueUrl=operator.outputs["WorkDeadLetterQueueUrl"],
+        MessageBody=json.dumps({"request_id": "w", "payload": {"task_token": TOKEN}}),
+    )
+    return holds
+
+
+READS = [
+    ("status",),
+    *(("request", "show", name) for name in ("holds", "waits", "moved", "failed")),
+    ("dlq", "list"),
+    *(("dlq", "show", queue) for queue in ("request", "failed", "work")),
+    ("dlq", "redrive", "request", "--all", "--dry-run"),
+]
+OTHERS = [
+    ("process", "list"),
+    *(("request", "show", name) for name in ("reserved", "expired", "w")),
+    ("stack", "reconcile", "--check"),
+    ("holder", "release", "holds"),
+    ("retry", "list"),
+    ("retry", "report"),
+    ("request", "cancel", "holds", "--stop", "--yes"),
+    ("request", "cancel", "waits", "--process", "sample", "--yes"),
+    ("dlq", "redrive", "request", "--all", "--yes"),
+    ("dlq", "redrive", "failed", "--all", "--yes"),
+    ("dlq", "discard", "request", "--code", "none", "--yes"),
+    ("dlq", "discard", "work", "--code", "none", "--yes"),
+]
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_no_command_prints_a_token(operator: Operator) -> None:
+    for command in [*READS, *((*command, "--json") for command in READS), *OTHERS]:
+        ended = operator.run(*command)
+        printed = ended.stdout + ended.stderr
+        assert printed, command
+        assert "MARKER" not in printed, command
+    assert "MARKER" not in json.dumps(operator.audited())
+    sent = [message["Body"] for message in waiting(operator, "RequestQueue")]
+    assert {"moved", "failed"} <= {json.loads(body)["request_id"] for body in sent}
+
+
+def _body(message: Any) -> Any:
+    return json.loads(message["Body"])
+
+
+def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operator) -> None:
+    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
+    assert "  without its task_token: no caller is answered" in dry
+
+    (redriven,) = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json").json["redriven"]
+
+    (message,) = waiting(operator, "RequestQueue")
+    assert _body(message) == {"process": "sample", "request_id": "moved", "arguments": {}, "attempt": 2}
+    assert redriven["task_token"] == "removed"
+    assert redriven["execution"] == execution_name("sample", "moved", 2)
+
+
+def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
+    """The token that a state machine's own task waits with is a field of its input, which is the sender's."""
+    given = {"task_token": "of-another-task", "day": 1}
+    fields = {name: value for name, value in WITH_TOKEN.items() if name != "arguments"}
+    _moved_by_sqs(operator, json.dumps({**fields, "input": given}))
+    operator.run("dlq", "redrive", "request", "--all", "--yes")
+
+    (message,) = waiting(operator, "RequestQueue")
+    assert _body(message)["input"] == given
+
+
+def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
+    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+
+    shown = operator.run("dlq", "show", "request").stdout
+    assert "  task_token: (hidden)\n" in shown
+    (message,) = operator.run("dlq", "show", "request", "--json").json["dead_letters"]
+    assert message["task_token"] == "(hidden)"
+    assert message["execution"] == execution_name("sample", "moved", 1, CALLER)
+    assert message["body"] == json.dumps({"process": "sample", "request_id": "moved", "arguments": {}})
+
+
+def test_submit_refuses_a_token(operator: Operator) -> None:
+    ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps(WITH_TOKEN))
+
+    assert ended.exit_code == 2
+    assert "line 1: it has a task_token, which only the task that waits for the answer can send" in ended.stderr
+    assert waiting(operator, "RequestQueue") == []
+
+
+# Requests of callers are found by id, although their executions have other names -------------------------------------
+
+
+def _states(operator: Operator, given: str) -> list[tuple[str, int | None, str]]:
+    found = operator.run("request", "show", given, "--json").json["found"]
+    return [(one["state"], a["attempt"], a["execution"]) for one in found for a in one["attempts"]]
+
+
+def test_a_request_with_a_caller_is_found_by_its_id_and_execution(operator: Operator, everywhere: str) -> None:
+    assert everywhere == execution_name("sample", "holds", 1, CALLER)
+    for given in ("holds", everywhere):
+        assert _states(operator, given) == [("running", 1, everywhere)]
+    assert f"holds ({everywhere}) may still use its slot" in operator.run("holder", "release", "holds").stderr
+    (reserved,) = _states(operator, "reserved")
+    assert reserved[0] == "starting"
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_the_first_in_the_queue_is_found_and_cancelled_although_its_attempt_is_not_known(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_time(monkeypatch, request_finder, time=lambda: 1_790_000_060.0)
+    name = execution_name("sample", "waits", 1, CALLER)
+    assert _states(operator, "waits") == [("waiting", None, name)]
+    assert "attempt unknown: waiting" in operator.run("request", "show", "waits").stdout
+
+    ended = operator.run("request", "cancel", "waits", "--process", "sample", "--yes", "--json")
+
+    assert (ended.exit_code, ended.json["cancelled"]) == (0, name)
+    assert name in operator.process().cancelled
+
+
+def test_requests_of_several_callers_are_shown_separately(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 3)
+    names = {operator.hold("same", task_token=token) for token in ("one", "two")}
+
+    assert {name for _, _, name in _states(operator, "same")} == names
+    ended = operator.run("request", "cancel", "same", "--stop", "--yes")
+    assert ended.exit_code == 3
+    assert "several callers have sent a request same: give the name of one execution" in ended.stderr
+    assert all(name in ended.stderr for name in names)
+
+
+# Texts ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(WITH_TOKEN),
+        json.dumps(WITH_TOKEN)[:-1],
+        json.dumps([WITH_TOKEN]),
+        json.dumps({"deep": [{"task_token": [TOKEN, {"x": TOKEN}]}]}),
+        json.dumps({"text": json.dumps(WITH_TOKEN)}),
+        json.dumps({"text": json.dumps({"text": json.dumps(WITH_TOKEN)})}),
+        json.dumps(WITH_TOKEN).replace("task_token", "task\\u005ftoken"),
+        f"task_token={TOKEN}",
+        f"{{'task_token': '{TOKEN}'}}",
+        f"{{task_token: [{TOKEN}]",
+        "[" * 100_000 + json.dumps(WITH_TOKEN),
+    ],
+)
+def test_no_token_can_be_read_in_a_hidden_text(body: str) -> None:
+    assert "MARKER" not in hide_tokens(body)
+    assert hide_tokens(hide_tokens(body)) == hide_tokens(body)
+
+
+@pytest.mark.parametrize("body", ["", "not JSON", '{"a":1,  "b": "tokens"}', '{"a": "\\u00e9"}', "[1]", "null"])
+def test_a_text_without_a_token_is_unchanged(body: str) -> None:
+    assert (hide_tokens(body), without_token(body).text) == (body, body)
