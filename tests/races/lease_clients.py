@@ -1,0 +1,243 @@
+"""Callers of leases in a separate process, in threads that race for the slots of one process.
+
+Each caller has a clock that is wrong by less than half the skew. Time runs RATE times faster than it is, so that leases
+expire within a race. Some answers are lost, and some calls arrive again, late. A caller uses one holder's name for all
+its leases, so that a late call of an earlier lease meets the next one: random names would hide a missing condition.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ReadTimeoutError
+
+from dev.emulator.local_clients import local_client
+from slotkeeper.slots import lease_protocol, process
+from slotkeeper.slots.lease_protocol import LeaseSteps
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.reservation import Candidate, Full, Granted, LeaseTerm
+from tests.races.controlled_process import ControlledProcess, receive_line, send_line
+from tests.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
+from tests.support.boundary import lose_answers
+
+Change = tuple[str, str, str]  # a constant of slots/lease_protocol.py, a part of it, and the replacement
+
+RATE = 200  # race seconds per second
+LOST = 0.04  # the share of UpdateItem's answers that is lost
+TICK = 1.0  # seconds between two progress lines
+LENGTHS = (4.0, 30.0)  # race seconds of a lease
+
+
+def true_time() -> float:
+    """Race seconds, the same in all processes of the machine."""
+    return time.monotonic() * RATE
+
+
+@dataclass(frozen=True)
+class LeaseOrders:
+    """One race: it ends when `until` (monotonic clock) has passed and each thread has made `min_cycles`."""
+
+    table: str
+    process: str
+    heaviest: int
+    until: float
+    min_cycles: int
+    history: str
+    changes: list[Change]
+    skew: int  # instead of LEASE_CLOCK_SKEW
+
+
+class LeaseClients(ControlledProcess):
+    """The parent's side of a process with threads."""
+
+    def __init__(self, endpoint: str, number: int, threads: int) -> None:
+        super().__init__("tests.races.lease_clients", [endpoint, number, threads])
+
+    def begin(self, orders: LeaseOrders) -> None:
+        self.send(asdict(orders))
+
+
+class Caller:
+    """One thread. Now and then it is also a starter, whose refused request waits for a while."""
+
+    def __init__(self, dynamodb: Any, orders: LeaseOrders, number: int) -> None:
+        self.history = LeaseHistory()
+        self.cycles = 0
+        self._orders, self._number = orders, number
+        self._process = orders.process
+        self._steps = LeaseSteps(dynamodb, orders.table, lambda: None)  # type: ignore[arg-type,return-value]
+        self._random = random.Random(number)  # noqa: S311
+        self._error = self._random.uniform(-MAX_ERROR, MAX_ERROR)
+        self._name = f"lease-{number}"
+        self._earlier: str | None = None  # the code of the lease before
+
+    def run(self) -> None:
+        while time.monotonic() < self._orders.until or self.cycles < self._orders.min_cycles:
+            self.cycles += 1
+            self._random.choices([self._lease, self._start, self._wait], [20, 2, 1])[0]()
+
+    def _clock(self) -> float:
+        return true_time() + self._error
+
+    def _until(self) -> tuple[float, int]:
+        """A lease's end by true time, and as it is stored."""
+        end = self._clock() + self._random.uniform(*LENGTHS)
+        return end - self._error, math.ceil(end)
+
+    def _lease(self) -> None:
+        ends, until = self._until()
+        term = LeaseTerm(until, uuid.uuid4().hex)
+        weight = self._random.randint(1, self._orders.heaviest)
+        candidate = Candidate(self._process, self._name, weight, lease=term)
+        asked = 0.0
+
+        def take() -> Any:
+            nonlocal asked
+            asked = true_time()
+            return self._steps.take(candidate, self._clock())
+
+        answer, _ = self._repeat(take)
+        if not isinstance(answer, Granted):
+            self.history.refusals += 1
+            self._pause(2)
+            return
+        lease = LeaseRecord(term.code, weight, asked, true_time(), ends)
+        self.history.leases.append(lease)
+        if self._earlier and self._random.random() < 0.5:
+            self._late_release(self._earlier)
+        self._earlier = term.code
+        term = self._extend(lease, term)
+        end = self._random.random()
+        if end < 0.1:
+            self._name += "'"  # it dies, and a new caller takes its place
+            self._earlier = None
+        else:
+            self._pause(40 if end < 0.2 else 2)
+            self._release(lease)
+
+    def _extend(self, lease: LeaseRecord, term: LeaseTerm) -> LeaseTerm:
+        for _ in range(self._random.choice([0, 0, 1, 2])):
+            before = term
+            ends, until = self._until()
+            term = LeaseTerm(until, term.code)
+            held, _ = self._repeat(lambda term=term: self._steps.extend(self._process, self._name, term))
+            if not held:
+                break
+            lease.ends = max(lease.ends, ends)
+            if self._random.random() < 0.5:  # an extension arrives again, late
+                self._steps_late(lambda before=before: self._steps.extend(self._process, self._name, before))
+        return term
+
+    def _release(self, lease: LeaseRecord) -> None:
+        lease.left = true_time()
+        lease.released, lost = self._repeat(lambda: self._steps.release(self._process, self._name, lease.code))
+        lease.may_have_released = lost > 0
+        lease.answered = true_time()
+
+    def _late_release(self, code: str) -> None:
+        """The release of an earlier lease arrives again, when its caller already has the next one."""
+        if self._steps_late(lambda: self._steps.release(self._process, self._name, code)):
+            self.history.faults.append(f"a late release of an earlier lease of {self._name} had an effect")
+
+    def _steps_late(self, call: Callable[[], bool]) -> bool:
+        try:
+            return call()
+        except ReadTimeoutError:
+            return False
+
+    def _start(self) -> None:
+        """Reserve a slot for an execution, and free it."""
+        execution = f"{self._process}-{self._number}"
+        self._repeat(lambda: self._steps.slots.reserve(Candidate(self._process, execution, 1), self._clock()))
+        self._repeat(lambda: self._steps.slots.cancel(self._process, execution))
+
+    def _wait(self) -> None:
+        """Register a refused request. While it waits, no lease is granted."""
+        slots, sequence = self._steps.slots, str(time.time_ns())
+        delivery = Delivery("m", "{}", "g", f"handle-{sequence}", sequence, 1, sent_at=0.0)
+        candidate = Candidate(self._process, f"{self._process}-{self._number}-waits", 1, delivery=delivery)
+        seen = slots.read(self._process)
+        assert seen is not None
+        if not candidate.is_admitted_by(seen):
+            self._repeat(lambda: slots.wait(candidate, Full(seen).seen))
+            self._pause(4)
+        self._repeat(lambda: slots.end_wait(candidate))
+
+    def _pause(self, most: float) -> None:
+        """At most these race seconds."""
+        time.sleep(self._random.uniform(0, most) / RATE)
+
+    def _repeat(self, call: Callable[[], Any]) -> tuple[Any, int]:
+        """Call until an answer arrives; return it, and the number of lost ones."""
+        lost = 0
+        while True:
+            try:
+                return call(), lost
+            except ReadTimeoutError:
+                lost += 1
+                self.history.lost_answers += 1
+
+
+@contextmanager
+def _changed(orders: LeaseOrders) -> Iterator[None]:
+    """Change the protocol for one race."""
+    before = {constant: getattr(lease_protocol, constant) for constant, _, _ in orders.changes}
+    try:
+        process.LEASE_CLOCK_SKEW = orders.skew
+        for constant, old, new in orders.changes:
+            text = getattr(lease_protocol, constant)
+            assert old in text, f"{old!r} is not in {constant}"
+            setattr(lease_protocol, constant, text.replace(old, new))
+        yield
+    finally:
+        process.LEASE_CLOCK_SKEW = LEASE_CLOCK_SKEW
+        for constant, text in before.items():
+            setattr(lease_protocol, constant, text)
+
+
+def _race(dynamodb: Any, orders: LeaseOrders, number: int, threads: int) -> None:
+    callers = [Caller(dynamodb, orders, number * threads + n) for n in range(threads)]
+    together = threading.Barrier(threads)
+
+    def run(caller: Caller) -> None:
+        together.wait()
+        caller.run()
+
+    with _changed(orders), ThreadPoolExecutor(threads) as pool:
+        running = [pool.submit(run, caller) for caller in callers]
+        while wait(running, timeout=TICK).not_done:
+            send_line({"cycles": sum(caller.cycles for caller in callers), "ended": False})
+    errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
+    save((caller.history for caller in callers), Path(orders.history))
+    send_line({"cycles": sum(caller.cycles for caller in callers), "ended": True, "errors": errors})
+
+
+def main() -> None:
+    """The process's side."""
+    endpoint, number, threads = json.loads(sys.argv[1])
+    logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
+    dynamodb = local_client("dynamodb", endpoint, connections=threads)
+    chance = random.Random(number)  # noqa: S311
+    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
+    send_line("ready")
+    while True:
+        _race(dynamodb, LeaseOrders(**receive_line()), number, threads)
+
+
+if __name__ == "__main__":
+    main()

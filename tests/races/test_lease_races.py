@@ -1,0 +1,81 @@
+"""Threads race for leases on DynamoDB Local, with clocks that differ by up to the skew. Every write is checked.
+
+Callers hold, extend, overrun and abandon leases, and take over expired ones; requests wait between them. conftest
+describes longer races.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from slotkeeper.slots import lease_protocol
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from tests.races.lease_clients import Change
+from tests.races.lease_races import LeaseCrowd, LeaseOutcome
+
+MIN_CYCLES = 10  # of each thread in a short race
+ROUNDS = 20  # on a busy machine fewer races are contended
+HELD = f"({lease_protocol.OWN_LEASE} OR attribute_exists(holders.#me))"
+ALWAYS = f"({lease_protocol.STILL_EXPIRED} OR attribute_exists(holders))"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "limit" in metafunc.fixturenames:
+        is_long = metafunc.config.getoption("seconds", None)
+        metafunc.parametrize("limit", [1, 10, 100] if is_long else [1, 10])
+
+
+@pytest.fixture(scope="module")
+def lease_crowd(
+    request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LeaseCrowd]:
+    processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 4)
+    with LeaseCrowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("leases")) as running:
+        yield running
+
+
+def _race(request: pytest.FixtureRequest, crowd: LeaseCrowd, limit: int, **how: Any) -> LeaseOutcome:
+    """A short race, or a long one that prints its outcome."""
+    seconds = request.config.getoption("seconds", None)
+    outcome = crowd.race(limit, seconds or 0.0, 0 if seconds else MIN_CYCLES, **how)
+    if seconds:
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\n  leases, limit {limit}: {outcome.line}")
+    return outcome
+
+
+def test_s1c_s2_blocks_within_their_leases_never_exceed_the_limit(
+    request: pytest.FixtureRequest, lease_crowd: LeaseCrowd, limit: int
+) -> None:
+    for _ in range(ROUNDS):
+        outcome = _race(request, lease_crowd, limit, heaviest=min(3, limit))
+        assert not outcome.judge.faults, outcome.judge.summary()
+        figures = outcome.figures
+        if min(figures.grants, figures.takeovers, figures.extensions, figures.lost_answers, figures.lost_leases) > 0:
+            return
+    pytest.fail(f"none of {ROUNDS} races was contended, so nothing was checked; the last: {outcome.line}")
+
+
+@pytest.mark.parametrize(
+    ("change", "skew", "fault"),
+    [
+        (("OWN_LEASE", lease_protocol.OWN_LEASE, HELD), LEASE_CLOCK_SKEW, "a late release"),
+        (("STILL_EXPIRED", lease_protocol.STILL_EXPIRED, ALWAYS), LEASE_CLOCK_SKEW, "slots_in_use"),
+        (("ONLY_LATER", "<", "<>"), LEASE_CLOCK_SKEW, "was moved back"),
+        (None, -3, "before"),
+    ],
+    ids=["code", "unchanged", "only later", "skew"],
+)
+def test_control_a_race_of_leases_without_the_condition_has_the_fault(
+    lease_crowd: LeaseCrowd, change: Change | None, skew: int, fault: str
+) -> None:
+    for _ in range(ROUNDS):
+        changes = (change,) if change else ()
+        outcome = lease_crowd.race(2, 0.0, MIN_CYCLES, changes=changes, skew=skew)
+        if any(fault in each for each in outcome.judge.faults):
+            return
+    pytest.fail(f"no race had the fault {fault!r}; the last: {outcome.line} {outcome.judge.summary()}")
