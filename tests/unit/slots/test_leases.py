@@ -349,6 +349,32 @@ def test_a_lease_that_is_extended_at_the_last_moment_is_not_taken_over(scene: Le
     assert list(scene.holders()) == [name]
 
 
+def test_a_request_that_registers_before_a_takeover_comes_first(scene: LeaseScene) -> None:
+    scene.expired()
+    _before_update(scene.account, 1, lambda _: scene.account.wait_in_queue())
+    with pytest.raises(SlotUnavailable, match="requests in the queue"), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.is_visible()
+
+
+def test_a_limit_that_is_lowered_before_a_takeover_is_respected(scene: LeaseScene) -> None:
+    scene.expired()
+    _before_update(scene.account, 1, lambda _: scene.account.processes.set_limit("p", 0))
+    with pytest.raises(SlotUnavailable, match="Limit 0"), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.owners() == []
+
+
+def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 10)
+    scene.account.slots.reserve(Candidate("p", "p-1", 5), NOW)
+    scene.expired(5)
+    scene.account.write("slots_in_use", {"N": "5"})  # below the holders' 10
+    _before_update(scene.account, 0, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
+    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, weight=5):
+        pass
+
+
 def test_a_takeover_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
     scene.expired()
     _make_twice(scene.account, 1)
