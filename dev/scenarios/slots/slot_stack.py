@@ -20,8 +20,8 @@ def upload(aws: EmbeddedAws, inputs: Mapping[str, bytes], run: Run) -> None:
             s3.put_object(Bucket=aws.outputs["DataBucketName"], Key=key, Body=body, ContentType="text/csv")
 
 
-def progress(aws: EmbeddedAws, requests: int, limit: int, elapsed: float) -> Snapshot:
-    """The current numbers.
+def progress(aws: EmbeddedAws, requests: int, limit: int, elapsed: float, process: str = PROCESS) -> Snapshot:
+    """The current numbers of a process.
 
     The queue is read first: a request that proceeds between two reads is counted twice and never missed, so the run
     does not seem to have ended.
@@ -31,10 +31,13 @@ def progress(aws: EmbeddedAws, requests: int, limit: int, elapsed: float) -> Sna
     dead = queue_reading.total(sqs, outputs["RequestDeadLetterQueueUrl"])
     pages = aws.client("stepfunctions").get_paginator("list_executions")
     listed = [
-        e["status"] for page in pages.paginate(stateMachineArn=outputs["WorkflowArn"]) for e in page["executions"]
+        e["status"]
+        for page in pages.paginate(stateMachineArn=outputs["WorkflowArn"])
+        for e in page["executions"]
+        if e["name"].startswith(f"{process}-")
     ]
     running, succeeded = listed.count("RUNNING"), listed.count("SUCCEEDED")
-    slots, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
+    slots, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], process)
     done = len(listed) - running + dead
     return Snapshot(
         elapsed=elapsed,

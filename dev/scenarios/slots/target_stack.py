@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from dev.emulator.live_view import Snapshot
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper.slots.processes import Processes
 
-from . import slot_records
+from . import slot_records, slot_stack
 from .slot_records import EndMessage
 from .slot_requests import Request, SentRequest
 from .target_records import Called, Child, TargetRecords
@@ -59,29 +60,10 @@ def call(aws: EmbeddedAws, machines: Machines, called: Sequence[Request]) -> str
 
 def progress(aws: EmbeddedAws, requests: int, limit: int, caller: str, elapsed: float) -> Snapshot:
     """The current numbers. The run ends when the requests and the caller have ended."""
-    sfn, sqs, outputs = aws.client("stepfunctions"), aws.client("sqs"), aws.outputs
-    waiting = queue_reading.total(sqs, outputs["RequestQueueUrl"])
-    dead = queue_reading.total(sqs, outputs["RequestDeadLetterQueueUrl"])
-    listed = [each["status"] for each in _listed(sfn, outputs["WorkflowArn"]) if each["name"].startswith(f"{PROCESS}-")]
-    running, succeeded = listed.count("RUNNING"), listed.count("SUCCEEDED")
-    slots, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
-    status = sfn.describe_execution(executionArn=caller)["status"]
-    done = len(listed) - running + dead
-    return Snapshot(
-        elapsed=elapsed,
-        ended=done >= requests and status != "RUNNING" and not (waiting or running or slots),
-        done=done,
-        total=requests,
-        gauges={"slots": (slots, limit)},
-        counts={
-            "waiting": waiting,
-            "running": running,
-            "succeeded": succeeded,
-            "failed": len(listed) - running - succeeded,
-            "caller": status.lower(),
-        },
-        details=f"holders: {', '.join(holders) or 'none'}",
-    )
+    seen = slot_stack.progress(aws, requests, limit, elapsed, PROCESS)
+    status = aws.client("stepfunctions").describe_execution(executionArn=caller)["status"]
+    counts = {**seen.counts, "caller": status.lower()}
+    return replace(seen, ended=seen.ended and status != "RUNNING", counts=counts)
 
 
 def collect(
