@@ -107,8 +107,8 @@ SMALL: dict[str, Small] = {
     "3 requests, 1 slot, no fault, starters read first": Small(
         _slots("abc", 1, 0, False, True, starters_read_first=True), 0, True
     ),
-    "3 requests, 2 slots, no fault": Small(_slots("abc", 2, 0, False), 0, True),
-    "2 processes, 3 requests, 1 slot each, no fault": Small(_slots("abA", 1, 0, False), 0, True),
+    "2 processes, 2 requests, 1 slot each, no fault": Small(_slots("aA", 1, 0, False), 0, True),
+    "2 processes, 3 requests, 1 slot each, no fault": Small(_slots("abA", 1, 0, False), 0, False),
     "2 processes, 2 requests, 1 slot each": Small(_slots("aA", 1, 0, False), 1, False),
     "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
     "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
