@@ -100,6 +100,19 @@ def test_reconcile_leaves_an_expired_lease_to_the_janitor(
     assert "1 lease has expired: left to the janitor." in operator.run("stack", "reconcile").stdout
 
 
+def test_doctor_reports_a_lease_only_long_after_its_end(operator: Operator, alive: str) -> None:
+    """Its age of months is no finding, and it has no execution."""
+    assert operator.run("doctor", "--only", "holders").exit_code == 0
+    operator.processes.set_limit("sample", 2)
+    operator.lease("lease-old", int(time.time()) - 3600)
+
+    ended = operator.run("doctor", "--only", "holders")
+
+    assert ended.exit_code == 5
+    assert "process sample: lease lease-old held 59 min" in ended.stdout
+    assert alive not in ended.stdout
+
+
 def test_restore_names_the_time_before_which_a_process_must_not_be_resumed(operator: Operator) -> None:
     """The code of a lease in the backup may still run, and the restored process has no holders."""
     create_table(operator.dynamodb, "restored", "process_name")
