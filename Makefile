@@ -170,7 +170,7 @@ lint-code: words
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev jobs/*.py $(wildcard functions/*/*.py \
-	  functions/*/src/*.py functions/*/scenario)
+	  functions/*/src/*.py functions/*/scenario) examples/leases/*.py
 	@cd examples/shared-token && MYPYPATH=$(CURDIR)/layers/slotkeeper mypy --no-error-summary greeter tests
 
 .PHONY: words

@@ -5,7 +5,7 @@ janitor are imported from their modules, so that a function loads only the code 
 """
 
 from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.lease_terms import NestedLease, SlotLost, SlotUnavailable
+from slotkeeper.slots.lease_terms import LambdaContext, NestedLease, SlotLost, SlotUnavailable
 from slotkeeper.slots.leases import Lease, Leases, lease
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
@@ -36,6 +36,7 @@ __all__ = [
     "Granted",
     "Holder",
     "InvalidRequest",
+    "LambdaContext",
     "Lease",
     "Leases",
     "MalformedProcess",
