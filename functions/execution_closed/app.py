@@ -22,6 +22,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
@@ -38,15 +39,22 @@ _settings = load_settings(JanitorSettings)
 _events = load_settings(ClosedExecutionSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
-_workflow = Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn)
+_stepfunctions = boto3.client("stepfunctions", config=_client_config)
+_workflow = Workflow(_stepfunctions, _settings.workflow_arn)
 _slots = Slots(_dynamodb, _settings.slot_table_name)
 _completion_events = CompletionEvents.from_environment()
 _closed = ClosedExecutions(
     _slots,
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
-    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _completion_events),
-    DeadHolders(_slots, GlueRuns(boto3.client("glue", config=_list_config)), _settings.look_gap_seconds, time.time),
+    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _stepfunctions, _completion_events),
+    DeadHolders(
+        _slots,
+        GlueRuns(boto3.client("glue", config=_list_config)),
+        Children(_stepfunctions),
+        _settings.look_gap_seconds,
+        time.time,
+    ),
     time.time,
 )
 

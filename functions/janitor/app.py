@@ -16,6 +16,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.hand_off import HandOffs
@@ -36,7 +37,8 @@ _list_config = client_config(read_timeout=10, attempts=2)
 _settings = load_settings(JanitorSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
 _sqs = boto3.client("sqs", config=_client_config)
-_workflow = Workflow(boto3.client("stepfunctions", config=_list_config), _settings.workflow_arn)
+_stepfunctions = boto3.client("stepfunctions", config=_list_config)
+_workflow = Workflow(_stepfunctions, _settings.workflow_arn)
 _hand_offs = HandOffs(_workflow)
 _completion_events = CompletionEvents.from_environment()
 _lease = RunLease(_dynamodb, _settings.settled_table_name)
@@ -46,7 +48,8 @@ _janitor = Janitor(
     RequestQueue(_sqs, _settings.request_queue_url),
     _workflow,
     GlueRuns(boto3.client("glue", config=_list_config)),
-    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _completion_events),
+    Children(_stepfunctions),
+    Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _stepfunctions, _completion_events),
     _settings.grace_seconds,
     _settings.look_gap_seconds,
 )

@@ -1,11 +1,11 @@
-"""Two custom resources: the process in the stack's parameters, and the Glue jobs that the stack's roles permit.
+"""Two custom resources: the process in the stack's parameters, and the targets that the stack's roles permit.
 
 Custom::Process: an existing process keeps its limit, even if the parameter differs, because operators may have changed
-it. Only its Glue job follows the parameter. After the stack is deleted, the process stays in the table, which is
+it. Only its target follows the parameter. After the stack is deleted, the process stays in the table, which is
 retained.
 
-Custom::PermittedJobs: an update that would remove a Glue job is refused while a request holds a slot for it.
-CloudFormation calls this before it changes the roles, and changes the process's job after that.
+Custom::PermittedJobs: an update that would remove a Glue job or a state machine is refused while a request holds a slot
+for it. CloudFormation calls this before it changes the roles, and changes the process's target after that.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes, check_settings
+from slotkeeper.slots.targets import check_place, check_type, is_state_machine
 
 # Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
 _processes = Processes(boto3.client("dynamodb", config=_client_config), os.environ["SLOT_TABLE_NAME"])
 _glue = boto3.client("glue", config=_client_config)
+_stepfunctions = boto3.client("stepfunctions", config=_client_config)
 
 
 @logger.inject_lambda_context(clear_state=True)
@@ -46,9 +48,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         if event["RequestType"] == "Delete":
             pass
         elif is_check:
-            _check_jobs_in_use(properties, before)
+            _check_targets_in_use(properties, before)
         else:
-            data["Created"] = str(_register(properties, before)).lower()
+            data["Created"] = str(_register(properties, before, event["StackId"])).lower()
     except Exception as error:
         logger.exception("Refused the custom resource", logical_id=event["LogicalResourceId"])
         custom_resource.answer(event, name, failed=f"{type(error).__name__}: {error}")
@@ -57,10 +59,37 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
 
 
 @custom_resource.until_the_role_is_known
-def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
-    name, target = properties["ProcessName"], properties["JobName"]
+def _register(properties: dict[str, Any], before: dict[str, Any], stack_id: str) -> bool:
+    name, target = properties["ProcessName"], properties["Target"]
     slot_limit = int(properties["SlotLimit"])
     check_settings(name, slot_limit, target)
+    if is_state_machine(target):
+        _check_state_machine(target, stack_id)
+    else:
+        _check_job(target)
+    created = _processes.create(name, slot_limit, target, queue_url=os.environ["REQUEST_QUEUE_URL"])
+    if created:
+        logger.info("Added the process", process_name=name)
+    elif before.get("ProcessName") == name and _processes.change_target(name, target, before.get("Target", "")):
+        # The template owns the target, not the operators: this update may delete the previous job.
+        logger.info("Changed the target of the process", process_name=name, target=target)
+    else:
+        logger.info("The process exists already; nothing was changed", process_name=name)
+    return created
+
+
+def _check_state_machine(target: str, stack_id: str) -> None:
+    _, _, _, region, account, _ = stack_id.split(":", 5)
+    check_place(target, account, region)
+    try:
+        # Without the definition, which a key of its own may encrypt.
+        described = _stepfunctions.describe_state_machine(stateMachineArn=target, includedData="METADATA_ONLY")
+    except _stepfunctions.exceptions.StateMachineDoesNotExist:
+        raise ValueError(f"state machine {target} does not exist; create it before you deploy with it") from None
+    check_type(target, described)
+
+
+def _check_job(target: str) -> None:
     job = _glue.get_job(JobName=target)["Job"]
     if job.get("MaxRetries", 0):
         # Glue's own retry is a run without a slot.
@@ -73,38 +102,39 @@ def _register(properties: dict[str, Any], before: dict[str, Any]) -> bool:
         raise ValueError(
             f"Glue job {target} has JobRunQueuingEnabled; turn it off, because Glue fails runs that it queues"
         )
-    created = _processes.create(name, slot_limit, target)
-    if created:
-        logger.info("Added the process", process_name=name)
-    elif before.get("ProcessName") == name and _processes.change_target(name, target, before["JobName"]):
-        # The template owns the job, not the operators: this update may delete the previous job.
-        logger.info("Changed the job of the process", process_name=name, job=target)
-    else:
-        logger.info("The process exists already; nothing was changed", process_name=name)
-    return created
 
 
 @custom_resource.until_the_role_is_known
-def _check_jobs_in_use(properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     deleted = {before.get("SampleJob", "")} - {properties["SampleJob"]}
     for process in _processes.all():
         if isinstance(process, MalformedProcess):
-            raise ValueError(f"cannot read which jobs are in use: {process}. Repair the item, then deploy again")
+            raise ValueError(f"cannot read which targets are in use: {process}. Repair the item, then deploy again")
         for execution, holder in process.holders.items():
-            job = holder.target or process.target  # a RESERVED holder has no job yet; its workflow will confirm this one
-            if job in deleted or not _permits(properties["JobArns"], job):
+            if holder.state == "LEASED":  # it runs code, not the target
+                continue
+            # A RESERVED holder has no target yet; its workflow will confirm this one.
+            target = holder.target or process.target
+            if target in deleted or not _permits(properties, target):
+                kind, parameter = ("Glue job", "MoreGlueJobArns (not the sample job, which is deleted)")
+                if is_state_machine(target):
+                    kind, parameter = "state machine", "MoreStateMachineArns"
                 raise ValueError(
-                    f"{execution} holds a slot of process {process.name} for Glue job {job}, which this update would "
-                    "remove. Nothing was changed. Either keep the job in MoreGlueJobArns (not the sample job, which is "
-                    f"deleted), or let its runs end: slotkeeper process pause {process.name}, wait until slotkeeper "
-                    f"status {process.name} shows no holder, deploy, slotkeeper process resume {process.name}"
+                    f"{execution} holds a slot of process {process.name} for {kind} {target}, which this update would "
+                    f"remove. Nothing was changed. Either keep it in {parameter}, or let its runs end: "
+                    f"slotkeeper process pause {process.name}, wait until slotkeeper status {process.name} shows no "
+                    f"holder, deploy, slotkeeper process resume {process.name}"
                 )
 
 
-def _permits(arns: Iterable[str], job: str) -> bool:
-    """Whether a policy with these resources permits the job, with IAM's wildcards * and ?."""
-    patterns = (re.escape(arn.rpartition("/")[2]).replace(r"\*", ".*").replace(r"\?", ".") for arn in arns)
-    return any(re.fullmatch(pattern, job) for pattern in patterns)
+def _permits(properties: Mapping[str, Any], target: str) -> bool:
+    """Whether the roles permit a target, with IAM's wildcards * and ?."""
+    if is_state_machine(target):
+        patterns: Iterable[str] = properties["StateMachineArns"]
+    else:
+        patterns = (arn.rpartition("/")[2] for arn in properties["JobArns"])
+    expressions = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
+    return any(re.fullmatch(expression, target) for expression in expressions)
 
 
 cold_start.over()

@@ -6,6 +6,7 @@ from slotkeeper import cold_start
 
 # isort: split
 import time
+from functools import cache
 from typing import Any
 
 import boto3
@@ -19,6 +20,7 @@ from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
 from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Starter, Waiting
+from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
@@ -29,12 +31,24 @@ from slotkeeper.slots.request_events import RequestEvents
 AFTER_EVENT_SECONDS = 1
 
 
+# Answers to callers that did not arrive -> the metric.
+_UNANSWERED = {AnswerOutcome.SPENT: "AnswersSpent", AnswerOutcome.FAILED: "AnswersFailed"}
 _LOG_KEYS = ("process", "request_id", "attempt", "priority", "weight")
 
 
 def _add_log_keys(request: Request) -> None:
     keys = {name: getattr(request, name) for name in _LOG_KEYS}
     logger.append_keys(**{name: value for name, value in keys.items() if value is not None})
+
+
+@cache
+def _callers() -> Callers:
+    # Only a dead-lettered request with a caller needs it. One attempt, since the message is not deleted before its end.
+    return Callers(boto3.client("stepfunctions", config=client_config(read_timeout=3, attempts=1)))
+
+
+def _answer(token: str, code: str, reason: str) -> AnswerOutcome:
+    return _callers().fail(token, code, reason)
 
 
 # The function has 30 s. One call that succeeds at its third attempt and one that never succeeds take 29 s, with the
@@ -51,6 +65,7 @@ _starter = Starter(
     _settings.queue_retention_seconds,
     _settings.queue_max_receives,
     _add_log_keys,
+    _answer,
 )
 _completion_events = CompletionEvents.from_environment()
 _request_events = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
@@ -117,6 +132,8 @@ def _report(admission: Admission, waited: float) -> None:
         case DeadLettered(code, reason):
             logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
             metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
+            if admission.answered in _UNANSWERED:
+                metrics.add_metric(_UNANSWERED[admission.answered], MetricUnit.Count, 1)
         case Waiting(request, because):
             logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)

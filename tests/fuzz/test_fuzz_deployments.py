@@ -11,14 +11,14 @@ from tests.fuzz.cold_functions import RESPONSE_URL, Functions
 from tests.fuzz.strategies import attributes, texts, values
 from tests.support.in_process_tables import SLOTS
 
-VALID = {"ProcessName": "p", "SlotLimit": "3", "JobName": "job", "ServiceToken": "arn"}
+VALID = {"ProcessName": "p", "SlotLimit": "3", "Target": "job", "ServiceToken": "arn"}
 # The values that template.yaml allows, and any value of parameters that it does not check.
 properties = st.fixed_dictionaries(
     {"ServiceToken": st.just("arn")},
     optional={
         "ProcessName": st.from_regex(r"[A-Za-z0-9_-]{1,47}", fullmatch=True) | st.just("p"),
         "SlotLimit": st.integers(-5, 600).map(str) | texts | values | st.just("9" * 5000),
-        "JobName": st.text(max_size=255) | st.just("job") | values,
+        "Target": st.text(max_size=255) | st.just("job") | values,
         "JobArns": st.lists(texts) | st.just(["job/*"]),
         "SampleJob": texts,
     },
@@ -35,7 +35,7 @@ properties = st.fixed_dictionaries(
     resource=st.sampled_from(["Process", "PermittedJobs"]),
 )
 @example(
-    now=VALID | {"SlotLimit": "4", "JobName": "名" * 255},
+    now=VALID | {"SlotLimit": "4", "Target": "名" * 255},
     before=None,
     request="Create",
     there=None,

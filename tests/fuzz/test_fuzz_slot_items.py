@@ -145,7 +145,7 @@ def test_a_deployment_changes_only_the_job_of_any_item(
     account = functions.new_account()
     before = account.tables.put(SLOTS, before)
     account.jobs["new-job"] = {"Name": "new-job"}
-    properties = {"ProcessName": "p", "SlotLimit": "4", "JobName": "new-job"}
+    properties = {"ProcessName": "p", "SlotLimit": "4", "Target": "new-job"}
     event = {
         "RequestType": request,
         "ResponseURL": "http://cloudformation/answer",
@@ -153,7 +153,7 @@ def test_a_deployment_changes_only_the_job_of_any_item(
         "RequestId": "request",
         "LogicalResourceId": "Process",
         "ResourceProperties": properties,
-        "OldResourceProperties": properties | {"JobName": "job"} if request == "Update" else {},
+        "OldResourceProperties": properties | {"Target": "job"} if request == "Update" else {},
     }
     ran = functions.run(functions.load("process_registrar"), event)
     assert ran.raised is None, ran

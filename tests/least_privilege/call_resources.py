@@ -99,6 +99,8 @@ def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
         case "sfn" | "states":  # of the workflow
             is_of_execution = call.operation in ("DescribeExecution", "StopExecution")
             yield parameters["ExecutionArn" if is_of_execution else "StateMachineArn"]
+        case "stepfunctions" if call.operation in ("SendTaskSuccess", "SendTaskFailure"):
+            yield parameters["taskToken"]  # in slot_cases.py, the ARN of the caller's state machine
         case "stepfunctions":
             yield parameters.get("executionArn") or parameters["stateMachineArn"]
         case _:

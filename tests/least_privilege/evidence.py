@@ -49,8 +49,7 @@ def stack(variant: str) -> Stack:
 
 def jobs(made: Stack) -> list[str]:
     """The Glue jobs that the stack's processes may run: GlueJobName or the sample job, and MoreGlueJobArns."""
-    more = [arn for arn in made.parameters["MoreGlueJobArns"].split(",") if arn]
-    return [made.properties("Process")["JobName"], *(arn.rpartition("/")[2] for arn in more)]
+    return [arn.rpartition("/")[2] for arn in made.properties("PermittedJobs")["JobArns"]]
 
 
 def machines(made: Stack) -> list[str]:
@@ -64,10 +63,16 @@ def callers(made: Stack) -> list[str]:
     return (made.parameters["CallerStateMachineArns"] or f"{MACHINES}:any").split(",")
 
 
-# Functions whose calls depend on the token refresher or on the jobs. A key and a VPC change no calls.
+# Functions whose calls depend on the token refresher, or on jobs, state machines and callers. A key and a VPC change no
+# calls.
 _BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
 _REPORT = ("RetryReportFunction",)
-_BY_JOBS = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
+_BY_WORK = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
+_OTHER_WORK = ("own jobs", "state machines", "callers", "all")
+
+
+def _work(made: Stack) -> tuple[list[str], list[str], list[str]]:
+    return jobs(made), machines(made), callers(made)
 
 
 @cache
@@ -79,8 +84,7 @@ def calls(variant: str) -> dict[str, list[Call]]:
         from_where |= dict.fromkeys(_BY_A_WRITER, "token refresher")
     if "RetryReportFunction" in from_where:
         from_where |= dict.fromkeys(_REPORT, "retry report")
-    if made.parameters["GlueJobName"]:
-        from_where |= dict.fromkeys(_BY_JOBS, "own jobs")
+    from_where |= dict.fromkeys(_BY_WORK, next(each for each in VARIANTS if _work(stack(each)) == _work(made)))
     for function, other in from_where.items():
         assert made.environment(function) == stack(other).environment(function)
     recorded = {function: _recorded(other)[function] for function, other in from_where.items()}
@@ -91,12 +95,11 @@ def calls(variant: str) -> dict[str, list[Call]]:
 @cache
 def _recorded(variant: str) -> dict[str, list[Call]]:
     made = stack(variant)
-    functions = {"token refresher": _BY_A_WRITER, "retry report": _REPORT, "own jobs": _BY_JOBS}.get(
-        variant, tuple(made.of_type("AWS::Lambda::Function"))
-    )
+    by_variant = {"token refresher": _BY_A_WRITER, "retry report": _REPORT} | dict.fromkeys(_OTHER_WORK, _BY_WORK)
+    functions = by_variant.get(variant, tuple(made.of_type("AWS::Lambda::Function")))
     with recorder(made) as running:
-        # Own jobs change the names in calls but not the call sites.
-        run_all(running, functions, jobs(made), faults=variant != "own jobs")
+        # Other work changes the names in calls; no fault changes its call sites.
+        run_all(running, functions, *_work(made), faults=variant not in _OTHER_WORK)
     return {name: _one_of_each(running.calls[name]) for name in functions}
 
 

@@ -41,19 +41,37 @@ def _text(file: str) -> str:
     return (ROOT / file).read_text()
 
 
-def run_all(recorder: Recorder, functions: Collection[str], jobs: list[str], faults: bool = True) -> None:
-    """Run every case of these functions, with processes of these Glue jobs, and each case again with every fault."""
+def run_all(
+    recorder: Recorder,
+    functions: Collection[str],
+    jobs: list[str],
+    machines: list[str],
+    callers: list[str],
+    faults: bool = True,
+) -> None:
+    """Run every case of these functions, and each case again with every fault.
+
+    Args:
+        jobs, machines: the Glue jobs and the state machines of processes; the registrar registers the first ones.
+        callers: the state machines whose tasks wait for answers.
+    """
     with RawApi() as api:
-        for case in _cases(recorder.stack, jobs, api):
+        for case in _cases(recorder.stack, jobs, machines, callers, api):
             if case.function in functions:
                 run_case(recorder, case, api, faults)
 
 
-def _cases(stack: Stack, jobs: list[str], api: RawApi) -> Iterator[Case]:
+def _cases(stack: Stack, jobs: list[str], machines: list[str], callers: list[str], api: RawApi) -> Iterator[Case]:
     for job in jobs:
         yield from slot_cases.starter(job)
         yield from slot_cases.janitor(job)
     yield from slot_cases.process_registrar(jobs[0])
+    for machine in machines:
+        yield from slot_cases.with_caller(machine, callers[0])
+    for caller in callers:
+        yield from slot_cases.with_caller(jobs[0], caller)
+    if machines:
+        yield slot_cases.registered_state_machine(machines[0])
     yield from token_cases.chatbot(stack, api)
     yield from token_cases.token_refresher(stack)
     yield from work_cases.worker()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tests.least_privilege.evidence import KEY_ARN, VARIANTS, stack
+from tests.least_privilege.evidence import KEY_ARN, VARIANTS, jobs, stack
 from tests.least_privilege.policies import EVERYTHING, grants
 from tests.least_privilege.resolved_template import NAMES, Stack
 
@@ -59,7 +59,7 @@ def _label(made: Stack, role: str, resource: str) -> str:
         return "its log group" if name == role.removesuffix("Role") + "LogGroup" else _job(name, made)
     if resource.startswith("arn:aws:glue:"):
         named = resource.rpartition("/")[2]
-        return "GlueJobName" if named == made.properties("Process")["JobName"] else "MoreGlueJobArns"
+        return "GlueJobName" if named == jobs(made)[0] else "MoreGlueJobArns"
     for parameter in MACHINES:
         for machine in filter(None, made.parameters[parameter].split(",")):
             if resource == machine:

@@ -106,9 +106,50 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "it holds no slot", closed, ended())
 
 
+def with_caller(target: str, caller: str) -> Iterator[Case]:
+    """Cases of a request with a caller, whose task token is its ARN, and of the child if the target has one."""
+    arguments = REQUEST | {"attempt": 1, "caller": "digest"}
+
+    def ended(
+        status: str = "ABORTED", error: str = "", cause: str = "", child: str = "", redrives: int = 0, **item: Item
+    ) -> Callable[[Recorded], None]:
+        def arrange(account: Recorded) -> None:
+            put(SLOTS, process(target, **item))(account)
+            account.execution("p-1", status, json.dumps(arguments), error=error, cause=cause)
+            account.age_executions(DAY)
+            account.jobs = {target: {"Name": target}}
+            if child:
+                arn = target.replace(":stateMachine:", ":execution:") + ":p-1"
+                started_by = account.executions["p-1"]["executionArn"]
+                given = json.dumps({"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": started_by})
+                account.children[arn] = {"name": "p-1", "status": child, "input": given, "redriveCount": redrives}
+                account.children[arn] |= {"output": "{}"} if child == "SUCCEEDED" else {}
+            read = {"Item": {"holders": {"M": {"p-1": {"M": {"task_token": {"S": caller}}}}}}}
+            answer = {"TaskToken": caller, **({"Output": "{}"} if "SUCCEEDED" in cause else {"Error": "E"})}
+            account.history = [
+                {"taskSucceededEventDetails": {"output": json.dumps(read)}},
+                {"taskScheduledEventDetails": {"parameters": json.dumps(answer)}},
+            ]
+
+        return arrange
+
+    running = held("RUNNING", target, task_token={"S": caller})
+    sent = message(REQUEST | {"task_token": caller}, "requests.fifo")
+    yield Case("StarterFunction", "the request of a caller, no such process", sent, put(SLOTS))
+    closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
+    for function, event in (("JanitorFunction", {}), ("ExecutionClosedFunction", closed)):
+        yield Case(function, "its child runs", event, ended(child="RUNNING", **running))
+        yield Case(function, "its child has succeeded", event, ended(child="SUCCEEDED", **running))
+        yield Case(function, "its child has failed", event, ended(child="FAILED", **running))
+        yield Case(function, "the slot was released, and the caller not answered", event, ended())
+        for cause in ("SUCCEEDED, but", "FAILED, and"):
+            yield Case(function, f"no answer, {cause}", event, ended("FAILED", "AnswerFailed", cause))
+    yield Case("JanitorFunction", "its child was redriven", {}, ended(child="RUNNING", redrives=1))
+
+
 def process_registrar(job: str) -> Iterator[Case]:
     def deployment(request: str, before: str = "") -> dict[str, Any]:
-        properties = {"ProcessName": "p", "SlotLimit": "3", "JobName": job}
+        properties = {"ProcessName": "p", "SlotLimit": "3", "Target": job}
         return {
             "RequestType": request,
             "ResponseURL": RESPONSE_URL,
@@ -116,7 +157,7 @@ def process_registrar(job: str) -> Iterator[Case]:
             "RequestId": "request",
             "LogicalResourceId": "Process",
             "ResourceProperties": properties,
-        } | ({"OldResourceProperties": properties | {"JobName": before}} if before else {})
+        } | ({"OldResourceProperties": properties | {"Target": before}} if before else {})
 
     def there(*items: Item, **job_is: Any) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
@@ -134,3 +175,16 @@ def process_registrar(job: str) -> Iterator[Case]:
     jobs = deployment("Update") | {"ResourceType": "Custom::PermittedJobs"}
     jobs["ResourceProperties"] = {"SampleJob": "", "JobArns": [f"arn:aws:glue:us-east-1:123456789012:job/{job}"]}
     yield Case(function, "a job is in use", jobs, there(process("another", **held("RUNNING", "another"))))
+
+
+def registered_state_machine(target: str) -> Case:
+    properties = {"ProcessName": "p", "SlotLimit": "3", "Target": target}
+    event = {
+        "RequestType": "Create",
+        "ResponseURL": RESPONSE_URL,
+        "StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/slotkeeper/1",
+        "RequestId": "request",
+        "LogicalResourceId": "Process",
+        "ResourceProperties": properties,
+    }
+    return Case("ProcessRegistrarFunction", "a new process with a state machine", event, put(SLOTS))

@@ -21,6 +21,7 @@ EXCLUDED = {
     "ExecutionClosedFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
         ("slots/executions", "Workflow._list"): "the janitor's list of closed executions",
+        ("slots/children", "Children.redriven"): "the janitor's list of redriven executions",
         ("slots/executions", "Workflow.start"): "the starter's; a `start` here is an index",
     },
     "ProcessRegistrarFunction": {
@@ -38,7 +39,7 @@ def _excluded(function: str) -> set[Site]:
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_call_site_is_recorded(function: str) -> None:
-    variants = ("default", "token refresher")
+    variants = ("default", "token refresher", "state machines")
     recorded = [call for variant in variants for call in evidence.calls(variant).get(function, [])]
     seen = {(call.operation, call.site) for call in recorded}
     missing = {each for each in sites.of_function(folder_of(function)) - seen if each[1] not in _excluded(function)}

@@ -44,20 +44,28 @@ def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str, ro
 # Patterns for resources whose names are created later, as narrow as the names allow: the actions and the reason.
 PATTERNS = {
     ("StarterRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
-    ("JanitorRole", "execution:workflow:*"): ({"states:DescribeExecution"}, "an execution is named after its request"),
-    ("ExecutionClosedRole", "execution:workflow:*"): (
-        {"states:DescribeExecution"},
-        "an execution is named after its request",
-    ),
+    **{
+        (role, "execution:workflow:*"): (
+            {"states:DescribeExecution", "states:GetExecutionHistory"},
+            "an execution is named after its request",
+        )
+        for role in ("JanitorRole", "ExecutionClosedRole")
+    },
+    ("StarterRole", "stateMachine:*"): ({"states:SendTaskFailure"}, "as for WorkflowRole"),
+    **{
+        (role, "stateMachine:*"): ({"states:SendTaskSuccess", "states:SendTaskFailure"}, "as for WorkflowRole")
+        for role in ("JanitorRole", "ExecutionClosedRole")
+    },
     ("WorkflowRole", "stateMachine:*"): (
         {"states:SendTaskSuccess", "states:SendTaskFailure", "states:SendTaskHeartbeat"},
         "any state machine may wait for an answer, unless CallerStateMachineArns names them",
     ),
     **{
-        ("WorkflowRole", f"execution:{machine}:*"): (
+        (role, f"execution:{machine}:*"): (
             {"states:DescribeExecution", "states:StopExecution"},
             "a child is named after its request",
         )
+        for role in ("WorkflowRole", "JanitorRole", "ExecutionClosedRole")
         for machine in ("child", "second", "third")
     },
     ("SampleJobRole", "DataBucket/*"): ({"s3:GetObject", "s3:PutObject"}, "a request names input and output"),

@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
 from slotkeeper.slots import protocol
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import MARKER, GlueRuns
 from slotkeeper.slots.janitor import Janitor
@@ -367,6 +368,7 @@ class Function:
             RequestQueue(sqs, "requests"),
             workflow,
             GlueRuns(client(configs["_list_config"])),
+            Children(client(configs["_list_config"])),
             settlement,
             GRACE,
             LOOK_GAP,

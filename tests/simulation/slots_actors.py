@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from slotkeeper.observability import logger
 from slotkeeper.slots.admission import Deferred, Starter, Waiting
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Execution, Workflow
@@ -100,6 +101,7 @@ def run_janitor(outside: Outside, grace: int, look_gap: int, memory: Memory = NE
         RequestQueue(outside.client("sqs"), REQUESTS),
         settlement.workflow,
         GlueRuns(outside.client("glue")),
+        Children(outside.client("stepfunctions")),
         settlement,
         grace,
         look_gap,
@@ -125,7 +127,13 @@ def handle_event(outside: Outside, execution: str, redrives: int, grace: int, lo
         RequestQueue(outside.client("sqs"), REQUESTS),
         settlement.workflow,
         settlement,
-        DeadHolders(slots, GlueRuns(outside.client("glue")), look_gap, outside.clock),
+        DeadHolders(
+            slots,
+            GlueRuns(outside.client("glue")),
+            Children(outside.client("stepfunctions")),
+            look_gap,
+            outside.clock,
+        ),
         outside.clock,
     )
     return closed.handle(execution, redrives, RunReport())

@@ -42,6 +42,9 @@ class InProcessAws:
         self.published: list[Parameters] = []
         self.made_visible: list[str] = []
         self.executions: dict[str, Parameters] = {}
+        self.children: dict[str, Parameters] = {}  # executions of other state machines than the workflow, by ARN
+        self.history: list[Parameters] = []  # of each execution
+        self.answers: list[Parameters] = []  # to callers
         self.jobs: dict[str, Parameters] = {"job": {"Name": "job"}}
         self.runs: list[Parameters] = []
         self.stopped: list[str] = []
@@ -152,6 +155,10 @@ class InProcessAws:
         return {"executionArn": name, "startDate": datetime.now(UTC)}
 
     def _DescribeExecution(self, parameters: Parameters) -> Parameters:
+        if parameters["executionArn"] in self.children:
+            return dict(self.children[parameters["executionArn"]])
+        if ":execution:workflow:" not in parameters["executionArn"]:
+            raise Refusal("ExecutionDoesNotExist")
         name = parameters["executionArn"].partition(":execution:workflow:")[2]
         if not name or len(name) > 80 or NO_NAME.search(name):
             raise Refusal("InvalidArn")
@@ -159,7 +166,34 @@ class InProcessAws:
             raise Refusal("ExecutionDoesNotExist")
         return dict(self.executions[name])
 
+    def _StopExecution(self, parameters: Parameters) -> Parameters:
+        self.children[parameters["executionArn"]] |= {"status": "ABORTED", "stopDate": datetime.now(UTC)}
+        return {"stopDate": datetime.now(UTC)}
+
+    def _DescribeStateMachine(self, _: Parameters) -> Parameters:
+        return {"type": "STANDARD"}
+
+    def _GetExecutionHistory(self, _: Parameters) -> Parameters:
+        return {"events": self.history}
+
+    def _SendTaskSuccess(self, parameters: Parameters) -> Parameters:
+        assert 1 <= len(parameters["taskToken"]) <= 2048
+        assert len(parameters["output"].encode()) <= LARGEST_INPUT
+        self.answers.append(parameters)
+        return {}
+
+    def _SendTaskFailure(self, parameters: Parameters) -> Parameters:
+        assert 1 <= len(parameters["taskToken"]) <= 2048
+        assert len(parameters["error"]) <= 256
+        assert len(parameters["cause"]) <= 32_768
+        self.answers.append(parameters)
+        return {}
+
     def _ListExecutions(self, parameters: Parameters) -> Parameters:
+        if "redriveFilter" in parameters:
+            prefix = parameters["stateMachineArn"].replace(":stateMachine:", ":execution:") + ":"
+            ours = [child for arn, child in self.children.items() if arn.startswith(prefix)]
+            return {"executions": [child for child in ours if child["redriveCount"] and child["status"] == "RUNNING"]}
         return {"executions": [one for one in self.executions.values() if one["status"] == parameters["statusFilter"]]}
 
     # Glue, Scheduler, Systems Manager, Secrets Manager, Lambda

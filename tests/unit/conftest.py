@@ -21,6 +21,7 @@ from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots.admission import Starter
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
@@ -111,13 +112,14 @@ class Account:
             clock=lambda: self.now,
         )
         self.glue_runs = GlueRuns(self.glue)
+        self.children = Children(self.stepfunctions)
         self.new_janitor()
         self.closed_executions = ClosedExecutions(
             self.slots,
             self.queue,
             self.workflow,
             self.settlement,
-            DeadHolders(self.slots, self.glue_runs, LOOK_GAP, lambda: self.now),
+            DeadHolders(self.slots, self.glue_runs, self.children, LOOK_GAP, lambda: self.now),
             lambda: self.now,
         )
 
@@ -131,6 +133,7 @@ class Account:
             queue=self.queue,
             workflow=self.workflow,
             glue=self.glue_runs,
+            children=self.children,
             settlement=self.settlement,
             grace=GRACE,
             look_gap=LOOK_GAP,

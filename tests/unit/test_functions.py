@@ -190,10 +190,10 @@ def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
     return {
         "RequestType": request_type,
         "ResponseURL": "http://127.0.0.1:1/answer",
-        "StackId": "stack",
+        "StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/slotkeeper/1",
         "RequestId": "request",
         "LogicalResourceId": "Process",
-        "ResourceProperties": {"ProcessName": "new", "SlotLimit": "4", "JobName": "job", **properties},
+        "ResourceProperties": {"ProcessName": "new", "SlotLimit": "4", "Target": "job", **properties},
     }
 
 
@@ -261,18 +261,23 @@ def test_the_job_of_a_process_follows_the_stack_unless_an_operator_changed_it(
     if set_by_an_operator:
         account.processes.change_target("new", set_by_an_operator, before="job")
     registrar.handle(
-        _custom_resource("Update", JobName="mine") | {"OldResourceProperties": created["ResourceProperties"]}
+        _custom_resource("Update", Target="mine") | {"OldResourceProperties": created["ResourceProperties"]}
     )
     assert account.item("new").target == afterwards
 
 
 JOB_ARN = "arn:aws:glue:us-east-1:123456789012:job/"
+MACHINE_ARN = "arn:aws:states:us-east-1:123456789012:stateMachine:"
 
 
 def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "") -> dict[str, Any]:
     """The event before a deployment limits the roles to these jobs."""
     asked = _custom_resource("Update") | {"LogicalResourceId": "PermittedJobs", "ResourceType": "Custom::PermittedJobs"}
-    asked["ResourceProperties"] = {"JobArns": [JOB_ARN + job for job in jobs], "SampleJob": sample}
+    asked["ResourceProperties"] = {
+        "JobArns": [JOB_ARN + job for job in jobs],
+        "StateMachineArns": [MACHINE_ARN + "nightly"],
+        "SampleJob": sample,
+    }
     return asked | ({"OldResourceProperties": before} if before else {})
 
 
@@ -314,12 +319,59 @@ def test_an_unused_job_can_be_removed(registrar: Registrar) -> None:
 def test_no_job_can_be_removed_while_a_process_cannot_be_read(account: Account, registrar: Registrar) -> None:
     account.write("holders", {"S": "p-1"})
     reason = registrar.handle(_permitted("new"))["Reason"]
-    assert "cannot read which jobs are in use: process p: holders must be" in reason
+    assert "cannot read which targets are in use: process p: holders must be" in reason
 
 
 def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(account: Account, registrar: Registrar) -> None:
     account.slots.adopt("p", "p-1", NOW, "job")
     assert registrar.handle(_permitted("new") | {"RequestType": "Delete"})["Status"] == "SUCCESS"
+
+
+def _make_machine(account: Account, name: str, kind: str = "STANDARD") -> str:
+    definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
+    role = "arn:aws:iam::123456789012:role/r"
+    made = account.stepfunctions.create_state_machine(name=name, definition=definition, roleArn=role, type=kind)
+    return str(made["stateMachineArn"])
+
+
+def test_a_process_can_run_a_state_machine(account: Account, registrar: Registrar) -> None:
+    target = _make_machine(account, "nightly")
+    assert registrar.handle(_custom_resource("Create", Target=target))["Status"] == "SUCCESS"
+    made = account.item("new")
+    assert (made.target, made.queue_url) == (target, account.queue_url)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("arn:aws:states:us-east-1:123456789012:stateMachine:missing", "missing does not exist; create it before"),
+        ("arn:aws:states:us-east-1:123456789012:stateMachine:nightly:1", "without version or alias"),
+        ("arn:aws:states:us-east-1:999999999999:stateMachine:nightly", "must be in the stack's account 123456789012"),
+        ("arn:aws:states:eu-west-1:123456789012:stateMachine:nightly", "Region us-east-1, got"),
+        ("arn:aws:states:us-east-1:123456789012:stateMachine:quick", "is of type EXPRESS; it must be STANDARD"),
+    ],
+    ids=["missing", "qualified", "another account", "another region", "express"],
+)
+def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
+    account: Account, registrar: Registrar, target: str, reason: str
+) -> None:
+    _make_machine(account, "nightly")
+    _make_machine(account, "quick", "EXPRESS")
+    answer = registrar.handle(_custom_resource("Create", Target=target))
+    assert answer["Status"] == "FAILED"
+    assert reason in answer["Reason"]
+    assert account.item("new") is None
+
+
+def test_a_state_machine_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
+    account: Account, registrar: Registrar
+) -> None:
+    account.slots.adopt("p", "p-1", NOW, MACHINE_ARN + "nightly")
+    assert registrar.handle(_permitted("new"))["Status"] == "SUCCESS"
+    account.slots.adopt("p", "p-2", NOW, MACHINE_ARN + "removed")
+    reason = registrar.handle(_permitted("new"))["Reason"]
+    assert f"p-2 holds a slot of process p for state machine {MACHINE_ARN}removed, which this update" in reason
+    assert "Either keep it in MoreStateMachineArns, or let its runs end" in reason
 
 
 def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar: Registrar) -> None:
@@ -331,7 +383,7 @@ def test_f12_a_job_that_retries_by_itself_is_refused(account: Account, registrar
 
 
 @pytest.mark.parametrize(
-    ("properties", "reason"), [({"SlotLimit": "100001"}, "0 to 100000"), ({"JobName": "missing"}, "missing")]
+    ("properties", "reason"), [({"SlotLimit": "100001"}, "0 to 100000"), ({"Target": "missing"}, "missing")]
 )
 def test_a_process_that_could_not_work_fails_the_deployment_with_the_reason(
     registrar: Registrar, properties: dict[str, str], reason: str

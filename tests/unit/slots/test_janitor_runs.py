@@ -38,10 +38,10 @@ def _execution(status: Any, stopped_at: float | None = None) -> Execution:
         (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, Verdict.ALIVE),
         (_holder("RUNNING"), _execution("PENDING_REDRIVE", NOW), NOW + 10**7, Verdict.ALIVE),
         (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE - 1, Verdict.ALIVE),
-        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CHECK_GLUE),
-        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, Verdict.CHECK_GLUE),
+        (_holder("RUNNING"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CHECK_WORK),
+        (_holder("RUNNING"), _execution("SUCCEEDED", NOW), NOW + GRACE, Verdict.CHECK_WORK),
         (_holder("RUNNING"), None, NOW + 3600, Verdict.ALIVE),
-        (_holder("RUNNING"), None, NOW + 86400, Verdict.CHECK_GLUE),
+        (_holder("RUNNING"), None, NOW + 86400, Verdict.CHECK_WORK),
     ],
 )
 def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None, now: float, verdict: Verdict) -> None:

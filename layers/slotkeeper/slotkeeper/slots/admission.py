@@ -28,6 +28,9 @@ be for that one, or for both. A refused message is hidden no longer than until t
 
 A function that dies before such a wake leaves it to the redelivery, after the queue's default visibility timeout at
 most.
+
+The caller of a dead-lettered request is answered last, and in one attempt: neither the dead-letter message nor the wake
+waits for the answer. A caller that does not receive it times out.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
@@ -54,6 +58,7 @@ from slotkeeper.slots.reservation import (
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.task_tokens import token_of
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
 # the head of each process's group tries.
@@ -97,11 +102,15 @@ class Repeated:
 
 @dataclass(frozen=True)
 class DeadLettered:
-    """The message is in the dead-letter queue with `code` and `reason`. `request` is None if the body was not valid."""
+    """The message is in the dead-letter queue with `code` and `reason`.
+
+    `request` is None if the body was not valid, `answered` if no caller waits.
+    """
 
     code: str
     reason: str
     request: Request | None = field(default=None, compare=False)
+    answered: AnswerOutcome | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,7 @@ class Starter:
         queue_retention: the queue's retention period, seconds.
         queue_max_receives: the number of receives after which SQS moves a message to the dead-letter queue itself.
         on_request: receives each request that was parsed.
+        answer: answers the caller of a dead-lettered request: task token, code and reason.
     """
 
     slots: Slots
@@ -145,6 +155,7 @@ class Starter:
     queue_retention: int
     queue_max_receives: int
     on_request: Callable[[Request], None] = lambda _: None
+    answer: Callable[[str, str, str], AnswerOutcome] | None = None
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Handle one delivery. `now` is in seconds since the epoch.
@@ -300,7 +311,9 @@ class Starter:
         if request:
             self.slots.end_wait(Candidate.of(request, delivery))
             self._wake(request)
-        return DeadLettered(code, reason, request)
+        token = token_of(delivery.body)
+        answered = self.answer(token, code, reason) if token and self.answer else None
+        return DeadLettered(code, reason, request, answered)
 
 
 def _because(candidate: Candidate, seen: Process) -> str:

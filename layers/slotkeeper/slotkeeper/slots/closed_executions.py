@@ -6,6 +6,9 @@ An event is a message on StatusEventQueue. It is delivered again until all steps
 2. One gap after the close: the first check that finds no live run.
 3. Another gap later: the second check, which frees the slot and wakes the next request.
 
+If the target is a state machine, its child execution is stopped, and when it has closed, the request is settled by its
+status and the slot freed. An absent child needs the same two checks as Glue runs.
+
 The janitor's runs use the same proof (dead_holders.py). As in the workflow's own checks after a lost answer, the first
 check comes one gap after the last moment at which a run can have been started. By then Glue lists a run whose
 StartJobRun was in flight. GraceSeconds is not needed here: it covers the time in which DescribeExecution does not know
@@ -27,12 +30,15 @@ from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.settlement import Settlement, SettleOutcome
 from slotkeeper.slots.settlement_table import CLAIM_SECONDS
+from slotkeeper.slots.targets import is_state_machine
 
 # Seconds until a message is delivered again: while a run is stopping, and after a failure.
 WHILE_STOPPING_SECONDS = 10
 AFTER_FAILURE_SECONDS = 30
+# The most. The queue drops a message after 900 s, and the janitor's runs then do the rest.
+MAX_WAIT_SECONDS = 900
 # Pages of a job's runs. A holder that needs more is left to the janitor's runs, which can continue a search.
 _MAX_PAGES = 20
 
@@ -71,11 +77,15 @@ class ClosedExecutions:
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return None  # it was redriven: its next end has its own event
         held = Held(process, name, holder, execution.stopped_at) if process and holder else None
+        if held is not None and held.holder.state == "RUNNING" and is_state_machine(held.target):
+            return self._handle_child(held, execution, report)
         search = None
         if held is not None and held.holder.state == "RUNNING":
             with report.guard("Could not search the Glue runs of a workflow that has ended", execution=name):
                 search = self._search(held)
-        is_settled = self.settlement.settle(execution, report, search.last_state if search else "")
+        run_state = search.last_state if search else ""
+        settled = self.settlement.settle(execution, report, run_state, holder=holder)
+        is_settled = settled is SettleOutcome.SETTLED
         again = self._free(held, execution, search, report) if held else None
         return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
@@ -114,18 +124,41 @@ class ClosedExecutions:
         early = execution.stopped_at + gap - search.started_at
         if early > 0 and not search.alive.get(held.name):
             return math.ceil(early) + 1
-        match self.dead.conclude(held, search, report):
-            case CheckOutcome.RUN_ALIVE:
+        outcome = self.dead.conclude(held, search, report)
+        return self._next(held, outcome, (held.holder.quiet_since or search.started_at) + gap, report)
+
+    def _handle_child(self, held: Held, execution: Execution, report: RunReport) -> int | None:
+        checked_at, gap = self.clock(), self.dead.look_gap
+        child = self.dead.children.describe(held.target, held.name, execution.arn)
+        is_absent = child is None or not child.is_ours
+        early = (execution.stopped_at or checked_at) + gap - checked_at
+        if is_absent and early > 0:  # a start may still be in flight
+            return math.ceil(early) + 1
+
+        def settle() -> bool:
+            settled = self.settlement.settle(execution, report, child=child, holder=held.holder)
+            return settled is not SettleOutcome.CLAIMED
+
+        outcome = self.dead.conclude_child(held, child, checked_at, report, settle)
+        settles_at = child.settles_at(held.process.settle_seconds) if child and child.is_ours else 0
+        return self._next(held, outcome, settles_at or (held.holder.quiet_since or checked_at) + gap, report)
+
+    def _next(self, held: Held, outcome: CheckOutcome, due: float, report: RunReport) -> int | None:
+        """The seconds until the next step after a check. `due`: when a check that came too soon is due."""
+        match outcome:
+            case CheckOutcome.WORK_ALIVE:
                 return WHILE_STOPPING_SECONDS
             case CheckOutcome.FREED:
                 self._wake(held, report)
                 return None
             case CheckOutcome.TOO_SOON:
-                return max(1, math.ceil((held.holder.quiet_since or search.started_at) + gap - search.started_at)) + 1
+                return min(MAX_WAIT_SECONDS, max(1, math.ceil(due - self.clock())) + 1)
             case CheckOutcome.HOLDER_CHANGED:
                 return 1
             case CheckOutcome.CHECKED_ONCE:
-                return gap + 1
+                return self.dead.look_gap + 1
+            case CheckOutcome.NOT_SETTLED:
+                return CLAIM_SECONDS
 
     def _wake(self, held: Held, report: RunReport) -> None:
         # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.

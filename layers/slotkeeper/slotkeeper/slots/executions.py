@@ -15,6 +15,7 @@ from slotkeeper.slots.targets import execution_arn
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
     from mypy_boto3_stepfunctions.literals import ExecutionStatusType
+    from mypy_boto3_stepfunctions.type_defs import HistoryEventTypeDef
 
 # Errors after which Step Functions has certainly started nothing (API Reference, StartExecution, Errors).
 _REJECTED_CODES = {"InvalidExecutionInput", "InvalidName"}
@@ -32,7 +33,11 @@ _UNAVAILABLE_CODES = {
 CLOSED_STATUSES = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 # The errors of the workflow's own Fail states, which end it after it has kept the request or returned it to the queue.
-ACCOUNTED_FOR = {"RequestFailed", "RequestReturned"}
+REQUEST_FAILED = "RequestFailed"
+# The request has succeeded or was kept, and its caller could not be answered. The cause states which.
+ANSWER_FAILED = "AnswerFailed"
+SUCCEEDED_CAUSE = "SUCCEEDED"
+ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED, "RequestReturned"}
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,13 @@ class Workflow:
             started_at=response["startDate"].timestamp(),
             redrives=response.get("redriveCount", 0),
         )
+
+    def events(self, name: str, *, newest_first: bool = False) -> list[HistoryEventTypeDef]:
+        """Return the first or the last 100 events of an execution's history, with their data."""
+        answer = self._stepfunctions.get_execution_history(
+            executionArn=self.execution_arn(name), maxResults=100, reverseOrder=newest_first
+        )
+        return answer["events"]
 
     def running(self) -> Iterator[str]:
         """List the names of the running executions. The list is eventually consistent."""

@@ -2,9 +2,10 @@
 slots of dead holders.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
-freeing a slot also Glue. So a failing or slow service does not affect the parts before it. Each part stops when the
+freeing a slot also Glue or the state machines that
+run in slots. So a failing or slow service does not affect the parts before it. Each part stops when the
 run's time has ended. Threads would not help: the quotas bind first. dead_holders.py has the proof that a holder is
-dead, glue_checks.py the order of the checks.
+dead, glue_checks.py and child_checks.py the order of the checks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slotkeeper.slots.child_checks import ChildChecks
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
@@ -26,6 +29,7 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.targets import is_state_machine
 
 # Seconds after which a run starts no further work: less than the time between two runs, and less than half of the
 # function's timeout, so that calls in flight can still time out (functions/janitor/app.py).
@@ -51,7 +55,7 @@ class Janitor:
     Args:
         grace: minimum age, in seconds, of a reservation without execution, or of an execution's end, before its slot
             may be freed.
-        look_gap: minimum seconds between the two checks of Glue.
+        look_gap: minimum seconds between the two checks that find no work.
         clock: seconds since the epoch. It is called for each step, because a run is long.
         shuffle: puts work into random order, so that no process is always the last when the time has ended.
     """
@@ -61,16 +65,19 @@ class Janitor:
     queue: RequestQueue
     workflow: Workflow
     glue: GlueRuns
+    children: Children
     settlement: Settlement
     grace: int
     look_gap: int
     clock: Callable[[], float] = time.time
     shuffle: Shuffle = random.shuffle
     _checks: GlueChecks = field(init=False)
+    _child_checks: ChildChecks = field(init=False)
 
     def __post_init__(self) -> None:
-        dead = DeadHolders(self.slots, self.glue, self.look_gap, self.clock)
+        dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
         object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle))
+        object.__setattr__(self, "_child_checks", ChildChecks(dead, self.workflow, self.settlement))
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
         """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
@@ -88,13 +95,15 @@ class Janitor:
         expired = self._remove_leases(processes, report, until)
         self._wake(expired, report, until)
         self._wake_all(processes, report, until)
+        holders = {name: holder for process in processes for name, holder in process.holders.items()}
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
         with report.guard("Could not list the executions that closed without success"):
             self.settlement.find(settle_until - SETTLE_SECONDS / 2)
-            self.settlement.settle_found(report, settle_until)
+            self.settlement.settle_found(report, settle_until, holders)
         freed = self._free(processes, report, until - _WAKE_SECONDS)
         self._wake([held.process for held in freed], report)
-        self.settlement.settle_found(report, until)
+        self._child_checks.adopt_redriven(processes, report, until)
+        self.settlement.settle_found(report, until, holders)
         with report.guard("Could not record up to which time all requests are settled"):
             self.settlement.note_settled(started_at)
         self._drop_cancellations(processes, report, until)
@@ -199,13 +208,18 @@ class Janitor:
         try:
             dead = self._judge_all(doubtful, freed, report, until)
             everyone = {name for process in processes for name in process.holders}
-            freed += self._checks.check(dead, everyone, report, until)
+            by_child = [held for held in dead if is_state_machine(held.target)]
+            by_runs = [held for held in dead if not is_state_machine(held.target)]
+            # Both kinds get time in each run, however many holders of the other kind there are.
+            half = (self.clock() + until) / 2 if by_runs else until
+            freed += self._child_checks.check(by_child, report, half)
+            freed += self._checks.check(by_runs, everyone, report, until)
         except Exception as error:
             report.failed("Could not check the holders; they keep their slots", error)
         return freed
 
     def _judge_all(self, doubtful: list[Held], freed: list[Held], report: RunReport, until: float) -> list[Held]:
-        """Return the holders whose Glue runs must be checked, and free reservations without a workflow."""
+        """Return the holders whose work must be checked, and free reservations without a workflow."""
         closed = self._closed(doubtful, until) if doubtful else {}
         dead: list[Held] = []
         for held in doubtful:
@@ -217,11 +231,11 @@ class Janitor:
                 match judge(held.holder, execution, self.clock(), self.grace):
                     case Verdict.CANCEL:
                         freed += [held] if self._checks.dead.cancel(held, report) else []
-                    case Verdict.CHECK_GLUE:
+                    case Verdict.CHECK_WORK:
                         if execution is None:
                             report.note(
                                 "ExecutionsForgotten",
-                                "Step Functions does not know a holder's execution; its Glue runs decide",
+                                "Step Functions does not know a holder's execution; its work decides",
                                 execution=held.name,
                             )
                         closed_at = execution.stopped_at if execution else None

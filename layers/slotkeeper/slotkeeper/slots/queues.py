@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.aws.sqs import number, text
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery
+from slotkeeper.slots.task_tokens import without_token
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -92,6 +93,8 @@ class RequestQueue:
     def dead_letter(self, delivery: Delivery, code: str, reason: str) -> None:
         """Send a message with the reason to the dead-letter queue. The caller must delete the original afterwards.
 
+        Its body has no task token, so that a redriven request answers no caller a second time.
+
         The deduplication id is the message id, which is the same for a redelivery and different for a redriven message.
         With the request's name instead, SQS would drop the dead-letter message of a request that is redriven and
         refused again within five minutes.
@@ -105,7 +108,7 @@ class RequestQueue:
         }
         self._sqs.send_message(
             QueueUrl=self._dead_letter_queue_url,
-            MessageBody=delivery.body,
+            MessageBody=without_token(delivery.body),
             MessageAttributes=attributes,
             MessageGroupId=delivery.group_id,
             MessageDeduplicationId=delivery.message_id,

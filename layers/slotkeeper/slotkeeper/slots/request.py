@@ -13,6 +13,7 @@ from typing import Any, Literal
 import fastjsonschema
 
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS, masked
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # Bytes of the body of a first attempt. A request that is sent again also contains its id and attempt. RequestQueue
@@ -43,7 +44,7 @@ class Delivery:
     """
 
     message_id: str
-    body: str
+    body: str = field(repr=False)  # it may contain a task token
     group_id: str
     receipt_handle: str
     sequence: str
@@ -203,7 +204,7 @@ def _decode(body: str) -> dict[str, Any]:
     try:
         return decode(body, _validator(), _explain)
     except InvalidBody as error:
-        raise InvalidRequest(str(error)) from error
+        raise InvalidRequest(masked(str(error))) from error
 
 
 @cache
@@ -213,6 +214,8 @@ def _validator() -> Callable[[Any], Any]:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
+    if field == "body.task_token":  # without its value
+        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]

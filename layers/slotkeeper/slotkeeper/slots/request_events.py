@@ -43,6 +43,19 @@ class RequestEvents:
             },
         )
 
+    def succeeded(self, execution: Execution, finished: float | None) -> bool:
+        """Publish that a request has succeeded whose workflow could not, with the fields of PublishSuccessEvent.
+
+        Args:
+            finished: when its child execution ended, epoch seconds; None: when the workflow ended.
+        """
+        return self._events.publish(
+            "SUCCEEDED",
+            execution.name,  # and not `closing`: if the workflow has published it too, consumers drop one of them
+            {"flow": _FLOW, **_request_fields(execution.input), **_execution_fields(execution)},
+            finished=execution.stopped_at if finished is None else finished,
+        )
+
     def failed(self, execution: Execution, error: str, cause: str) -> bool:
         """Publish that the janitor has kept a request, because its workflow could not."""
         return self._events.publish(
@@ -51,15 +64,21 @@ class RequestEvents:
             {
                 "flow": _FLOW,
                 **_request_fields(execution.input),
-                "execution_name": execution.name,
-                "execution_arn": execution.arn,
+                **_execution_fields(execution),
                 "error": error,
                 "cause": failure_reason(cause),  # without the run's arguments
                 "kept_in": self._kept_in,
-                "started_at": None if execution.started_at is None else instant(execution.started_at),
             },
             finished=execution.stopped_at,
         )
+
+
+def _execution_fields(execution: Execution) -> dict[str, Any]:
+    return {
+        "execution_name": execution.name,
+        "execution_arn": execution.arn,
+        "started_at": None if execution.started_at is None else instant(execution.started_at),
+    }
 
 
 def _request_fields(execution_input: str) -> dict[str, Any]:

@@ -4,6 +4,10 @@ An execution that is aborted or times out runs no further state, so it cannot ke
 settle it: claim, keep, publish, record (settlement_table.py). A function that dies between keeping and recording leaves
 its claim, and the next function after the claim's end keeps the request again. So a request is kept at least once, and
 twice only in that case.
+
+A request whose child execution has succeeded has succeeded, although its workflow did not end well: it is not kept. The
+holder contains the target, so this is known only while the slot is held. After the workflow has released the slot, the
+request is kept, like that of a Glue job.
 """
 
 from __future__ import annotations
@@ -11,21 +15,37 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from slotkeeper.events import CompletionEvents
+from slotkeeper.observability import logger
 from slotkeeper.settings import JanitorSettings
-from slotkeeper.slots.executions import ACCOUNTED_FOR, Execution, Workflow
+from slotkeeper.slots.caller_answers import CallerAnswers, has_caller
+from slotkeeper.slots.callers import Callers
+from slotkeeper.slots.children import Child, Children
+from slotkeeper.slots.executions import (
+    ACCOUNTED_FOR,
+    ANSWER_FAILED,
+    REQUEST_FAILED,
+    SUCCEEDED_CAUSE,
+    Execution,
+    Workflow,
+)
+from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
-from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable
+from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable, Unanswered
+from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.task_tokens import without_token
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_stepfunctions import SFNClient
 
 # A run lists executions from this many seconds before the time up to which all are settled, because the list is late by
 # seconds (Step Functions API Reference, ListExecutions). One hour is about one page; 14 days are many.
@@ -35,6 +55,14 @@ AFTER_EVENT_SECONDS = 10
 # Minimum seconds between two writes of the time up to which all are settled.
 _NOTE_INTERVAL_SECONDS = 600
 _PAGE = 1000  # Step Functions API Reference, ListExecutions, maxResults
+
+
+class SettleOutcome(Enum):
+    """The result of settling a request."""
+
+    SETTLED = auto()
+    UNANSWERED = auto()  # accounted for, but its caller must still be answered
+    CLAIMED = auto()  # by another function, which may still fail
 
 
 @dataclass
@@ -56,6 +84,8 @@ class Settlement:
     Args:
         grace: seconds after an execution's end in which only its status event settles it.
         on_kept: receives each kept request, with error and cause, before it is recorded as settled.
+        on_succeeded: receives each request that was settled as succeeded, with the time of its end in epoch seconds.
+        answers: answers the callers of settled requests. None: no request has a caller.
         clock: seconds since the epoch.
 
     Attributes:
@@ -68,6 +98,8 @@ class Settlement:
     grace: int
     clock: Callable[[], float] = time.time
     on_kept: Callable[[Execution, str, str], object] = lambda *_: None
+    on_succeeded: Callable[[Execution, float | None], object] = lambda *_: None
+    answers: CallerAnswers | None = None
     closed: dict[str, Execution] = field(default_factory=dict, init=False)
     memory: _Memory = field(default_factory=_Memory, init=False)
     _all_found: bool = field(default=False, init=False)  # by the last `find`
@@ -79,15 +111,19 @@ class Settlement:
         workflow: Workflow,
         dynamodb: DynamoDBClient,
         sqs: SQSClient,
+        stepfunctions: SFNClient,
         events: CompletionEvents,
     ) -> Settlement:
         """Create the settlement of the janitor's two functions, which publishes an event for each kept request."""
+        published = RequestEvents(events, settings.failed_request_queue_url)
         return cls(
             workflow,
             FailedRequestQueue(sqs, settings.failed_request_queue_url),
             SettlementTable(dynamodb, settings.settled_table_name),
             settings.grace_seconds,
-            on_kept=RequestEvents(events, settings.failed_request_queue_url).failed,
+            on_kept=published.failed,
+            on_succeeded=published.succeeded,
+            answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions)),
         )
 
     def find(self, until: float) -> None:
@@ -131,17 +167,23 @@ class Settlement:
         missing = self.settled.missing(old)
         self.memory.unsettled.update((closing, each) for closing, each in old.items() if closing in missing)
 
-    def settle_found(self, report: RunReport, until: float) -> None:
-        """Settle the executions that `find` found, the processes in turns, until `until` (epoch seconds)."""
+    def settle_found(self, report: RunReport, until: float, holders: Mapping[str, Holder]) -> None:
+        """Settle the executions that `find` found, the processes in turns, until `until` (epoch seconds).
+
+        Args:
+            holders: execution name -> holder, as the run has read them. An execution that holds a slot for a state
+                machine is not settled here, because its child execution decides (ChildChecks).
+        """
         memory = self.memory
         # The oldest first.
         unsettled = sorted(memory.unsettled.values(), key=lambda each: each.stopped_at or 0)
+        unsettled = [execution for execution in unsettled if not _has_child(holders.get(execution.name))]
         for execution in in_turns(unsettled, lambda each: each.name.rpartition("-")[0]):
             if self.clock() >= until:
                 left = len(memory.unsettled)
                 return report.cut_short("The run's time has ended; the next run settles the other requests", left=left)
             try:
-                if self._settle_listed(execution, report):
+                if self._settle_listed(execution, report, holders.get(execution.name)):
                     del memory.unsettled[execution.closing]
             except Exception as error:
                 report.failed("Could not settle a request; the next run retries", error, execution=execution.name)
@@ -163,30 +205,85 @@ class Settlement:
             self.settled.note_settled_by(memory.settled_by)
             memory.noted = memory.settled_by
 
-    def _settle_listed(self, execution: Execution, report: RunReport) -> bool:
+    def _settle_listed(self, execution: Execution, report: RunReport, holder: Holder | None) -> bool:
         if self.settled.has(execution.closing):
             return True
         known = self.workflow.describe(execution.name)  # the list has no input
         if known is None:
             return False
         # An execution that was redriven since is listed again when it ends.
-        return not known.is_closed or known.status == "SUCCEEDED" or self.settle(known, report)
+        if not known.is_closed or known.status == "SUCCEEDED":
+            return True
+        return self.settle(known, report, holder=holder) is SettleOutcome.SETTLED
 
-    def settle(self, execution: Execution, report: RunReport, glue_run_state: str = "") -> bool:
-        """Settle the request of a closed execution; False if another caller has claimed it and may still fail.
+    def settle(
+        self,
+        execution: Execution,
+        report: RunReport,
+        glue_run_state: str = "",
+        child: Child | None = None,
+        holder: Holder | None = None,
+    ) -> SettleOutcome:
+        """Settle the request of a closed execution, and answer its caller, if it has one.
 
         Args:
             glue_run_state: the state of its Glue run, or empty. A run may have succeeded although its workflow was
                 aborted.
+            child: its child execution; None if it has none. A succeeded child is a succeeded request.
+            holder: its slot, if it holds one. It contains the caller's token.
         """
         if self.settled.has(execution.closing):
-            return True
+            return SettleOutcome.SETTLED
         # The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
+        by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
+        must_answer = self.answers is not None and has_caller(execution.input)
+        if by_workflow:
+            # The workflow has answered, unless it could not, or left its slot, and with it the answer, to the janitor.
+            left_to_janitor = holder is not None and execution.error == REQUEST_FAILED
+            must_answer = must_answer and (execution.error == ANSWER_FAILED or left_to_janitor)
+        if not by_workflow or must_answer:
+            outcome = self._claim_and_settle(execution, report, glue_run_state, child, holder, must_answer)
+            if outcome is not SettleOutcome.SETTLED:
+                return outcome
+        self.settled.add(execution.closing, "workflow" if by_workflow else "janitor", self.clock())
+        return SettleOutcome.SETTLED
+
+    def _claim_and_settle(
+        self,
+        execution: Execution,
+        report: RunReport,
+        glue_run_state: str,
+        child: Child | None,
+        holder: Holder | None,
+        must_answer: bool,
+    ) -> SettleOutcome:
+        due = self.settled.unanswered(execution.closing) if must_answer else None
+        if not self.settled.claim(execution.closing, self.clock(), due):
+            return SettleOutcome.CLAIMED
+        if due is None:
+            succeeded = self._account_for(execution, report, glue_run_state, child)
+            due = Unanswered(succeeded, *((holder.task_token, holder.target) if holder else ()))
+        if must_answer and self.answers is not None and not self.answers.answer(execution, due, child, report):
+            # The request is not kept again, and the slot need not be kept for the answer.
+            self.settled.note_unanswered(execution.closing, due, self.clock())
+            return SettleOutcome.UNANSWERED
+        return SettleOutcome.SETTLED
+
+    def _account_for(self, execution: Execution, report: RunReport, glue_run_state: str, child: Child | None) -> bool:
+        """Keep the request, or publish that it has succeeded; return whether it has."""
         if execution.status == "FAILED" and execution.error in ACCOUNTED_FOR:
-            self.settled.add(execution.closing, "workflow", self.clock())
+            succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
+            if succeeded:  # the workflow publishes after the answer
+                self.on_succeeded(execution, None)
+            return succeeded
+        if child is not None and child.is_ours and child.status == "SUCCEEDED":
+            self.on_succeeded(execution, child.stopped_at)
+            logger.info("Settled a request whose child execution has succeeded", execution=execution.name)
             return True
-        if not self.settled.claim(execution.closing, self.clock()):
-            return False
+        self._keep(execution, report, glue_run_state)
+        return False
+
+    def _keep(self, execution: Execution, report: RunReport, glue_run_state: str) -> None:
         error = execution.error or execution.status
         cause = execution.cause or f"The workflow ended with status {execution.status}"
         self.failed_requests.keep(_request_of(execution), execution.name, error, cause, glue_run_state)
@@ -194,8 +291,10 @@ class Settlement:
         report.note(
             "RequestsKept", "Kept the request of a workflow that ended without success", execution=execution.name
         )
-        self.settled.add(execution.closing, "janitor", self.clock())
-        return True
+
+
+def _has_child(holder: Holder | None) -> bool:
+    return holder is not None and holder.state == "RUNNING" and is_state_machine(holder.target)
 
 
 def _request_of(execution: Execution) -> str:
@@ -207,4 +306,4 @@ def _request_of(execution: Execution) -> str:
     except RecursionError:
         pass  # valid JSON, since Step Functions accepted it, but nested too deeply for this parser
     # JSON allows these two characters unescaped; SQS does not (SQS API Reference, SendMessage).
-    return execution.input.replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
+    return without_token(execution.input).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")

@@ -4,6 +4,8 @@
     settled_at      N: when the request was settled
     settled_by      S: who kept the request or returned it to the queue: workflow or janitor
     claimed_until   N, only without settled_at: until then one function may keep the request, and no other
+    unanswered      M, only without settled_at: the request is kept or has succeeded, but its caller has no answer yet:
+                    {has_succeeded, task_token, target}
     expires_at      N: DynamoDB's TTL
 
 Two further items are shared by the janitor's runs: "#settled-by" (this module) and "#run" (run_lease.py). An execution
@@ -13,9 +15,10 @@ name cannot contain "#". Times are seconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Table
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -29,8 +32,23 @@ _KEEP = HORIZON_SECONDS + 7 * 86400
 # its attempts (functions/janitor/app.py); shorter than the time between two runs of the janitor.
 CLAIM_SECONDS = 45
 
+CLAIM_CONDITION = "attribute_not_exists(execution_name) OR (attribute_not_exists(settled_at) AND claimed_until <= :now)"
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
 _SETTLED_BY = "#settled-by"
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A request that is accounted for, and whose caller is not answered yet.
+
+    Attributes:
+        task_token: as the holder contained it; "" if no holder was left.
+        target: what ran in its slot; "" if that is unknown.
+    """
+
+    has_succeeded: bool
+    task_token: str = field(default="", repr=False)
+    target: str = ""
 
 
 class SettlementTable:
@@ -57,17 +75,48 @@ class SettlementTable:
     def has(self, closing: str) -> bool:
         return not self.missing([closing])
 
-    def claim(self, closing: str, now: float) -> bool:
+    def claim(self, closing: str, now: float, unanswered: Unanswered | None = None) -> bool:
         """Claim the right to keep a request; False if it is settled, or claimed by another caller.
 
         If the caller fails afterwards, its claim ends after `claim` seconds, and the next caller keeps the request.
+
+        Args:
+            unanswered: as it was read, so that the claim preserves it.
         """
-        item = {"claimed_until": _number(now + self._claim), "expires_at": _number(now + _KEEP)}
-        return self._table.put(
-            {"execution_name": {"S": closing}, **item},
-            "attribute_not_exists(execution_name) OR (attribute_not_exists(settled_at) AND claimed_until <= :now)",
-            {":now": _number(now)},
-        ).held
+        # Otherwise the claim of a function that read earlier would drop what was noted since.
+        condition = CLAIM_CONDITION if unanswered else f"({CLAIM_CONDITION}) AND attribute_not_exists(unanswered)"
+        return self._put_claim(closing, now + self._claim, now, unanswered, condition, {":now": _number(now)})
+
+    def unanswered(self, closing: str) -> Unanswered | None:
+        """Read what `note_unanswered` has recorded; None if nothing, or if the item is not of the documented types."""
+        items = self._read([closing], "unanswered")
+        try:
+            noted = Attributes(items[0] if items else {}).map("unanswered", None)
+            if noted is None:
+                return None
+            return Unanswered(noted.flag("has_succeeded"), noted.text("task_token", ""), noted.text("target", ""))
+        except MalformedAttribute:
+            return None
+
+    def note_unanswered(self, closing: str, unanswered: Unanswered, now: float) -> bool:
+        """End the claim, and record that only the answer is missing; False if the request is settled."""
+        return self._put_claim(closing, now, now, unanswered, "attribute_not_exists(settled_at)")
+
+    def _put_claim(
+        self,
+        closing: str,
+        until: float,
+        now: float,
+        unanswered: Unanswered | None,
+        condition: str,
+        values: Item | None = None,
+    ) -> bool:
+        item: Item = {"claimed_until": _number(until), "expires_at": _number(now + _KEEP)}
+        if unanswered is not None:
+            noted = {"has_succeeded": {"BOOL": unanswered.has_succeeded}}
+            texts = {"task_token": unanswered.task_token, "target": unanswered.target}
+            item["unanswered"] = {"M": noted | {name: {"S": text} for name, text in texts.items() if text}}
+        return self._table.put({"execution_name": {"S": closing}, **item}, condition, values).held
 
     def add(self, closing: str, by: str, now: float) -> bool:
         """Record a request as settled by `by`, workflow or janitor; False if it was settled already."""

@@ -1,0 +1,304 @@
+"""Slots of state machines: which child executions the janitor stops, when it frees their slots, how it settles them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
+from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.targets import execution_arn
+from tests.support.boundary import refuse
+from tests.unit.child_scene import TARGET, ChildScene
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+
+LATER = NOW + GRACE + 1
+SOON = NOW + 1
+
+
+@pytest.fixture
+def scene(account: Account) -> ChildScene:
+    return ChildScene(account)
+
+
+@pytest.fixture
+def aborted(scene: ChildScene) -> ChildScene:
+    scene.start()
+    scene.abort()
+    return scene
+
+
+def _kept(scene: ChildScene) -> list[str]:
+    kept = scene.account.messages(scene.account.failed_url)
+    return [message["MessageAttributes"]["error"]["StringValue"] for message in kept]
+
+
+def _in_use(scene: ChildScene, process: str = "p") -> int:
+    return int(scene.account.item(process).slots_in_use)
+
+
+def test_s1b_an_open_child_of_a_dead_workflow_is_stopped_and_keeps_its_slot(aborted: ChildScene) -> None:
+    aborted.stopping_takes_long = True
+    aborted.child("RUNNING")
+    for number in range(3):
+        assert aborted.account.run_at(LATER + number * LOOK_GAP).counts["ChildrenStopped"] == 1
+    assert (_in_use(aborted), _kept(aborted)) == (1, [])
+    aborted.child("ABORTED", at=LATER)
+    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+
+
+def test_s4_one_check_of_a_closed_child_frees_its_slot(aborted: ChildScene) -> None:
+    aborted.child("FAILED")
+    report = aborted.account.run_at(LATER)
+    assert report.counts["SlotsReclaimed"] == 1
+    assert (_in_use(aborted), _kept(aborted), aborted.stops) == (0, ["ABORTED"], [])
+
+
+def test_s1b_one_check_of_an_absent_child_is_not_enough(aborted: ChildScene) -> None:
+    """A StartExecution that was sent before the abort shows later."""
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP - 1)
+    assert (_in_use(aborted), _kept(aborted)) == (1, [])
+    aborted.child("RUNNING")
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert len(aborted.stops) == 1
+    aborted.no_child()
+    aborted.account.run_at(LATER + 2 * LOOK_GAP)
+    assert _in_use(aborted) == 1
+    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+
+
+def test_s1b_a_check_of_an_absent_child_from_before_the_end_does_not_count(aborted: ChildScene) -> None:
+    aborted.account.run_at(LATER)
+    aborted.abort_again(at=LATER + 1)
+    aborted.account.run_at(LATER + 1 + GRACE + LOOK_GAP)
+    assert _in_use(aborted) == 1
+
+
+@pytest.mark.parametrize(
+    "given", ['{"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:other"}', "{}", "[]", "null"], ids=str
+)
+def test_s1b_an_execution_that_is_not_ours_is_never_stopped_and_counts_as_absent(
+    aborted: ChildScene, given: str
+) -> None:
+    aborted.child("RUNNING", input=given)
+    aborted.account.run_at(LATER)
+    assert _in_use(aborted) == 1
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert (_in_use(aborted), aborted.stops) == (0, [])
+
+
+def test_an_execution_that_is_not_ours_does_not_make_the_request_succeed(aborted: ChildScene) -> None:
+    aborted.child("SUCCEEDED", input="{}")
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert _kept(aborted) == ["ABORTED"]
+
+
+@pytest.mark.parametrize("status", ["ABORTED", "TIMED_OUT"])
+def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(account: Account, status: str) -> None:
+    scene = ChildScene(account, settle_seconds=600)
+    scene.start()
+    scene.abort()
+    scene.child(status, at=LATER)
+    account.run_at(LATER + 599)
+    assert (_in_use(scene), _kept(scene)) == (1, ["ABORTED"])
+    account.run_at(LATER + 600)
+    assert _in_use(scene) == 0
+
+
+def test_a_failed_child_has_no_settle_time(account: Account) -> None:
+    scene = ChildScene(account, settle_seconds=600)
+    scene.start()
+    scene.abort()
+    scene.child("FAILED", at=LATER)
+    account.run_at(LATER + 1)
+    assert _in_use(scene) == 0
+
+
+def test_a_request_whose_child_has_succeeded_is_not_kept(aborted: ChildScene) -> None:
+    succeeded: list[Any] = []
+    aborted.account.settlement.on_succeeded = lambda execution, ended: succeeded.append((execution.name, ended))
+    aborted.child("SUCCEEDED", at=NOW + 2)
+    for number in range(2):
+        aborted.account.run_at(LATER + number * LOOK_GAP)
+    assert (_in_use(aborted), _kept(aborted), succeeded) == (0, [], [(aborted.execution, NOW + 2)])
+
+
+def test_a_request_whose_slot_was_released_is_kept_whatever_its_child_did(aborted: ChildScene) -> None:
+    """The process's present target is not asked: it may differ from the one that the workflow started."""
+    aborted.child("SUCCEEDED")
+    holder = aborted.account.item().holders[aborted.execution]
+    aborted.account.slots.release("p", aborted.execution, holder.raw)
+    aborted.account.run_at(LATER)
+    assert _kept(aborted) == ["ABORTED"]
+
+
+def test_the_slot_of_a_child_is_kept_until_its_request_is_settled(aborted: ChildScene) -> None:
+    aborted.child("FAILED")
+    refuse(aborted.account.sqs, "SendMessage", "ServiceUnavailable")
+    aborted.account.run_at(LATER)
+    assert (_in_use(aborted), _kept(aborted)) == (1, [])
+    aborted.account.run_at(LATER + 60)
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+
+
+def test_the_slot_of_a_workflow_that_succeeded_is_freed_without_settling(scene: ChildScene) -> None:
+    scene.start()
+    scene.abort()
+    scene.account.stepfunctions.meta.events.register(
+        "after-call.stepfunctions.DescribeExecution",
+        lambda parsed, **_: parsed.update(status="SUCCEEDED") if "workflow" in parsed["executionArn"] else None,
+    )
+    scene.child("SUCCEEDED")
+    scene.account.run_at(LATER)
+    assert _in_use(scene) == 0
+
+
+def test_s1b_the_slot_is_kept_if_the_child_cannot_be_described(aborted: ChildScene) -> None:
+    aborted.child("RUNNING")
+    aborted.refused = TARGET
+    for number in range(3):
+        assert aborted.account.run_at(LATER + number * LOOK_GAP).counts["JanitorErrors"] == 2  # with the list
+    assert _in_use(aborted) == 1
+
+
+@pytest.mark.parametrize("given", ["[" * 100_000 + "]" * 100_000], ids=["too deep"])
+def test_s1b_the_slot_is_kept_if_it_is_unknown_who_started_the_child(aborted: ChildScene, given: str) -> None:
+    aborted.child("RUNNING", input=given)
+    for number in range(3):
+        aborted.account.run_at(LATER + number * LOOK_GAP)
+    assert (_in_use(aborted), aborted.stops) == (1, [])
+
+
+def test_a_refused_state_machine_leaves_only_its_own_holders_unchecked(aborted: ChildScene) -> None:
+    other = f"{TARGET}-other"
+    aborted.account.processes.create("q", 1, other)
+    aborted.account.slots.adopt("q", "q-1", NOW - 2 * 86400, other)
+    aborted.child("FAILED", name="q-1", target=other)
+    aborted.refused = TARGET
+    aborted.account.run_at(LATER)
+    assert (_in_use(aborted, "p"), _in_use(aborted, "q")) == (1, 0)
+
+
+def test_children_and_glue_runs_are_checked_in_one_run(aborted: ChildScene) -> None:
+    aborted.account.processes.create("g", 1, "job")
+    aborted.account.slots.adopt("g", "g-1", NOW - 2 * 86400, "job")
+    aborted.child("FAILED")
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert (_in_use(aborted, "p"), _in_use(aborted, "g")) == (0, 0)
+    assert not [arn for operation, arn in aborted.calls if "g-1" in arn]
+
+
+def test_the_event_stops_the_child_and_frees_its_slot_when_it_has_closed(aborted: ChildScene) -> None:
+    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item())
+    aborted.child("RUNNING")
+    assert aborted.account.event_at(aborted.execution, SOON)[0] == WHILE_STOPPING_SECONDS
+    assert (_in_use(aborted), _kept(aborted)) == (1, [])
+    assert aborted.account.event_at(aborted.execution, SOON + 10)[0] is None
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+    assert len(aborted.account.messages(aborted.account.queue_url)) == 1  # woken
+
+
+def test_s1b_the_event_checks_an_absent_child_twice_and_not_before_a_gap_has_passed(aborted: ChildScene) -> None:
+    first, second = NOW + LOOK_GAP, NOW + 2 * LOOK_GAP
+    receives = [aborted.account.event_at(aborted.execution, moment)[0] for moment in (SOON, first - 1)]
+    assert receives == [LOOK_GAP, 2]
+    assert aborted.account.item().holders[aborted.execution].quiet_since is None
+    assert [aborted.account.event_at(aborted.execution, moment)[0] for moment in (first, second - 1, second)] == [
+        LOOK_GAP + 1,
+        2,
+        None,
+    ]
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+
+
+def test_the_event_returns_when_the_settle_time_has_passed(account: Account) -> None:
+    scene = ChildScene(account, settle_seconds=600)
+    scene.start()
+    scene.abort()
+    scene.child("TIMED_OUT", at=NOW)
+    assert account.event_at(scene.execution, NOW + 400)[0] == 201
+    assert account.event_at(scene.execution, NOW + 600)[0] is None
+
+
+def _redrive(scene: ChildScene, **changes: Any) -> None:
+    """Let the janitor free the slot of a failed child, which an operator then redrives."""
+    scene.child("FAILED")
+    scene.account.run_at(LATER)
+    assert _in_use(scene) == 0
+    scene.child("RUNNING", **({"redriveCount": 1} | changes))
+
+
+def test_s1b_a_child_that_was_redriven_manually_is_adopted_and_not_stopped(aborted: ChildScene) -> None:
+    _redrive(aborted)
+    assert aborted.account.run_at(LATER + 60).counts["ChildRedriven"] == 1
+    holder = aborted.account.item().holders[aborted.execution]
+    assert (holder.state, holder.target, holder.redriven, _in_use(aborted)) == ("RUNNING", TARGET, True, 1)
+    for number in range(3):
+        assert aborted.account.run_at(LATER + 600 + number * LOOK_GAP).counts["ChildRedriven"] == 0
+    assert (_in_use(aborted), aborted.stops) == (1, [])
+    aborted.child("SUCCEEDED", redriveCount=1)
+    aborted.account.run_at(LATER + 900)
+    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
+
+
+def test_an_adopted_child_takes_the_weight_of_its_request(account: Account) -> None:
+    scene = ChildScene(account)
+    account.processes.set_limit("p", 5)
+    account.stepfunctions.start_execution(
+        stateMachineArn=account.workflow_arn, name=scene.execution, input=json.dumps({"process": "p", "weight": 3})
+    )
+    scene.abort()
+    scene.child("RUNNING", redriveCount=1)
+    account.run_at(NOW)
+    assert _in_use(scene) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"input": "{}"}, {"redriveCount": 0}, {"status": "SUCCEEDED"}, {"name": "unknown-1"}],
+    ids=["not ours", "not redriven", "closed", "no such process"],
+)
+def test_only_redriven_running_children_of_ours_are_adopted(aborted: ChildScene, changes: dict[str, Any]) -> None:
+    _redrive(aborted, **changes)
+    assert aborted.account.run_at(LATER + 60).counts["ChildRedriven"] == 0
+    assert _in_use(aborted) == 0
+
+
+def test_a_child_whose_workflow_runs_is_not_adopted(scene: ChildScene) -> None:
+    """The workflow may be about to release the slot of this name."""
+    scene.start()
+    holder = scene.account.item().holders[scene.execution]
+    scene.account.slots.release("p", scene.execution, holder.raw)
+    scene.child("RUNNING", redriveCount=1)
+    assert scene.account.run_at(LATER).counts["ChildRedriven"] == 0
+
+
+def test_redriven_executions_are_listed_once_for_each_state_machine_in_use(aborted: ChildScene) -> None:
+    aborted.account.processes.create("q", 1, TARGET)
+    aborted.account.processes.create("g", 1, "job")
+    old = f"{TARGET}-before"
+    aborted.account.slots.adopt("g", "g-1", NOW, old)
+    aborted.account.run_at(NOW + 1)
+    lists = sorted(arn for operation, arn in aborted.calls if operation == "ListExecutions")
+    assert lists == [TARGET, old]
+
+
+def test_a_state_machine_that_cannot_be_listed_does_not_stop_the_run(aborted: ChildScene) -> None:
+    other = f"{TARGET}-other"
+    aborted.account.processes.create("a", 1, other)
+    aborted.refused = other
+    _redrive(aborted)
+    counts = aborted.account.run_at(LATER + 60).counts
+    assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
+
+
+def test_the_arn_of_an_execution_is_that_of_its_state_machine_and_name() -> None:
+    arn = execution_arn("arn:aws:states:us-east-1:123456789012:stateMachine:stateMachine", "p-1")
+    assert arn == "arn:aws:states:us-east-1:123456789012:execution:stateMachine:p-1"
