@@ -49,7 +49,7 @@ def test_it_works_without_a_stack_and_separates_answer_and_log() -> None:
     assert json.loads(result.stdout) is None
     assert '"Status": "SUCCESS"' in result.stderr
     assert "events/process_registrar/create.json, which is required first" in result.stderr
-    assert "Changed the job of the process" in result.stderr
+    assert "Changed the target of the process" in result.stderr
 
 
 @on_linux

@@ -129,7 +129,7 @@ def test_a_request_whose_child_has_succeeded_is_not_kept(aborted: ChildScene) ->
     assert (_in_use(aborted), _kept(aborted), succeeded) == (0, [], [(aborted.execution, NOW + 2)])
 
 
-def test_a_request_whose_slot_was_released_is_kept_whatever_its_child_did(aborted: ChildScene) -> None:
+def test_a_request_whose_slot_was_released_is_kept_even_if_its_child_has_succeeded(aborted: ChildScene) -> None:
     """The process's present target is not asked: it may differ from the one that the workflow started."""
     aborted.child("SUCCEEDED")
     holder = aborted.account.item().holders[aborted.execution]
