@@ -24,7 +24,7 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority
 from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.settlement_table import SettlementTable
+from slotkeeper.slots.settlement_table import SettlementTable, Unanswered
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both
@@ -162,6 +162,7 @@ def _with_row(_: Both, attempts: int, *more: Any) -> tuple[Any, ...]:
     return KEY, Row(WAITING, attempts, "", 0.0, NOW, ""), *more
 
 
+_unanswered = st.builds(Unanswered, has_succeeded=st.booleans(), task_token=st.sampled_from(["", "t"]))
 _named = st.sampled_from(["", "name"])  # of a downstream or an error type, which are optional
 _PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
 _TABLES = {
@@ -230,7 +231,9 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
     SettlementTable: {
         "missing": (_unkeyed, st.lists(_names, max_size=3)),
         "has": (_unkeyed, _names),
-        "claim": (_keyed, _seconds),
+        "claim": (_keyed, _seconds, st.none() | _unanswered),
+        "unanswered": (_keyed,),
+        "note_unanswered": (_keyed, _unanswered, _seconds),
         "add": (_keyed, _codes, _NOW),
         "settled_by": (_unkeyed,),
         "note_settled_by": (_unkeyed, _seconds),
