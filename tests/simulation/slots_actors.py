@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain, count
 from typing import Any, NamedTuple
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from slotkeeper.observability import logger
+from slotkeeper.slots import lease_protocol
 from slotkeeper.slots.admission import Deferred, Starter, Waiting
 from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
@@ -12,6 +16,8 @@ from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.lease_terms import Length, SlotLost, SlotUnavailable
+from slotkeeper.slots.leases import Leases
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -26,7 +32,9 @@ from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
 SETTLED, DEAD_LETTERS = "settled", "dead-letters.fifo"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
+LEASE_SECONDS = 60
 
+lease_protocol.logger.setLevel("CRITICAL")
 logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
 
 
@@ -174,6 +182,30 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
         return f"failed: {type(error).__name__}"
 
 
+def hold(outside: Outside, number: int) -> str:
+    """A caller takes a lease, if a slot is free, and releases it after its block; the outcome.
+
+    All callers try the same name first: a random one would hide that a late call meets the lease of another caller.
+    """
+    texts = chain([f"code-{number}", "same"], (f"{number}.{n}" for n in count()))
+    leases = Leases(
+        SLOTS,
+        outside.client("dynamodb"),
+        outside.client("sqs"),
+        owner="x",
+        clock=outside.clock,
+        monotonic=outside.clock,
+        sleep=outside.sleep,
+        jitter=lambda _, high: high,
+        new_code=lambda: next(texts),
+    )
+    try:
+        leases._take("p", Length(None, LEASE_SECONDS), 0, None).release()
+    except (SlotUnavailable, SlotLost, ClientError, BotoCoreError) as error:
+        return type(error).__name__
+    return "released"
+
+
 # The starter does not use the item that it saw at a refusal after the next question.
 starter = Program("starter", start, stack_is_state=True, suspends=True, unread=frozenset({"seen", "reservation"}))
 janitor_run = Program("janitor", run_janitor, stack_is_state=True, suspends=True, written_only=(RunReport,))
@@ -181,3 +213,4 @@ closed_execution = Program("status event", handle_event, stack_is_state=True, su
 canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
 operator = Program("changing operator", change, stack_is_state=True, suspends=True)
 replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)
+caller = Program("caller of a lease", hold)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import Process, WaitingRequest, higher, read_process
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, higher, read_process
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import (
     PRIORITIES,
@@ -75,6 +75,7 @@ class Plan:
         event_steps: sending an event is a step, which may fail, and before which other actors may act. Otherwise it
             happens immediately. No actor depends on its effect.
         events_lost: no status event reaches the janitor.
+        leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
         aim: restricts the faults to "deaths" of workflows and calls of the janitor, or to "wakes"; none if empty.
     """
 
@@ -91,6 +92,7 @@ class Plan:
     starters_read_first: bool = False
     event_steps: bool = True
     events_lost: bool = False
+    leases: tuple[float, ...] = ()
     aim: str = ""
     janitor_ahead: bool = True
     job_limit: int = 100
@@ -202,6 +204,7 @@ class SlotsState(World):
                 "waiting": {"M": {}},
                 "target": {"S": JOB},
                 "run_settings": {"M": {}},
+                **({"queue_url": {"S": REQUESTS}} if plan.leases else {}),
                 **({"default_weight": {"N": str(plan.default_weight)}} if plan.default_weight > 1 else {}),
             }
             for name, limit in limits.items()
@@ -230,6 +233,8 @@ class SlotsState(World):
         self.others = plan.others
         self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
         self.janitor_runs = 0
+        self.leases_begun = 0
+        self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
         self.next_run = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
         self.deferred: dict[str, float] = {}  # handles of deferred messages, and when they were deferred
@@ -451,11 +456,22 @@ class SlotsState(World):
         granted = held.keys() - held_before.keys() if "waiting" in before else ()
         if granted and weight > limit:
             raise Violation("S1", f"the holders' weights are {weight} in sum, limit {limit}")
+        for name in held_before.keys() - held.keys():
+            self._check_removal(held_before[name]["M"])
         for name in granted:
-            for other in higher(_priority_of(name, self.plan.requests)):
+            is_lease = held[name]["M"]["state"]["S"] == "LEASED"
+            for other in PRIORITIES if is_lease else higher(_priority_of(name, self.plan.requests)):
                 entry = before["waiting"]["M"].get(other)
                 if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
                     raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
+
+    def _check_removal(self, entry: Record) -> None:
+        """S1c: a lease is removed by its caller, or when it has expired by the clock of another actor."""
+        actor, ahead = self._acting
+        if entry["state"]["S"] == "LEASED" and entry["code"]["S"] != actor.replace("caller ", "code-"):
+            expires = int(entry["until"]["N"]) + LEASE_CLOCK_SKEW
+            if self.now + ahead < expires:
+                raise Violation("S1c", f"{actor} removes a lease {expires - self.now - ahead:.0f} s too early")
 
     def _note_to_wakes(self) -> None:
         """Note since when requests wait that fit. Called before the clock moves."""
@@ -615,6 +631,7 @@ class SlotsState(World):
             self.replacements,
             self.others,
             self.janitor_runs,
+            self.leases_begun,
             self.memories,
             self.status_events,
             self.order,

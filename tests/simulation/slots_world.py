@@ -111,6 +111,8 @@ class SlotsWorld(SlotsState):
             choices.append(Choice("replace"))
         if self.cancels and "cancel" not in self.actors:
             choices.append(Choice("cancel", self.cancels[0]))
+        if self.leases_begun < len(self.plan.leases):
+            choices.append(Choice("lease", str(self.leases_begun)))
         if self.removals:
             choices += [Choice("remove", message["id"]) for message in self._in_flight()]
         return choices
@@ -215,7 +217,14 @@ class SlotsWorld(SlotsState):
         self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
         self.log(service, f"is down for {OUTAGE_SECONDS} s")
 
+    def lease(self, number: str, _: str) -> None:
+        """A caller asks for a lease."""
+        self.leases_begun += 1
+        self.log(f"caller {number}", "asks for a lease")
+        self.begin(f"caller {number}", code.caller.begin(int(number)), Notes(ahead=self.plan.leases[int(number)]))
+
     def call(self, name: str, how: str) -> None:
+        self._acting = name, self.actors[name].notes.ahead
         is_down = self.now < self.outage_until and self.actors[name].question.service == self.down
         if is_down:
             self.disturbed_at = self.now

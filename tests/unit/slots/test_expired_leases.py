@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.observability import logger
 from slotkeeper.slots.admission import Admitted, Waiting
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
@@ -131,6 +132,7 @@ def test_a_head_that_was_received_often_is_hidden_longer_than_a_lease_lasts(leas
 def test_the_janitor_removes_an_expired_lease_and_wakes_the_next_request(
     leased: LeaseScene, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger=logger.name)  # the simulation silences it in its process
     name = leased.expired()
     leased.account.wait_in_queue()
     made = Calls(leased.account.stepfunctions, leased.account.glue).made

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper import slots
-from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, leases
+from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
 from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
@@ -20,6 +19,12 @@ from slotkeeper.slots.reservation import Candidate, LeaseTerm
 from tests.support.boundary import Calls, lose_answer, refuse
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
 from tests.unit.slots.lease_scene import LeaseScene
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """The simulation silences the logger in its process."""
+    caplog.set_level("WARNING", logger=lease_protocol.__name__)
 
 
 @pytest.fixture
@@ -241,12 +246,12 @@ def test_a_grant_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseSce
     assert scene.holders() == {}
 
 
-def test_another_lease_of_the_same_name_is_no_grant(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_lease_of_the_same_name_is_no_grant(scene: LeaseScene) -> None:
     scene.account.processes.set_limit("p", 2)
     taken = scene.expired(name="lease-me-00000000", age=-60)
     numbers = iter(["c" * 32, "0" * 32, "1" * 32])  # the code, and two names
-    monkeypatch.setattr(leases.uuid, "uuid4", lambda: SimpleNamespace(hex=next(numbers)))
-    with scene.leases.lease("p", seconds=60) as lease:
+    caller = scene.caller(scene.clock, new_code=lambda: next(numbers))
+    with caller.lease("p", seconds=60) as lease:
         assert lease.name == "lease-me-11111111"
     assert list(scene.holders()) == [taken]
 

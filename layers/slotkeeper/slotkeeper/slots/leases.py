@@ -130,6 +130,7 @@ class Leases:
         clock: seconds since the epoch.
         monotonic: seconds.
         jitter: returns a random number between two numbers.
+        new_code: returns a random text for codes and names.
     """
 
     def __init__(
@@ -143,9 +144,11 @@ class Leases:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[float, float], float] = random.uniform,
+        new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.clock, self.monotonic = clock, monotonic
-        self._table_name, self._sqs, self._sleep, self._jitter = table_name, sqs, sleep, jitter
+        self._table_name, self._sqs = table_name, sqs
+        self._sleep, self._jitter, self._new_code = sleep, jitter, new_code
         owner = owner or os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
         self._owner = re.sub(r"[^A-Za-z0-9_-]", "-", owner)[:40]
         if dynamodb is None:
@@ -189,11 +192,11 @@ class Leases:
             _held.discard(key)
 
     def _take(self, process: str, length: Length, wait: float, weight: int | None) -> Lease:
-        code = uuid.uuid4().hex
+        code = self._new_code()
         give_up = self.monotonic() + length.longest_wait(wait)
         longest = FIRST_WAIT_SECONDS
         while True:
-            name = f"lease-{self._owner}-{uuid.uuid4().hex[:8]}"
+            name = f"lease-{self._owner}-{self._new_code()[:8]}"
             # The time before the call: the lease must not end later here than in the table.
             clock, term = self.clock(), length.term(self.clock(), self.monotonic(), code)
             reservation = self._attempt(Candidate(process, name, weight, lease=term.stored), clock)
