@@ -321,9 +321,11 @@ def test_waiting_ends_while_the_invocation_has_time_for_the_block(
     scene: LeaseScene, seconds: float | None, waited: float
 ) -> None:
     scene.account.fill()
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", scene.invocation(10), seconds=seconds, wait=20):
+    context = scene.invocation(10)
+    with pytest.raises(SlotUnavailable) as refused, scene.leases.lease("p", context, seconds=seconds, wait=20):
         pass
     assert sum(scene.clock.waits) == pytest.approx(waited)
+    assert f"within {waited} s" in str(refused.value)
 
 
 # expired leases

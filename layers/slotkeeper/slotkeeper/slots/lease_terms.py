@@ -135,7 +135,7 @@ def unavailable(weight: int | None, waited: float, seen: Process, now: float) ->
     ages = sorted((max(0, int(now - holder.since)) for holder in seen.holders.values()), reverse=True)
     held = "no holder" if not ages else f"{len(ages)} holders, since " if len(ages) > 1 else "1 holder, since "
     held += ", ".join(f"{age} s" for age in ages[:_MOST_AGES]) + (", ..." if len(ages) > _MOST_AGES else "")
-    after = f" within {waited:g} s" if waited else ""
+    after = f" within {waited:.0f} s" if waited >= 1 else ""
     return SlotUnavailable(
         f"no slot of {seen.name!r} was available{after}: {why}. Limit {seen.slot_limit}, in use {seen.slots_in_use} by "
         f"{held}. The block did not run. Try again, or wait longer with wait=",

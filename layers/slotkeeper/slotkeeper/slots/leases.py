@@ -193,7 +193,8 @@ class Leases:
 
     def _take(self, process: str, length: Length, wait: float, weight: int | None) -> Lease:
         code = self._new_code()
-        give_up = self.monotonic() + length.longest_wait(wait)
+        began = self.monotonic()
+        give_up = began + length.longest_wait(wait)
         longest = FIRST_WAIT_SECONDS
         while True:
             name = f"lease-{self._owner}-{self._new_code()[:8]}"
@@ -213,7 +214,7 @@ class Leases:
                 case Full(seen) | Paused(seen):
                     left = give_up - self.monotonic()
                     if left <= 0:
-                        raise unavailable(weight, wait, seen, self.clock())
+                        raise unavailable(weight, self.monotonic() - began, seen, self.clock())
                     longest = min(2 * longest, LONGEST_WAIT_SECONDS)
                     pause = longest * (1 + len(seen.holders) / HOLDERS_PER_WAIT)
                     self._sleep(min(left, self._jitter(FIRST_WAIT_SECONDS, pause)))
