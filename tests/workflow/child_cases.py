@@ -185,7 +185,7 @@ CASES = [
     ),
 ]
 
-_OPEN: Variables = {
+OPEN: Variables = {
     "run_state": "RUNNING",
     "is_ours": True,
     "is_settled": False,
@@ -198,24 +198,24 @@ _OPEN: Variables = {
     "failed_reads": 0,
     "stops": 0,
 }
-_ABSENT = _OPEN | {"run_state": "NOT_FOUND", "searches": 3}
-_ABORTED = _OPEN | {"run_state": "ABORTED"}
+_ABSENT = OPEN | {"run_state": "NOT_FOUND", "searches": 3}
+_ABORTED = OPEN | {"run_state": "ABORTED"}
 _SETTLED = _ABORTED | {"is_settled": True}
 # Number of a condition of HasChildEnded -> variables with which it is true, and with which it is false.
 _CONDITIONS: dict[int, tuple[Variables, Variables]] = {
-    0: (_OPEN | {"failed_reads": 60}, _OPEN | {"failed_reads": 59, "stops": 120}),
+    0: (OPEN | {"failed_reads": 60}, OPEN | {"failed_reads": 59, "stops": 120}),
     1: (_ABSENT | {"searches": 2}, _ABSENT),
     2: (_ABSENT | {"return_request": True}, _ABSENT),
-    3: (_ABSENT, _OPEN),
-    4: (_OPEN | {"is_ours": False}, _OPEN),
-    5: (_OPEN | {"run_state": "SUCCEEDED"}, _OPEN),
+    3: (_ABSENT, OPEN),
+    4: (OPEN | {"is_ours": False}, OPEN),
+    5: (OPEN | {"run_state": "SUCCEEDED"}, OPEN),
     6: (_ABORTED, _SETTLED),
     7: (_SETTLED | {"return_request": True}, _SETTLED),
     8: (_SETTLED | {"must_stop": True}, _SETTLED),
-    9: (_SETTLED, _OPEN | {"run_state": "PENDING_REDRIVE"}),
-    10: (_OPEN | {"stops": 120}, _OPEN | {"stops": 119}),
-    11: (_OPEN | {"must_stop": True}, _OPEN),
-    12: (_OPEN | {"run_minutes": 5}, _OPEN),
+    9: (_SETTLED, OPEN | {"run_state": "PENDING_REDRIVE"}),
+    10: (OPEN | {"stops": 120}, OPEN | {"stops": 119}),
+    11: (OPEN | {"must_stop": True}, OPEN),
+    12: (OPEN | {"run_minutes": 5}, OPEN),
 }
 CASES += [
     case(f"HasChildEnded.Choices.{number}.Condition", value, variables)
@@ -223,7 +223,7 @@ CASES += [
     for value, variables in zip((True, False), pair, strict=True)
 ]
 CASES += [
-    case("HasChildEnded.Choices.1.Condition", True, _OPEN | {"failed_reads": 1}),
+    case("HasChildEnded.Choices.1.Condition", True, OPEN | {"failed_reads": 1}),
     case("HasChildEnded.Choices.6.Condition", True, _ABORTED | {"run_state": "TIMED_OUT"}),
     case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"run_state": "FAILED"}),
     case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"settle_seconds": 0}),

@@ -149,7 +149,7 @@ class Scenario(NamedTuple):
             settings = {} if self.target == "job" else {"settle_seconds": {"N": str(SETTLE_SECONDS)}}
             holders = {"M": {ME: {"M": {"job": {"S": self.target}, "state": {"S": "RUNNING"}}}}}
             return [{"Attributes": {"holders": holders, "run_settings": {"M": settings}}}]
-        if name == "ReadWaiting" and (self.waits or self.target != "job"):
+        if name == "ReadWaiting" and self.waits:
             return RESULTS[name][:1]  # the wakes are those of the other walks
         return RESULTS.get(name, [{}])
 
@@ -157,7 +157,7 @@ class Scenario(NamedTuple):
 @cache
 def all_walks(redrives: int = 0, target: str = "job", waits: bool = False) -> tuple[Path, ...]:
     """The walks, made once: they take seconds, which the collection of tests must not."""
-    return tuple(walks(Scenario(redrives, target, waits, rounds=2 if target == "job" else 3)))
+    return tuple(walks(Scenario(redrives, target, waits)))
 
 
 def walks(scenario: Scenario) -> Iterator[Path]:
@@ -165,20 +165,25 @@ def walks(scenario: Scenario) -> Iterator[Path]:
     yield from _Walker(scenario).walk(definition()["StartAt"], {}, (), ())
 
 
-def redriven(scenario: Scenario) -> Iterator[tuple[Path, Path]]:
+@cache
+def redriven(target: str = "job", waits: bool = False) -> tuple[tuple[Path, Path], ...]:
     """A walk, and each walk of its execution that is aborted in its last state, and redriven there.
 
     Only the variables that are still read count, so each state is redriven once for each of their values.
     """
-    seen = set[str]()
-    walker = _Walker(scenario._replace(redrives=1))
-    for path in all_walks(scenario.redrives, scenario.target, scenario.waits):
+    looked_at, seen, found = set[tuple[str, int]](), set[str](), []
+    walker = _Walker(Scenario(1, target, waits, rounds=1))
+    for path in all_walks(0, target, waits):
         for at, (name, variables) in enumerate(zip(path.names, path.entered, strict=True)):
+            if (name, id(variables)) in looked_at:
+                continue  # paths with the same beginning share its variables
+            looked_at.add((name, id(variables)))
             read = {key: value for key, value in variables.items() if key in _read(name)}
             if (key := name + json.dumps(read, sort_keys=True)) not in seen:
                 seen.add(key)
                 before = Path(path.names[: at + 1], path.entered[: at + 1], variables)
-                yield from ((before, after) for after in walker.walk(name, variables, (), ()))
+                found += [(before, after) for after in walker.walk(name, variables, (), ())]
+    return tuple(found)
 
 
 _read = cache(still_read)

@@ -1,0 +1,226 @@
+"""Guarantees of the workflow for a request whose caller, a task of another execution, waits for the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.workflow.caller_cases import CALLER
+from tests.workflow.case import of_input
+from tests.workflow.definition import states
+from tests.workflow.interpreter import ME, STATES, StateFailed, Variables, evaluate, mentioned
+from tests.workflow.walks import MACHINE, TOKEN, Path, Scenario, all_walks, redriven
+
+_READ = {name: mentioned(state.fields) for name, state in STATES.items()}
+ANSWERS = ("AnswerSuccess", "AnswerFailure")
+WORK = ("RunGlueJob", "RunStateMachine")
+# The only places of the token: the arguments of the answers, and the body of a request that is queued again.
+WITH_TOKEN = {"AskCaller": "TaskToken", "AnswerSuccess": "TaskToken", "AnswerFailure": "TaskToken"}
+WITH_TOKEN |= {"ReturnRequest": "MessageBody"}
+
+
+def _walks(redrives: int = 0) -> tuple[Path, ...]:
+    return all_walks(redrives, waits=True) + all_walks(redrives, MACHINE, waits=True)
+
+
+def _distinct(paths: Iterable[Path]) -> Iterator[tuple[str, Variables]]:
+    """Each state with its variables, once."""
+    seen = set[tuple[str, int]]()
+    for path in paths:
+        for name, variables in zip(path.names, path.entered, strict=True):
+            if (name, id(variables)) not in seen:
+                seen.add((name, id(variables)))
+                yield name, variables
+
+
+def _entered() -> Iterator[tuple[str, Variables]]:
+    """Each state with its variables on the paths with a caller, also of executions that are redriven in any state."""
+    yield from _distinct(_walks() + _walks(redrives=1) + tuple(after for _, after in redriven(MACHINE, waits=True)))
+
+
+def test_a_caller_is_answered_at_most_once_on_each_path_and_after_release_and_wake() -> None:
+    answered = 0
+    for walk in _walks() + _walks(redrives=1):
+        answers = [name for name in walk.names if name in ANSWERS]
+        assert len(answers) <= 1, walk.names
+        if answers:
+            answered += 1
+            before = walk.names[: walk.names.index(answers[0])]
+            assert before.index("ReleaseSlot") < before.index("ReadWaiting"), walk.names
+            following = walk.after(answers[0])
+            assert not {"ReleaseSlot", "ReadWaiting", "WakeWaiting", "KeepRequest", "NotifyFailure"} & set(following)
+    assert answered
+
+
+def test_no_path_leaves_a_caller_without_an_answer_that_nobody_else_gives() -> None:
+    """The next attempt answers for a returned request, and the janitor where the slot or AnswerFailed is left to it."""
+    for walk in _walks() + _walks(redrives=1):
+        caller = walk.variables["caller"]
+        ways = {
+            "answered": bool(set(ANSWERS) & set(walk.names)),
+            "returned": walk.names[-1] == "RequestReturned",
+            "janitor": "LeaveSlotToJanitor" in walk.names,
+            "gone": caller == "GONE",
+            "lost": caller == "LOST" and walk.variables["failure"]["error"] == "SlotLost",
+        }
+        assert sum(ways.values()) == 1, (ways, walk.names)
+
+
+def test_an_answer_has_the_outcome_of_the_request() -> None:
+    for walk in _walks() + _walks(redrives=1):
+        if "AnswerSuccess" in walk.names:
+            assert walk.variables["run_state"] == "SUCCEEDED"
+            assert "KeepRequest" not in walk.names
+        if "AnswerFailure" in walk.names:
+            assert walk.variables["run_state"] not in ("SUCCEEDED", "UNKNOWN")
+            assert walk.variables["outcome"] == "KEPT"
+        if walk.status == "SUCCEEDED":
+            assert "AnswerSuccess" in walk.names
+
+
+def test_the_answer_of_a_success_is_the_works_result() -> None:
+    outputs: dict[str, set[str]] = {name: set() for name in ("job", MACHINE)}
+    for target, found in outputs.items():
+        for name, variables in _distinct(all_walks(target=target, waits=True)):
+            if name == "AnswerSuccess":
+                found.add(STATES[name].value("Arguments", {}, variables)["Output"])
+    assert outputs["job"] == {'{"Id":"jr_1","JobName":"job","JobRunState":"SUCCEEDED"}'}
+    assert outputs[MACHINE] == {'{"rows":7}'}
+
+
+def test_work_starts_only_after_the_caller_was_asked() -> None:
+    for walk in _walks():
+        for work in set(WORK) & set(walk.names):
+            before = walk.names[: walk.names.index(work)]
+            assert before == ("ConfirmSlot", "ChooseWork", "ReadToken", "AskCaller", "ChooseWork")
+    assert not [walk for walk in all_walks() + all_walks(target=MACHINE) if "AskCaller" in walk.names]
+
+
+def test_nothing_starts_for_a_caller_that_is_gone_and_its_request_is_kept() -> None:
+    gone = [walk for walk in _walks() if "CallerGone" in walk.names]
+    assert {walk.variables["caller_error"] for walk in gone} == {
+        "Sfn.TaskTimedOutException",
+        "its slot has no task token",
+    }
+    for walk in gone:
+        assert not {*WORK, *ANSWERS, "ReturnRequest"} & set(walk.names), walk.names
+        assert "CountCallerGone" in walk.names
+        assert walk.variables["failure"]["error"] == "CallerGone"
+        assert walk.names.index("KeepRequest") < walk.names.index("ReleaseSlot") < walk.names.index("ReadWaiting")
+
+
+def test_an_error_that_does_not_show_that_the_caller_is_gone_does_not_stop_its_work() -> None:
+    """For example a throttle, or a role that may not call SendTaskHeartbeat."""
+    for error in ("Sfn.SfnException", "States.Timeout", "Sfn.SdkClientException"):
+        following, variables = STATES["AskCaller"].catch(StateFailed(error, "said so"), {}, {"token": {}})
+        assert (following, variables["caller"]) == ("ChooseWork", "WAITS")
+
+
+def test_the_slot_of_a_caller_whose_token_could_not_be_read_is_left_to_the_janitor() -> None:
+    unread = [walk for walk in _walks() if "ReadToken" in walk.names and walk.after("ReadToken")[0] == "KeepRequest"]
+    assert unread
+    for walk in unread:
+        assert "LeaveSlotToJanitor" in walk.names
+        assert not {*WORK, *ANSWERS, "CallerGone"} & set(walk.names)
+
+
+def test_the_slot_is_left_to_the_janitor_if_only_it_can_keep_the_request_of_a_waiting_caller() -> None:
+    """The slot has the only copy of the token. RequestNotKept has no answer yet."""
+    for walk in _walks():
+        if walk.variables.get("outcome") == "NOT_KEPT" and walk.variables["caller"] == "WAITS":
+            assert "LeaveSlotToJanitor" in walk.names
+            assert walk.names[-1] == "RequestNotKept"
+    without = [walk for walk in all_walks() if walk.variables.get("outcome") == "NOT_KEPT"]
+    assert any("ReleaseSlot" in walk.names for walk in without)
+
+
+def test_an_answer_that_could_not_be_given_ends_the_execution_after_its_request_is_accounted_for() -> None:
+    failed = [walk for walk in _walks() if walk.names[-1] == "AnswerFailed"]
+    assert {walk.names[-2] for walk in failed} == set(ANSWERS)
+    for walk in failed:
+        assert walk.variables["run_state"] == "SUCCEEDED" or walk.variables["outcome"] == "KEPT"
+        state = "AnswerSuccess" if walk.variables["run_state"] == "SUCCEEDED" else "AnswerFailure"
+        assert walk.names[-2] == state
+
+
+@pytest.mark.parametrize("state", ANSWERS)
+def test_a_spent_token_is_counted_and_does_not_change_the_end(state: str) -> None:
+    for error in ("Sfn.TaskTimedOutException", "Sfn.TaskDoesNotExistException", "Sfn.InvalidTokenException"):
+        assert STATES[state].retry_after(error, {}) is None
+        following, _ = STATES[state].catch(StateFailed(error, "spent"), {}, {})
+        assert following == "CountSpentAnswer"
+    assert STATES[state].retry_after("Sfn.SfnException", {}) is not None
+    spent = [walk for walk in _walks() if state in walk.names and "CountSpentAnswer" in walk.names]
+    assert {walk.status for walk in spent} == {"SUCCEEDED" if state == "AnswerSuccess" else "FAILED"}
+    assert not {walk.names[-1] for walk in spent} - {"PublishSuccessEvent", "RequestSucceeded", "RequestFailed"}
+
+
+def test_the_token_is_only_in_answers_and_in_the_body_of_a_returned_request() -> None:
+    found, tried = set[str](), set[str]()
+    context = Scenario(0, waits=True).context
+    for name, variables in _entered():
+        assert TOKEN not in str({**variables, "token": ""}), name
+        sent = {
+            key: part for key, part in STATES[name].fields.items() if key in ("Arguments", "Cause", "Error", "Output")
+        }
+        used = {key: variables[key] for key in _READ[name] & variables.keys()}
+        if (key := name + str(used)) in tried:
+            continue
+        tried.add(key)
+        for field, part in sent.items():
+            try:
+                value = evaluate(part, {"context": context}, used)
+            except StateFailed:
+                continue  # it fails on this path too, and so calls nothing
+            if isinstance(value, dict) and name in WITH_TOKEN:
+                found |= {name} if TOKEN in json.dumps(value.pop(WITH_TOKEN[name])) else set()
+            assert TOKEN not in json.dumps(value), (name, field)
+    assert found == WITH_TOKEN.keys()
+
+
+def test_every_variable_has_a_value_where_a_state_reads_it() -> None:
+    """Step Functions fails an expression with a variable that no state has assigned."""
+    for name, variables in _entered():
+        if STATES[name].kind != "Choice":  # a Choice evaluates no rule after the one that applies
+            assert not _READ[name] - variables.keys(), name
+
+
+def test_a_redriven_execution_returns_its_request_with_the_token_for_the_next_attempt() -> None:
+    returned = [
+        walk for walk in _walks(redrives=1) if walk.names[-1] == "RequestReturned" and "AskCaller" in walk.names
+    ]
+    assert returned
+    for walk in returned:
+        assert not set(ANSWERS) & set(walk.names)
+    body = STATES["ReturnRequest"].value(
+        "Arguments",
+        of_input({"process": "p", "request_id": "order-1", "attempt": 1, "caller": CALLER}),
+        {"token": {"task_token": TOKEN}},
+    )["MessageBody"]
+    assert json.loads(body)["task_token"] == TOKEN
+
+
+def test_a_redriven_answer_is_given_again() -> None:
+    """The execution was stopped in the answer, so whether the caller has it is unknown. A second one is spent."""
+    again = [after for before, after in redriven(MACHINE, waits=True) if before.names[-1] in ANSWERS]
+    assert {walk.names[0] for walk in again} == set(ANSWERS)
+    assert {walk.names[-1] for walk in again} == {
+        "PublishSuccessEvent",
+        "RequestSucceeded",
+        "RequestFailed",
+        "AnswerFailed",
+    }
+
+
+def test_the_wrong_kind_of_input_is_kept_with_the_reason_and_answered() -> None:
+    given: dict[str, Any] = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
+    context = of_input(given | {"caller": CALLER})
+    assert STATES["ChooseWork"].choose(context, {"target": "job", "caller": "WAITS"}) == "WrongInput"
+    following, variables = STATES["WrongInput"].leave(context, {"target": "job", "caller": "WAITS"})
+    assert (following, variables["failure"]["error"]) == ("KeepRequest", "WrongInput")
+    assert STATES["MustAnswerFailure"].choose(context, variables) == "AnswerFailure"
+    assert states()["ReadToken"]["Arguments"]["ConsistentRead"] is True
+    assert STATES["ReadToken"].value("Arguments", context, {})["ExpressionAttributeNames"] == {"#me": ME}
