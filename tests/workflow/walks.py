@@ -29,7 +29,7 @@ _registered = {
     "priority": {"S": "low"},
     "weight": {"N": "1"},
 }
-_nobody_waits = {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}}
+_none_waits = {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}}
 _low_waits = {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "1"}, "waiting": {"M": {"low": {"M": _registered}}}}
 
 
@@ -66,7 +66,7 @@ RESULTS: dict[str, list[Any]] = {
         child("SUCCEEDED", parent="arn:of-another", Output='"not ours"'),
         child("RUNNING", parent="arn:of-another", started=LONG_AGO),
     ],
-    "ReadWaiting": [_nobody_waits, {"Item": _low_waits}],
+    "ReadWaiting": [_none_waits, {"Item": _low_waits}],
 }
 SPENT = "Sfn.TaskTimedOutException"
 CAUSES = {
