@@ -9,22 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from slotkeeper.slots.request import execution_name
-from tests.workflow import caller_cases, child_cases
+from tests.workflow import caller_cases, child_cases, confirm_cases
 from tests.workflow.case import (
     CONTEXT,
     EXECUTION,
-    MANUAL_INPUTS,
     REDRIVEN,
     REQUEST,
     STARTED,
     Between,
     case,
     caught,
-    of_input,
+    slot_call,
 )
 from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
-from tests.workflow.walks import MACHINE
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
@@ -48,9 +46,6 @@ def template(path: str) -> Any:
     return node
 
 
-CALLED = REQUEST | {"caller": "0" * 32}
-
-
 def _searched(starts: int, **more: Any) -> Variables:
     return {
         "failure": {"error": "Glue.X", "cause": "lost", "reason": ""},
@@ -67,17 +62,6 @@ def _searched(starts: int, **more: Any) -> Variables:
         "failed_reads": 0,
         "stops": 0,
         **more,
-    }
-
-
-def _slot_call(condition: str, update: str, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "TableName": "${SlotTableName}",
-        "Key": {"process_name": {"S": "p"}},
-        "UpdateExpression": update,
-        "ConditionExpression": condition,
-        "ExpressionAttributeNames": {"#me": ME, **names},
-        "ExpressionAttributeValues": values,
     }
 
 
@@ -100,31 +84,6 @@ def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     detail |= {"priority": "normal", "weight": 0, "finished_at": "2026-01-01T01:00:00.000Z", **more}
     entry = {"EventBusName": "${EventBusName}", "Source": "slotkeeper", "DetailType": f"Slotkeeper Request {kind}"}
     return {"Entries": [entry | {"Detail": detail}]}
-
-
-_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}, "run_settings": {"M": {}}}}
-_SLOT_LOST = {"error": "SlotLost", "cause": "The reservation was released before the workflow confirmed it"}
-
-
-def _with_settings(settings: dict[str, int]) -> dict[str, Any]:
-    """The answer to the confirm of a process whose target is a state machine."""
-    stored = {name: {"N": str(value)} for name, value in settings.items()}
-    return {
-        "Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": MACHINE}}}}}, "run_settings": {"M": stored}},
-    }
-
-
-def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Variables:
-    return {
-        "target": target,
-        "token": {},
-        "timeout_minutes": timeout_minutes,
-        "settle_seconds": settle_seconds,
-        "caller": "NONE",
-        "answer": "",
-        "starts": 0,
-        "pages": 0,
-    }
 
 
 def _glue_answer(state: str) -> str:
@@ -182,56 +141,6 @@ _REASONS = {
 }
 
 CASES = [
-    case(
-        "ConfirmSlot.Arguments",
-        _slot_call(
-            "attribute_exists(holders.#me)",
-            "SET holders.#me.#state = :running, holders.#me.job = target, "
-            "run_settings = if_not_exists(run_settings, :none)",
-            {"#state": "state"},
-            {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
-        )
-        | {"ReturnValues": "UPDATED_NEW"},
-    ),
-    case("ConfirmSlot.Assign", _confirmed("j", 60), result=_RUNNING),
-    case(
-        "ConfirmSlot.Assign",
-        _confirmed(MACHINE, 5, 90),
-        result=_with_settings({"timeout_minutes": 5, "settle_seconds": 90}),
-    ),
-    case("ConfirmSlot.Assign", _confirmed(MACHINE, 60, 90), result=_with_settings({"settle_seconds": 90})),
-    *(
-        case(
-            "ConfirmSlot.Assign",
-            _confirmed("j", 60) | {"caller": "UNKNOWN" if given == CALLED else "NONE"},
-            context=of_input(given),
-            result=_RUNNING,
-        )
-        for given in (CALLED, *MANUAL_INPUTS)
-    ),
-    caught(
-        "ConfirmSlot.Catch.0.Assign",
-        {"caller": "NONE", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
-    ),
-    caught(
-        "ConfirmSlot.Catch.0.Assign",
-        {"caller": "LOST", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
-        context=of_input(CALLED),
-    ),
-    caught(
-        "ConfirmSlot.Catch.1.Assign",
-        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}},
-    ),
-    caught(
-        "ConfirmSlot.Catch.1.Assign",
-        {"caller": "LOST", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
-        context=of_input(CALLED),
-    ),
-    case(
-        "ConfirmSlot.Catch.1.Assign",
-        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
-        errorOutput={"Error": "E"},
-    ),
     case(
         "RunGlueJob.Arguments",
         {"JobName": "j", "Arguments": REQUEST["arguments"] | {"--slotkeeper-execution": ME}, "Timeout": 60},  # type: ignore[operator]
@@ -362,7 +271,7 @@ CASES = [
     ),
     case(
         "ReleaseSlot.Arguments",
-        _slot_call(
+        slot_call(
             "attribute_exists(holders.#me)",
             "SET slots_in_use = slots_in_use - if_not_exists(holders.#me.weight, :one) REMOVE holders.#me",
             {},
@@ -545,4 +454,4 @@ CASES += [
     for path, pair in _CONDITIONS.items()
     for value, variables in zip((True, False), pair, strict=True)
 ]
-CASES += child_cases.CASES + caller_cases.CASES
+CASES += confirm_cases.CASES + child_cases.CASES + caller_cases.CASES

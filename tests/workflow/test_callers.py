@@ -55,7 +55,7 @@ def test_a_caller_is_answered_at_most_once_on_each_path_and_after_release_and_wa
     assert answered
 
 
-def test_no_path_leaves_a_caller_without_an_answer_that_nobody_else_gives() -> None:
+def test_every_path_answers_the_caller_or_leaves_the_answer_to_the_next_attempt_or_to_the_janitor() -> None:
     """The next attempt answers for a returned request, and the janitor where the slot or AnswerFailed is left to it."""
     for walk in _walks() + _walks(redrives=1):
         caller = walk.variables["caller"]

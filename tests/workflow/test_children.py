@@ -85,7 +85,7 @@ def test_a_child_is_stopped_only_if_it_is_ours_and_after_a_timeout_or_in_a_redri
             assert redrives or known["failure"]["error"] == "States.Timeout"
 
 
-def test_a_child_that_has_succeeded_is_a_success_whatever_error_its_task_had() -> None:
+def test_a_child_that_has_succeeded_is_a_success_after_any_error_of_its_task() -> None:
     for walk in _walks() + _walks(redrives=1):
         seen = _entries(walk, "HasChildEnded")
         succeeded = bool(seen) and seen[-1]["run_state"] == "SUCCEEDED" and seen[-1]["is_ours"]
@@ -94,7 +94,7 @@ def test_a_child_that_has_succeeded_is_a_success_whatever_error_its_task_had() -
 
 
 def test_an_execution_of_the_same_name_that_is_not_ours_is_not_touched_and_its_outcome_not_taken_over() -> None:
-    """For example a success of an execution that somebody started manually."""
+    """For example a success of an execution that was started manually."""
     taken = [walk for walk in _walks() + _walks(redrives=1) if "NameTaken" in walk.names]
     assert {_entries(walk, "NameTaken")[0]["run_state"] for walk in taken} == {"SUCCEEDED", "RUNNING"}
     for walk in taken:
@@ -203,7 +203,7 @@ def test_f4_a_redriven_execution_starts_no_child(redrives: int) -> None:
 
 
 def test_f4_an_execution_that_is_redriven_in_any_state_starts_nothing_and_loses_no_request() -> None:
-    """It may be aborted in each state. Whatever ended it, the janitor has kept its request before."""
+    """It may be aborted in each state. The janitor has kept its request then."""
     states_redriven = set[str]()
     for before, after in redriven(MACHINE, waits=True):
         states_redriven.add(before.names[-1])

@@ -1,0 +1,88 @@
+"""The values of the expressions of ConfirmSlot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input, slot_call
+from tests.workflow.interpreter import ME, Variables
+from tests.workflow.walks import MACHINE
+
+CALLED = REQUEST | {"caller": "0" * 32}
+_RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}, "run_settings": {"M": {}}}}
+_SLOT_LOST = {"error": "SlotLost", "cause": "The reservation was released before the workflow confirmed it"}
+
+
+def _with_settings(settings: dict[str, int]) -> dict[str, Any]:
+    """The answer to the confirm of a process whose target is a state machine."""
+    stored = {name: {"N": str(value)} for name, value in settings.items()}
+    return {
+        "Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": MACHINE}}}}}, "run_settings": {"M": stored}},
+    }
+
+
+def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Variables:
+    return {
+        "target": target,
+        "token": {},
+        "timeout_minutes": timeout_minutes,
+        "settle_seconds": settle_seconds,
+        "caller": "NONE",
+        "answer": "",
+        "starts": 0,
+        "pages": 0,
+    }
+
+
+CASES = [
+    case(
+        "ConfirmSlot.Arguments",
+        slot_call(
+            "attribute_exists(holders.#me)",
+            "SET holders.#me.#state = :running, holders.#me.job = target, "
+            "run_settings = if_not_exists(run_settings, :none)",
+            {"#state": "state"},
+            {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
+        )
+        | {"ReturnValues": "UPDATED_NEW"},
+    ),
+    case("ConfirmSlot.Assign", _confirmed("j", 60), result=_RUNNING),
+    case(
+        "ConfirmSlot.Assign",
+        _confirmed(MACHINE, 5, 90),
+        result=_with_settings({"timeout_minutes": 5, "settle_seconds": 90}),
+    ),
+    case("ConfirmSlot.Assign", _confirmed(MACHINE, 60, 90), result=_with_settings({"settle_seconds": 90})),
+    *(
+        case(
+            "ConfirmSlot.Assign",
+            _confirmed("j", 60) | {"caller": "UNKNOWN" if given == CALLED else "NONE"},
+            context=of_input(given),
+            result=_RUNNING,
+        )
+        for given in (CALLED, *MANUAL_INPUTS)
+    ),
+    caught(
+        "ConfirmSlot.Catch.0.Assign",
+        {"caller": "NONE", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
+    ),
+    caught(
+        "ConfirmSlot.Catch.0.Assign",
+        {"caller": "LOST", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
+        context=of_input(CALLED),
+    ),
+    caught(
+        "ConfirmSlot.Catch.1.Assign",
+        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}},
+    ),
+    caught(
+        "ConfirmSlot.Catch.1.Assign",
+        {"caller": "LOST", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
+        context=of_input(CALLED),
+    ),
+    case(
+        "ConfirmSlot.Catch.1.Assign",
+        {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "E", "cause": "no cause given"}},
+        errorOutput={"Error": "E"},
+    ),
+]
