@@ -7,21 +7,36 @@ drive has ended stops at its next step.
 import contextvars
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 LIMIT_BYTES = 256 * 1024  # "Step Functions: Service quotas": input or result of a task, state or execution
+POLL_SECONDS = 0.05
 lock = threading.RLock()
 current: contextvars.ContextVar["Drive | None"] = contextvars.ContextVar("current_drive", default=None)
 state_name: contextvars.ContextVar[str] = contextvars.ContextVar("state_name", default="")
 previous_event: contextvars.ContextVar[int] = contextvars.ContextVar("previous_event", default=0)
+branch: contextvars.ContextVar["Branch | None"] = contextvars.ContextVar("branch", default=None)
 _latest: dict[str, "Drive"] = {}
 
 
 class ExecutionClosed(Exception):
     """The execution of this thread was closed: end without Retry, Catch or another state."""
+
+
+@dataclass
+class Branch:
+    """The branches of a Parallel state, or the iterations of a Map: the first failure of one stops the others."""
+
+    outer: "Branch | None"
+    failure: Exception | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.failure is not None or (self.outer is not None and self.outer.is_stopped)
 
 
 @dataclass
@@ -41,16 +56,32 @@ class Drive:
             raise ExecutionClosed
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises ExecutionClosed as soon as the execution is closed."""
-        if self.closed.wait(max(0.0, seconds)):
+        """Sleep. Raises ExecutionClosed as soon as the execution is closed, and soon after the branch was stopped."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and branch.get() is not None:
+            self.closed.wait(min(left, POLL_SECONDS))
+            check()
+        if self.closed.wait(max(0.0, left)):
             raise ExecutionClosed
 
 
 def check() -> None:
-    """Raise ExecutionClosed in a thread whose drive has ended."""
-    drive = current.get()
-    if drive is not None:
-        drive.check()
+    """Raise ExecutionClosed in a thread whose drive has ended, or whose branch was stopped."""
+    if has_ended():
+        raise ExecutionClosed
+
+
+def has_ended() -> bool:
+    """Whether the drive of this thread has ended, or its branch was stopped."""
+    drive, own = current.get(), branch.get()
+    return (drive is not None and drive.closed.is_set()) or (own is not None and own.is_stopped)
+
+
+def is_aborted() -> bool:
+    """Whether the task of this thread was aborted: its execution by StopExecution, or its branch by another one."""
+    drive, own = current.get(), branch.get()
+    stopped = drive is not None and drive.closed.is_set() and drive.execution["status"] == "ABORTED"
+    return stopped or (own is not None and own.is_stopped)
 
 
 def note_parameters(given: Any) -> None:

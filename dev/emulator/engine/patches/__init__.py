@@ -17,6 +17,7 @@ ORDER = (
     "stepfunctions_glue",
     "stepfunctions_children",
     "stepfunctions_tokens",
+    "stepfunctions_branches",
     "stepfunctions_lists",
     "stepfunctions_events",
     "stepfunctions_sdk_errors",

@@ -72,8 +72,8 @@ def _wait(child: dict[str, Any], drive: drives.Drive | None) -> None:
     while child["status"] == "RUNNING":
         if timed_out is not None and timed_out.is_set():
             raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
-        if drive is not None and drive.closed.is_set():
-            if drive.execution["status"] == "ABORTED" and drive.execution["name"] not in leave_running:
+        if drive is not None and drives.has_ended():
+            if drives.is_aborted() and drive.execution["name"] not in leave_running:
                 drives.stop(child["executionArn"], "", "")
             raise drives.ExecutionClosed
         time.sleep(POLL_SECONDS)

@@ -48,7 +48,7 @@ def _with_new_token(original: Callable[..., Any], state: Any, given: Any, contex
 def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any]) -> Any:
     drive = drives.current.get()
     task: dict[str, Any] = {"event": threading.Event(), "result": None, "error": None, "heartbeat": None}
-    task |= {"drive": drive, "closed": False}
+    task |= {"drive": drive, "branch": drives.branch.get(), "closed": False}
     sfn._task_tokens[token] = task
     began = time.monotonic()
     try:
@@ -67,10 +67,9 @@ def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any
 
 
 def _wait(task: dict[str, Any], began: float, state: dict[str, Any]) -> None:
-    drive, limit, silence = task["drive"], state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
+    limit, silence = state.get("TimeoutSeconds"), state.get("HeartbeatSeconds")
     while not task["event"].wait(POLL_SECONDS):
-        if drive is not None:
-            drive.check()
+        drives.check()
         now = time.monotonic()
         late = limit is not None and now - began >= limit
         silent = silence is not None and now - (task.get("beat") or began) >= silence
@@ -99,9 +98,10 @@ def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
         if token.startswith(PREFIX):
             return _refused("TaskDoesNotExist", "Task does not exist")
         return _refused("InvalidToken", "Invalid Token: 'Invalid token'")
-    drive = task.get("drive")
+    drive, branch = task.get("drive"), task.get("branch")
     with _lock:
-        if task.get("closed") or task["event"].is_set() or (drive is not None and drive.closed.is_set()):
+        has_ended = (drive is not None and drive.closed.is_set()) or (branch is not None and branch.is_stopped)
+        if task.get("closed") or task["event"].is_set() or has_ended:
             return _refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
         task["beat"] = time.monotonic()
         return original(data)
