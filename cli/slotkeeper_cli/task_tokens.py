@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.slots import task_tokens
 from slotkeeper.slots.request import caller_of
 
 FIELD = "task_token"
@@ -35,14 +36,8 @@ class Body:
 
 def without_token(body: str) -> Body:
     """Remove the token of a request. Its other fields, such as its input, are unchanged."""
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        return Body(body)
-    if not isinstance(fields, dict) or FIELD not in fields:
-        return Body(body)
-    token = fields.pop(FIELD)
-    return Body(json.dumps(fields), caller_of(token) if isinstance(token, str) else "", had_token=True)
+    stripped = task_tokens.without_token(body)
+    return Body(stripped, caller_of(task_tokens.token_of(body)), FIELD in body and stripped != body)
 
 
 def hide_tokens(text: str) -> str:

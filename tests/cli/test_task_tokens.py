@@ -123,7 +123,7 @@ def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
     (message,) = operator.run("dlq", "show", "request", "--json").json["dead_letters"]
     assert message["task_token"] == "(hidden)"
     assert message["execution"] == execution_name("sample", "moved", 1, CALLER)
-    assert message["body"] == json.dumps({"process": "sample", "request_id": "moved", "arguments": {}})
+    assert json.loads(message["body"]) == {"process": "sample", "request_id": "moved", "arguments": {}}
 
 
 def test_submit_refuses_a_token(operator: Operator) -> None:
@@ -175,6 +175,20 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
     assert ended.exit_code == 3
     assert "several callers have sent a request same: give the name of one execution" in ended.stderr
     assert all(name in ended.stderr for name in names)
+
+
+def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator) -> None:
+    """The janitor answers with the token in the holder."""
+    name = operator.hold("a", task_token=TOKEN)
+    operator.parameters["GraceSeconds"] = "0"
+    operator.stop(name)
+
+    ended = operator.run("holder", "release", "a")
+
+    assert ended.exit_code == 3
+    assert "a caller waits for the answer, which the janitor gives before it releases the slot. The" in ended.stderr
+    assert operator.process().slots_in_use == 1
+    assert operator.run("holder", "release", "a", "--force", "--yes").exit_code == 0
 
 
 # Texts ---------------------------------------------------------------------------------------------------------------

@@ -160,8 +160,10 @@ def _in_use(
             return ""
         case Verdict.ALIVE:
             return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
-        case _:
-            return _work_alive(context, control, process, name, checked)
+        case Verdict.CHECK_WORK:
+            # The token is in the holder: released here, its caller would wait until its own timeout.
+            answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
+            return _work_alive(context, control, process, name, checked) or answer * bool(holder.task_token)
 
 
 def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: float, grace: int) -> str:
