@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper.slots import task_tokens
 from slotkeeper.slots.request import caller_of
+from slotkeeper.slots.task_tokens import token_of
+from slotkeeper.slots.task_tokens import without_token as strip
 
 FIELD = "task_token"
 HIDDEN = "(hidden)"
@@ -36,8 +37,8 @@ class Body:
 
 def without_token(body: str) -> Body:
     """Remove the token of a request. Its other fields, such as its input, are unchanged."""
-    stripped = task_tokens.without_token(body)
-    return Body(stripped, caller_of(task_tokens.token_of(body)), FIELD in body and stripped != body)
+    stripped = strip(body)
+    return Body(stripped, caller_of(token_of(body)), FIELD in body and stripped != body)
 
 
 def hide_tokens(text: str) -> str:
