@@ -89,23 +89,28 @@ class Janitor:
         started_at = self.clock()
         until = started_at + min(RUN_SECONDS, seconds_left / 2)
         processes: list[Process] = []
+        is_read = False
         with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
             self._read(processes, report)
+            is_read = True
         self._repair(processes, report)
         expired = self._remove_leases(processes, report, until)
         self._wake(expired, report, until)
         self._wake_all(processes, report, until)
         holders = {name: holder for process in processes for name, holder in process.holders.items()}
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
-        with report.guard("Could not list the executions that closed without success"):
-            self.settlement.find(settle_until - SETTLE_SECONDS / 2)
-            self.settlement.settle_found(report, settle_until, holders)
+        # Without the holder, a request would be kept although its child has succeeded, and a caller's token be lost.
+        if is_read:
+            with report.guard("Could not list the executions that closed without success"):
+                self.settlement.find(settle_until - SETTLE_SECONDS / 2)
+                self.settlement.settle_found(report, settle_until, holders)
         freed = self._free(processes, report, until - _WAKE_SECONDS)
         self._wake([held.process for held in freed], report)
         self._child_checks.adopt_redriven(processes, report, until)
-        self.settlement.settle_found(report, until, holders)
-        with report.guard("Could not record up to which time all requests are settled"):
-            self.settlement.note_settled(started_at)
+        if is_read:
+            self.settlement.settle_found(report, until, holders)
+            with report.guard("Could not record up to which time all requests are settled"):
+                self.settlement.note_settled(started_at)
         self._drop_cancellations(processes, report, until)
         return report
 
