@@ -10,6 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.observability import logger
 from slotkeeper.slots import lease_protocol
 from slotkeeper.slots.admission import Deferred, Starter, Waiting
+from slotkeeper.slots.caller_answers import CallerAnswers
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
@@ -58,6 +60,7 @@ def start(
         VISIBILITY,
         RETENTION,
         MOST_RECEIVES,
+        answer=Callers(outside.client("stepfunctions")).fail,
     )
     delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
     now = outside.clock()
@@ -74,13 +77,15 @@ def start(
 
 
 def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
-    dynamodb = outside.client("dynamodb")
+    dynamodb, stepfunctions = outside.client("dynamodb"), outside.client("stepfunctions")
+    workflow = Workflow(stepfunctions, WORKFLOW)
     return Settlement(
-        Workflow(outside.client("stepfunctions"), WORKFLOW),
+        workflow,
         FailedRequestQueue(outside.client("sqs"), FAILED),
         SettlementTable(dynamodb, SETTLED, claim=look_gap),  # 0 in a timeless world, where a claim would never end
         grace,
         outside.clock,
+        answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions)),
     )
 
 

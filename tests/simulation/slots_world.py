@@ -8,7 +8,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
-from slotkeeper.slots.request import execution_name
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
@@ -25,7 +24,7 @@ from tests.simulation.slots_state import (
     StatusEvent,
     arguments_of,
     id_of,
-    process_of,
+    name_of,
     request_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
@@ -46,6 +45,7 @@ from tests.simulation.worlds import (
 
 # The errors of a poll of a live run: its task times out, or Glue refuses GetJobRun.
 POLL_ERRORS = ("States.Timeout", "ThrottlingException", "InvalidInputException")
+ENDS = ("end_run", "end_child")  # of work
 OUTAGES = ("glue", "sqs", "events")
 OUTAGE_SECONDS = 900  # longer than all retries of a workflow step
 _AT_THE_START = freeze({"state": START, "variables": {}})
@@ -87,18 +87,30 @@ class SlotsWorld(SlotsState):
                 choices.append(Choice("wake_up", name))
         if self._free_starter():
             choices += [Choice("receive", message["id"]) for message in self._receivable()]
-        choices += [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
+        choices += self.ends_of_work()
         due = self._due_events() if self.plan.janitor_runs or not self.timeless else []
         if due and "status event" not in self.actors:
             choices.append(Choice("deliver_event", due[0]))
         choices += [Choice("land", str(n)) for n in range(len(self.in_transit))]
         choices += self._external_choices()
         if "scheduled run" not in self.actors:
-            if self.timeless and choices and all(choice.kind == "end_run" for choice in choices) and self._dead():
+            if self.timeless and choices and all(choice.kind in ENDS for choice in choices) and self._dead():
                 choices.append(Choice("run_janitor", "later"))  # a run may outlive its workflow by hours
             if (self.janitor_runs < self.plan.janitor_runs and choices) if self.timeless else self.now >= self.next_run:
                 choices.append(Choice("run_janitor", "now"))
         return choices
+
+    def ends_of_work(self) -> list[Choice]:
+        """The ends of Glue runs."""
+        return [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
+
+    def due_times(self) -> list[float]:
+        """The moments at which something is due."""
+        waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
+        waits += [message["visible_at"] for message in self._in_flight()]
+        waits += [self._ends_at(run) for run in self._alive()]
+        waits += [sent + LAG for sent, _ in self.in_transit]
+        return waits + [event.due for event in self.status_events if event.due > self.now]
 
     def _external_choices(self) -> list[Choice]:
         """The commands of operators, and runs of other users of the job."""
@@ -225,7 +237,7 @@ class SlotsWorld(SlotsState):
 
     def call(self, name: str, how: str) -> None:
         self._acting = name, self.actors[name].notes.ahead
-        is_down = self.now < self.outage_until and self.actors[name].question.service == self.down
+        is_down = self.now < self.outage_until and self.service_of(self.actors[name].question) == self.down
         if is_down:
             self.disturbed_at = self.now
         super().call(name, THROTTLE if is_down and how in ("", TWICE, STALE) else how)
@@ -279,14 +291,14 @@ class SlotsWorld(SlotsState):
         """The operator cancels a request, which may have left the queue."""
         self.cancels = self.cancels[1:]
         self.log("operator", f"cancels {request_id}")
-        name = execution_name(process_of(request_id), id_of(request_id), 1)
+        name = name_of(request_id, self.plan.callers)
         self.begin("cancel", code.canceller.begin(name), Notes())
 
     def replace(self, _: str, __: str) -> None:
         """The operator removes the process and adds it again."""
         self.replacements -= 1
         self.log("operator", "removes the process and adds it again")
-        self.begin("replace", code.replacer.begin(PROCESS, self.plan.limit, JOB), Notes())
+        self.begin("replace", code.replacer.begin(PROCESS, self.plan.limit, self.target_of(PROCESS)), Notes())
 
     def abort(self, execution: str, status: str) -> None:
         """An execution is stopped or times out, and makes no further call."""
@@ -314,12 +326,7 @@ class SlotsWorld(SlotsState):
     def pass_time(self, _: str, how: str) -> None:
         """The clock moves to the next moment at which something is due."""
         self._note_to_wakes()
-        waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
-        waits += [message["visible_at"] for message in self._in_flight()]
-        waits += [self._ends_at(run) for run in self._alive()]
-        waits += [sent + LAG for sent, _ in self.in_transit]
-        waits += [event.due for event in self.status_events if event.due > self.now]
-        self.now = max(self.now + 1, min([*waits, self.next_run]))
+        self.now = max(self.now + 1, min([*self.due_times(), self.next_run]))
         self.now += -self.now % STEP
         if how:
             self.disturbed_at = self.now
@@ -356,8 +363,8 @@ class SlotsWorld(SlotsState):
     def finished(self, name: str, actor: Actor) -> None:
         assert not isinstance(actor.node.result, Raised) or name == "status event", f"{name} raised {actor.node.result}"
         if name.startswith("workflow "):
-            status, error = actor.node.result
-            self._close(name.partition(" ")[2], status, error, actor.notes.state)
+            status, error, cause = actor.node.result
+            self._close(name.partition(" ")[2], status, error, cause, actor.notes.state)
         elif name == "status event" and isinstance(actor.node.result, Raised | int):
             raised = isinstance(actor.node.result, Raised)
             self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
@@ -393,7 +400,7 @@ class SlotsWorld(SlotsState):
     def perform(self, question: Question) -> Answer:
         if question.service in ("sns", "events", "cloudwatch"):
             return Answer(freeze({}))
-        question = question._replace(service=stepfunctions.service_of(question))
+        question = question._replace(service=self.service_of(question))
         before = self.services["stepfunctions"]
         if question.operation in ("start_job_run", "start_execution"):
             self._keep_older(question.service)
@@ -412,11 +419,13 @@ class SlotsWorld(SlotsState):
         node = workflow.begin(execution, known["input"], known["redrives"], state["state"], state["variables"])
         self.begin(f"workflow {execution}", node, Notes(state=state))
 
-    def _close(self, execution: str, status: str, error: str = "", state: Any = None) -> None:
+    def _close(self, execution: str, status: str, error: str = "", cause: str = "", state: Any = None) -> None:
         if error == "RequestReturned" and self.timeless and not self.faults:
             raise Violation("S5", f"{execution} returns its request to the end of the queue without a fault")
+        if status == "SUCCEEDED":
+            self.check_success(execution)
         self._keep_older("stepfunctions")
-        closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error)
+        closed = stepfunctions.close(self.services["stepfunctions"], execution, status, self.now, error, cause)
         self.services["stepfunctions"] = closed.with_fields(**{execution: closed[execution].with_fields(state=state)})
         if status != "SUCCEEDED" and not self.plan.events_lost:
             self.faults_at_close = self.faults_at_close | {execution: self.faults}
@@ -436,6 +445,11 @@ def _with_weight(request: str, weight: str) -> str:
 
 def random_world(random: Random, **given: Any) -> SlotsWorld:
     """A random world for random schedules. `given`: fields of its plan that are not random."""
+    return SlotsWorld(replace(random_plan(random), **given))
+
+
+def random_plan(random: Random) -> Plan:
+    """The plan of a random world."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
     if random.random() < 0.2:
         requests = (*requests, requests[0] + random.choice(("", "*")))
@@ -454,7 +468,7 @@ def random_world(random: Random, **given: Any) -> SlotsWorld:
         changes = changes if changes or limit == 3 else (3,)
         default_weight = random.choice((1, 1, 2))
     replacements = random.choice((0, 0, 1)) if 0 in changes and limit != 2 else 0  # it is added again with `limit`
-    plan = Plan(
+    return Plan(
         requests,
         limit,
         changes,
@@ -477,4 +491,3 @@ def random_world(random: Random, **given: Any) -> SlotsWorld:
         aim=random.choice(("", "", "deaths", "wakes")),
         first_run=random.randrange(STEP, PERIOD + 1, STEP),
     )
-    return SlotsWorld(replace(plan, **given))

@@ -15,6 +15,7 @@ from tests.simulation import (
     retry_world,
     slots_state,
     slots_world,
+    targets_world,
     token_state,
     token_world,
     transcript,
@@ -24,6 +25,7 @@ from tests.simulation import (
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.targets_world import TargetsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
 from tests.simulation.token_world import TokenWorld
 from tests.simulation.worlds import World
@@ -66,6 +68,13 @@ def _slots(
     return lambda: SlotsWorld(plan, timeless=True)
 
 
+def _target(requests: str, *, timeless: bool = True, child: bool = True, **more: Any) -> Callable[[], World]:
+    """One process whose target is a state machine, or a Glue job. `requests`: the id of each, one character each."""
+    given = {"machines": ("p",) * child, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
+    plan = Plan(tuple(requests), **given)
+    return lambda: TargetsWorld(plan, timeless=timeless)
+
+
 def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
     plan = retry_world.Plan(tuple(("a", payload) for payload in payloads), **given)
     return lambda: RetryWorld(plan)
@@ -91,12 +100,13 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
     "downstream": downstream_world.random_world,
     "retry": retry_world.random_world,
     "slots": slots_world.random_world,
+    "targets": targets_world.random_world,
     "token": token_world.random_world,
 }
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "retry": 2, "slots": 10, "token": 8}
+SHARES = {"downstream": 1, "retry": 2, "slots": 7, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
@@ -164,6 +174,45 @@ SMALL: dict[str, Small] = {
     "leases, 1 caller and 2 requests, no fault": Small(_slots("ab", 1, 0, False, starters=1, leases=(0,)), 0, False),
     "leases, 2 callers within the skew and 1 request, no fault": Small(
         _slots("a", 1, 0, False, starters=1, leases=(0, 64)), 0, False
+    ),
+    "child, no caller": Small(_target("a"), 1, False),
+    "child, a caller that may leave": Small(_target("a", callers="a", leaves=1), 1, True),
+    "child that fails, a caller": Small(_target("a", callers="a", fails=1), 1, False),
+    "child, another workflow starts its name": Small(_target("a", namesakes=1), 1, True),
+    "child that fails and is redriven": Small(_target("a", fails=1, child_redrives=1), 1, False),
+    "child, a caller, cancelled": Small(_target("a", callers="a", cancels=("a",)), 1, False),
+    "child, a caller, its workflow's answer is refused": Small(
+        _target("a", callers="a", refusals=7, leaves=1), 0, True
+    ),
+    "child, a caller, the janitor's answer is refused too": Small(_target("a", callers="a", refusals=8), 1, True),
+    "child that fails, a caller, the janitor's answer is refused too": Small(
+        _target("a", callers="a", refusals=8, fails=1, starters=1), 1, False
+    ),
+    "child whose start arrives late, its workflow dies": Small(
+        _target("a", timeless=False, starters=1, aim="late", events_lost=True), 2, True
+    ),
+    "child whose start arrives late, status events": Small(
+        _target("a", timeless=False, starters=1, aim="late"), 2, True
+    ),
+    "child with settle time": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends"), 1, True
+    ),
+    "child that fails and is redriven, with clock": Small(
+        _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
+    ),
+    "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
+    "2 children, two callers": Small(_target("ab", callers="ab"), 0, True),
+    "2 children": Small(_target("ab", starters=1), 1, False),
+    "child, a caller, janitor at any time": Small(
+        _target("a", callers="a", janitor_runs=1, janitor_ahead=True), 1, False
+    ),
+    "child, a caller, two faults": Small(_target("a", callers="a", starters=1), 2, False),
+    "child, another workflow starts its name, two faults": Small(_target("a", namesakes=1, starters=1), 2, False),
+    "child with settle time, its workflow dies": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="deaths"), 2, False
+    ),
+    "child with settle time, any fault": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,)), 1, False
     ),
     "retry of a request sent twice": Small(_retry(('{"fails": 1}',) * 2), 1, True),
     "retry by Scheduler, delivered twice": Small(_retry(('{"fails": 1, "retry_after": 1980}',), copies=1), 1, True),

@@ -13,6 +13,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from slotkeeper.slots.executions import ANSWER_FAILED
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
@@ -43,8 +44,10 @@ def run(
     redrives: int,
     state_name: str,
     variables: Any,
-) -> tuple[str, str]:
-    """Run an execution, from its start or from a redrive: "SUCCEEDED" or "FAILED", and the error's name.
+) -> tuple[str, str, str]:
+    """Run an execution, from its start or from a redrive: "SUCCEEDED" or "FAILED", and the error's name and cause.
+
+    The cause is empty unless the janitor's code reads it.
 
     Reports each state that it enters, with the variables, since a redrive continues there.
 
@@ -69,9 +72,10 @@ def run(
         context = _context(outside, state, execution)
         match state.kind:
             case "Succeed":
-                return "SUCCEEDED", ""
+                return "SUCCEEDED", "", ""
             case "Fail":
-                return "FAILED", state.fields["Error"]
+                error = state.fields["Error"]
+                return "FAILED", error, state.value("Cause", context, known) if error == ANSWER_FAILED else ""
             case "Choice":
                 at = state.choose(context, known)
             case "Wait":
@@ -83,8 +87,8 @@ def run(
                 try:
                     at, known = _task(outside, state, context, known)
                 except _TooLarge:
-                    return "FAILED", "States.DataLimitExceeded"
-    return "SUCCEEDED", ""
+                    return "FAILED", "States.DataLimitExceeded", ""
+    return "SUCCEEDED", "", ""
 
 
 def _context(outside: Outside, state: State, execution: dict[str, Any]) -> dict[str, Any]:

@@ -150,6 +150,10 @@ class World:
             self.suspended_actor = ""
             self.disturbed_at = self.now
 
+    def service_of(self, question: Question) -> str:
+        """The name in `services` of the state that answers a question."""
+        return question.service
+
     def may_continue(self, name: str) -> bool:
         """Whether a sleeping actor may continue in a timeless world: only if it would find something new."""
         raise NotImplementedError
@@ -195,9 +199,10 @@ class World:
             self.in_transit = (*self.in_transit, (self.now, question))
             answer = LOST
         if how == STALE:
-            newest, self.services[question.service] = self.services[question.service], self.older[question.service]
+            service = self.service_of(question)
+            newest, self.services[service] = self.services[service], self.older[service]
             answer = self.perform(question)
-            self.services[question.service] = newest
+            self.services[service] = newest
         if answer is None:
             answer = self.perform(question)
             if how == TWICE:  # the SDK repeats the call, since the first answer was lost
