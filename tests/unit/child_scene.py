@@ -32,9 +32,12 @@ class ChildScene(JanitorScene):
         self.refused = ""
         account.write("target", {"S": TARGET})
         account.write("run_settings", {"M": {name: {"N": str(value)} for name, value in settings.items()}})
-        events = account.stepfunctions.meta.events
+        self.answer_calls_of(account.stepfunctions)
+
+    def answer_calls_of(self, client: Any) -> None:
+        """Answer the calls of a client of Step Functions; those on the workflow's executions go on to moto."""
         for operation in ("DescribeExecution", "StopExecution", "ListExecutions"):
-            events.register_first(f"before-call.stepfunctions.{operation}", self._answer)
+            client.meta.events.register_first(f"before-call.stepfunctions.{operation}", self._answer)
 
     def _answer(self, model: Any, params: Any, **_: Any) -> Any:
         given = json.loads(params["body"])

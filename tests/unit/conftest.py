@@ -21,6 +21,8 @@ from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots.admission import Starter
+from slotkeeper.slots.caller_answers import CallerAnswers
+from slotkeeper.slots.callers import Callers
 from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
@@ -104,15 +106,16 @@ class Account:
         self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION, MAX_RECEIVES)
+        self.children = Children(self.stepfunctions)
         self.settlement = Settlement(
             self.workflow,
             FailedRequestQueue(self.sqs, self.failed_url),
             SettlementTable(self.dynamodb, self.settled_table),
             GRACE,
             clock=lambda: self.now,
+            answers=CallerAnswers(Callers(self.stepfunctions), self.workflow, self.children),
         )
         self.glue_runs = GlueRuns(self.glue)
-        self.children = Children(self.stepfunctions)
         self.new_janitor()
         self.closed_executions = ClosedExecutions(
             self.slots,

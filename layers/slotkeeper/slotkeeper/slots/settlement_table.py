@@ -99,8 +99,11 @@ class SettlementTable:
             return None
 
     def note_unanswered(self, closing: str, unanswered: Unanswered, now: float) -> bool:
-        """End the claim, and record that only the answer is missing; False if the request is settled."""
-        return self._put_claim(closing, now, now, unanswered, "attribute_not_exists(settled_at)")
+        """Record that only the answer is missing; False if the request is settled.
+
+        The claim continues, so that each janitor run tries the answer once.
+        """
+        return self._put_claim(closing, now + self._claim, now, unanswered, "attribute_not_exists(settled_at)")
 
     def _put_claim(
         self,

@@ -1,0 +1,316 @@
+"""Callers that wait: which answer the janitor and the starter give, when, and what happens if it fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.callers import AnswerOutcome, Callers
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.settlement_table import CLAIM_SECONDS, SettlementTable, Unanswered
+from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.task_tokens import masked, token_of, without_token
+from tests.support.boundary import refuse
+from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
+from tests.unit.child_scene import TARGET
+from tests.unit.conftest import GRACE, NOW, Account, delivery
+
+LATER = NOW + GRACE + 1
+ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
+
+
+@pytest.fixture
+def scene(account: Account) -> CallerScene:
+    return CallerScene(account)
+
+
+@pytest.fixture
+def aborted(scene: CallerScene) -> CallerScene:
+    scene.start()
+    scene.abort()
+    return scene
+
+
+def _kept(scene: CallerScene) -> list[dict[str, Any]]:
+    return [json.loads(message["Body"]) for message in scene.account.messages(scene.account.failed_url)]
+
+
+def test_the_janitor_answers_after_it_has_kept_the_request_and_before_it_frees_the_slot(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    aborted.account.run_at(LATER)
+    assert (aborted.answers, aborted.seen) == ([ABORTED], [(True, 1)])
+    assert aborted.account.item().holders == {}
+
+
+def test_the_caller_of_a_succeeded_child_receives_its_output(aborted: CallerScene) -> None:
+    aborted.child("SUCCEEDED", output='{"rows": [1, 2.50]}')
+    aborted.account.run_at(LATER)
+    assert (aborted.answers, aborted.seen, _kept(aborted)) == ([(TOKEN, '{"rows": [1, 2.50]}')], [(True, 0)], [])
+
+
+@pytest.mark.parametrize("output", ['"' + "x" * 204_800 + '"', '"' + "é" * 40_000 + '"', ""], ids=len)
+def test_an_output_that_is_too_large_is_replaced_by_the_arn_of_the_child(aborted: CallerScene, output: str) -> None:
+    aborted.child("SUCCEEDED", output=output)
+    aborted.account.run_at(LATER)
+    arn = execution_arn(TARGET, aborted.execution)
+    assert aborted.answers == [(TOKEN, json.dumps({"ExecutionArn": arn}))]
+
+
+def test_the_event_function_answers_too(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    assert aborted.account.event_at(aborted.execution, NOW + 1)[0] is None
+    for number in range(3):
+        aborted.account.run_at(LATER + number * 60)
+    assert aborted.answers == [ABORTED]
+
+
+def test_the_caller_of_a_reservation_is_answered(scene: CallerScene) -> None:
+    """The workflow was aborted before it confirmed its slot, so only the reservation contains the token."""
+    scene.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), NOW)
+    scene.abort()
+    scene.account.run_at(LATER)
+    assert (scene.answers, scene.seen) == ([ABORTED], [(True, 1)])
+
+
+def test_the_token_is_read_from_the_history_after_the_workflow_has_released_its_slot(aborted: CallerScene) -> None:
+    aborted.release()
+    aborted.account.run_at(LATER)
+    assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+def test_an_answer_of_success_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
+    succeeded: list[str] = []
+    aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
+    aborted.could_not_answer("SUCCEEDED, but the caller was not answered: Sfn.ThrottlingException", Output="[7]")
+    for number in range(2):
+        aborted.account.run_at(LATER + number * 60)
+    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "[7]")], [], [aborted.execution])
+
+
+def test_an_answer_of_failure_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
+    succeeded: list[Any] = []
+    aborted.account.settlement.on_succeeded = lambda *given: succeeded.append(given)
+    aborted.could_not_answer("FAILED, and the caller was not answered", Error="WrongInput", Cause="no input")
+    aborted.account.run_at(LATER)
+    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "WrongInput", "no input")], [], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "holds", "answered"),
+    [("RequestFailed", True, 1), ("RequestFailed", False, 0), ("RequestReturned", True, 0)],
+    ids=["left to the janitor", "answered by the workflow", "queued again"],
+)
+def test_a_request_that_the_workflow_kept_is_answered_if_its_slot_was_left_to_the_janitor(
+    aborted: CallerScene, error: str, holds: bool, answered: int
+) -> None:
+    aborted.child("FAILED")
+    if not holds:
+        aborted.release()
+    aborted.fail(error, "States.Timeout: it took too long")
+    aborted.account.run_at(LATER)
+    expected = [(TOKEN, "RequestFailed", "States.Timeout: it took too long")]
+    assert (aborted.answers, _kept(aborted)) == (expected * answered, [])
+
+
+def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
+    scene = CallerScene(account)
+    scene.execution = execution_name("p", "order-1", 1)
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.confirm(scene.execution)
+    scene.abort()
+    scene.child("FAILED")
+    account.run_at(LATER)
+    assert (scene.answers, scene.reads_of_history, len(_kept(scene))) == ([], 0, 1)
+
+
+def test_a_kept_request_contains_neither_token_nor_digest(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    aborted.account.run_at(LATER)
+    assert _kept(aborted) == [REQUEST | {"attempt": 1}]
+
+
+@pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist", "InvalidToken"])
+def test_a_spent_token_is_counted_and_is_no_error(aborted: CallerScene, code: str) -> None:
+    aborted.refusal = code
+    aborted.child("FAILED")
+    counts = aborted.account.run_at(LATER).counts
+    assert (counts["AnswersSpent"], counts["AnswersFailed"], counts["JanitorErrors"]) == (1, 0, 0)
+    aborted.refusal = ""
+    aborted.account.run_at(LATER + 60)
+    assert aborted.answers == []
+
+
+def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_not_hold_the_slot(
+    aborted: CallerScene,
+) -> None:
+    aborted.refusal = "AccessDeniedException"
+    aborted.child("FAILED")
+    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
+    assert aborted.account.item().slots_in_use == 0
+    assert aborted.account.run_at(LATER + 60).counts["AnswersFailed"] == 1
+    aborted.refusal = ""
+    for number in range(2):
+        aborted.account.run_at(LATER + 120 + number * 60)
+    assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(aborted: CallerScene) -> None:
+    succeeded: list[str] = []
+    aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
+    aborted.refusal = "ThrottlingException"
+    aborted.child("SUCCEEDED", output="[7]")
+    aborted.account.run_at(LATER)
+    aborted.refusal = ""
+    aborted.account.new_janitor()
+    aborted.account.run_at(LATER + 60)
+    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "[7]")], [], [aborted.execution])
+
+
+def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
+    aborted.release()
+    aborted.history_is_denied = True
+    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
+    aborted.history_is_denied = False
+    aborted.account.run_at(LATER + 60)
+    assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+def test_a_request_whose_token_is_lost_is_settled_without_answer(aborted: CallerScene) -> None:
+    aborted.release()
+    aborted.history = []
+    counts = [aborted.account.run_at(LATER + number * 60).counts["AnswersFailed"] for number in range(2)]
+    assert (counts, aborted.answers, len(_kept(aborted))) == ([1, 0], [], 1)
+
+
+def test_a_claim_does_not_drop_an_answer_that_was_noted_since_it_was_read(account: Account) -> None:
+    table = SettlementTable(account.dynamodb, account.settled_table)
+    assert table.unanswered("p-1") is None
+    due = Unanswered(True, TOKEN, TARGET)
+    assert table.claim("p-1", NOW)
+    assert table.note_unanswered("p-1", due, NOW)
+    assert not table.claim("p-1", NOW + 2 * CLAIM_SECONDS)
+    assert table.claim("p-1", NOW + 2 * CLAIM_SECONDS, due)
+    assert table.unanswered("p-1") == due
+
+
+# The starter
+
+
+@pytest.fixture
+def callers(scene: CallerScene) -> CallerScene:
+    """The scene with a starter that answers."""
+    account = scene.account
+    account.starter = replace(account.starter, answer=Callers(account.stepfunctions).fail)
+    return scene
+
+
+def _dead_letters(scene: CallerScene) -> list[dict[str, Any]]:
+    return [json.loads(message["Body"]) for message in scene.account.messages(scene.account.dead_letter_url)]
+
+
+def _admit(scene: CallerScene, body: Any, **changes: Any) -> Any:
+    return scene.account.starter.admit(delivery(body, **changes), NOW)
+
+
+def test_the_caller_of_a_dead_lettered_request_receives_code_and_reason(callers: CallerScene) -> None:
+    outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
+    assert (outcome.code, outcome.answered) == ("UnknownProcess", AnswerOutcome.GIVEN)
+    assert callers.answers == [(TOKEN, "UnknownProcess", outcome.reason)]
+    assert _dead_letters(callers) == [REQUEST | {"process": "q"}]
+
+
+def test_the_caller_of_a_cancelled_request_is_answered_after_the_next_request_was_woken(callers: CallerScene) -> None:
+    account = callers.account
+    account.lose_wake("low")
+    account.processes.cancellations.add("p", callers.execution, NOW)
+    woken: list[int] = []
+    account.stepfunctions.meta.events.register_first(
+        "before-call.stepfunctions.SendTaskFailure",
+        lambda **_: woken.append(len(account.messages(account.queue_url))),
+    )
+    assert _admit(callers, REQUEST | {"task_token": TOKEN}).code == "Cancelled"
+    assert (len(callers.answers), woken) == (1, [1])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"process": "p", "task_token": TOKEN, "surprise": 1},
+        {"process": "p", "task_token": TOKEN, "weight": "heavy"},
+        {"process": "p", "task_token": TOKEN, "request_id": ""},
+    ],
+    ids=["unknown field", "wrong type", "empty id"],
+)
+def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene, body: Any) -> None:
+    outcome = _admit(callers, body)
+    assert callers.answers == [(TOKEN, "InvalidRequest", outcome.reason)]
+    assert _dead_letters(callers) == [{name: value for name, value in body.items() if name != "task_token"}]
+
+
+@pytest.mark.parametrize("token", ["", 7, None, ["x"], "x" * 2049], ids=["empty", "number", "null", "list", "long"])
+def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerScene, token: Any) -> None:
+    outcome = _admit(callers, {"process": "p", "task_token": token})
+    reason = "body.task_token must be a string of 1 to 2,048 characters without white space"
+    assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
+
+
+@pytest.mark.parametrize("code", ["TaskTimedOut", "ThrottlingException", "AccessDeniedException"])
+def test_an_answer_that_fails_does_not_keep_the_message(callers: CallerScene, code: str) -> None:
+    callers.refusal = code
+    outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
+    expected = AnswerOutcome.SPENT if code == "TaskTimedOut" else AnswerOutcome.FAILED
+    assert (outcome.answered, len(_dead_letters(callers))) == (expected, 1)
+
+
+def test_a_dead_letter_message_is_sent_before_the_answer(callers: CallerScene) -> None:
+    refuse(callers.account.sqs, "SendMessage", "ServiceUnavailable")
+    with pytest.raises(Exception, match="ServiceUnavailable"):
+        _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
+    assert callers.answers == []
+
+
+def test_a_repeated_request_is_not_answered_by_the_starter(callers: CallerScene) -> None:
+    """Its execution, or the janitor, has answered the same token."""
+    callers.start()
+    callers.abort()
+    callers.release()
+    _admit(callers, REQUEST | {"task_token": TOKEN}, message_id="another")
+    assert callers.answers == []
+
+
+def test_a_waiting_request_is_not_answered(callers: CallerScene) -> None:
+    callers.account.fill()
+    waiting = callers.account.send(REQUEST | {"task_token": TOKEN})
+    callers.account.starter.admit(waiting, NOW)
+    assert (callers.answers, list(callers.account.item().waiting)) == ([], ["normal"])
+
+
+@pytest.mark.parametrize(
+    ("body", "without"),
+    [
+        ('{"process": "p"}', '{"process": "p"}'),
+        ('{"a": "\\uffff", "task_token": "t", "caller": "c"}', '{"a":"\\uffff"}'),
+        ('{"task\\u005ftoken": "t"}', "{}"),
+        ('{"input": {"task_token": "theirs"}}', '{"input": {"task_token": "theirs"}}'),
+        ('{"task_token": "t"', '{"task_token": "..."'),
+        ('[{"task_token": "t\\"u"}]', '[{"task_token": "..."}]'),
+        ('{"task_token": "cut of', '{"task_token": "...'),
+    ],
+)
+def test_a_body_is_stripped_of_its_token(body: str, without: str) -> None:
+    assert without_token(body) == without
+
+
+def test_an_error_message_that_repeats_a_body_is_masked() -> None:
+    assert (
+        masked('body must be an object (got [{"task_token": "secret')
+        == 'body must be an object (got [{"task_token": "...'
+    )
+
+
+@pytest.mark.parametrize("body", ["junk", "[]", "{}", '{"task_token": 7}', '{"task_token": ""}'])
+def test_a_body_without_a_usable_token_has_none(body: str) -> None:
+    assert token_of(body) == ""
