@@ -35,7 +35,7 @@ class ChildScene(JanitorScene):
         self.answer_calls_of(account.stepfunctions)
 
     def answer_calls_of(self, client: Any) -> None:
-        """Answer the calls of a client of Step Functions; those on the workflow's executions go on to moto."""
+        """Answer the calls of a client of Step Functions; moto answers those on the workflow's executions."""
         for operation in ("DescribeExecution", "StopExecution", "ListExecutions"):
             client.meta.events.register_first(f"before-call.stepfunctions.{operation}", self._answer)
 
