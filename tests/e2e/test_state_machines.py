@@ -223,6 +223,36 @@ def test_a_waiting_task_fails_with_the_error_of_its_request_and_the_request_is_k
     assert "task_token" not in json.loads(machines.kept(process)["body"])
 
 
+def test_f4_an_aborted_workflow_frees_its_slot_after_its_child_and_its_caller_gets_a_failure(
+    machines: Machines,
+) -> None:
+    """Step Functions stops the child of an execution that is stopped. The janitor does so for a child that it left."""
+    stack, process = machines.stack, machines.process()
+    stack.faults.add("RunStateMachine", "leave_running")
+    caller = machines.call(process, "endless")
+    (execution,) = wait_until(lambda: stack.executions(process), "the workflow")
+    child = machines.open_child(execution["name"])
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(execution["name"]))
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be freed")
+    assert machines.stepfunctions.describe_execution(executionArn=child)["status"] == "ABORTED"
+    assert machines.end_of(caller)["status"] == "FAILED"
+    assert "task_token" not in json.loads(machines.kept(process)["body"])
+
+
+def test_f4_a_redriven_workflow_starts_no_child_and_returns_its_request(machines: Machines) -> None:
+    stack, process = machines.stack, machines.process()
+    name = machines.send(process, "endless")
+    machines.open_child(name)
+    stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
+    stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
+    stack.wait_for_status(name, "FAILED")
+    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert machines.of(name)["status"] == "ABORTED"
+    following = execution_name(process, "endless", 2)
+    machines.stepfunctions.stop_execution(executionArn=machines.open_child(following))
+    stack.wait_for_status(following, "FAILED")
+
+
 def test_the_work_of_a_caller_that_was_stopped_while_its_request_waited_is_not_done(machines: Machines) -> None:
     stack, process = machines.stack, machines.process()
     first = machines.send(process, "endless")

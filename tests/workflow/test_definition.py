@@ -150,8 +150,7 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
 
 def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    # After AnswerFailed the request is accounted for too, but its caller still waits for the janitor's answer.
-    assert errors == ACCOUNTED_FOR | {"RequestNotKept", "AnswerFailed"}
+    assert errors == ACCOUNTED_FOR | {"RequestNotKept"}
 
 
 @pytest.mark.parametrize(
