@@ -223,6 +223,16 @@ def test_a_waiting_task_fails_with_the_error_of_its_request_and_the_request_is_k
     assert "task_token" not in json.loads(machines.kept(process)["body"])
 
 
+def test_a_caller_that_the_workflow_could_not_answer_is_answered_after_its_end(machines: Machines) -> None:
+    stack, process = machines.stack, machines.process()
+    stack.faults.add("AnswerSuccess", "refuse", error="Sfn.SfnException", times=7)  # one call and six retries
+    ended = machines.end_of(machines.call(process, "a"))
+    assert json.loads(ended["output"]) == [{"item": "a", "rows": [7]}]
+    (execution,) = stack.executions(process)
+    assert (stack.execution(execution["name"]) or {})["error"] == "AnswerFailed"
+    assert stack.kept(process) == []
+
+
 def test_f4_an_aborted_workflow_frees_its_slot_after_its_child_and_its_caller_gets_a_failure(
     machines: Machines,
 ) -> None:

@@ -35,6 +35,7 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
         drive = drives.current.get()
         if drive is None:
             return original(resource, given)
+        drives.note_parameters(given)  # also of a call that a fault prevents
         execution = drive.execution
         rule = rules.take(execution["name"], drives.state_name.get())
         if rule is None:
