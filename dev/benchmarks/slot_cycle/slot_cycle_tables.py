@@ -109,7 +109,7 @@ def forms(course: Measurements, extent: Extent) -> Grid:
         "The time of weight 1 is relative to the same round without priorities and weights, that of weights 2 to 6 to "
         "weight 1: they read before they write. Waited: the item of a request that has waited kept its registration, "
         "605 bytes. Now a grant replaces it by a tombstone, 70 bytes for each priority in use. With names of 6 "
-        "characters the second KB began at 13 holders (waited: 5), now at 12, and at 10 with three priorities in use.",
+        "characters the second KB began at 11 holders (waited: 4), now at 10, and at 9 with three priorities in use.",
         words=0,
     )
 
