@@ -195,6 +195,20 @@ def test_a_janitor_run_that_cannot_read_the_holders_settles_no_request() -> None
     world.check_end()
 
 
+def test_a_slot_is_kept_until_the_request_of_its_waiting_caller_is_settled() -> None:
+    Program.merges = False
+    world = TargetsWorld(Plan(("a",), events_lost=True, **(CALLER | {"machines": ()})))
+    (name,) = world.advance(lambda: [each for each in world.actors if _is_at(world, each, "get_item")])
+    world.take(Choice("abort", name.removeprefix("workflow "), "ABORTED", is_fault=True))
+    settled_from = world.now + GRACE
+    for _ in range(2):  # runs that cannot list the closed executions
+        world.advance(lambda: world.now >= settled_from and _is_at(world, "scheduled run", "list_executions"))
+        world.take(Choice("call", "scheduled run", NOT_SENT, is_fault=True))
+        world.advance(lambda: "scheduled run" not in world.actors)
+    world.advance(lambda: not (world.steps() or world.time_steps()))
+    world.check_end()  # a caller that waits breaks S9
+
+
 def _is_at(world: TargetsWorld, actor: str, operation: str) -> bool:
     return actor in world.actors and world.actors[actor].question.operation == operation
 

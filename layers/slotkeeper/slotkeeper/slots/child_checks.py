@@ -54,6 +54,10 @@ class ChildChecks:
         child = self.dead.children.describe(held.target, held.name, self.workflow.execution_arn(held.name))
         return self.dead.conclude_child(held, child, checked_at, report, lambda: self._settle(held, child, report))
 
+    def settle_caller(self, held: Held, report: RunReport) -> bool:
+        """Settle the request of a holder without a child if its caller waits; False if that is not done yet."""
+        return not held.holder.task_token or self._settle(held, None, report)
+
     def _settle(self, held: Held, child: Child | None, report: RunReport) -> bool:
         execution = self.workflow.describe(held.name)  # the list of closed executions has no inputs
         if execution is None or execution.status == "SUCCEEDED":

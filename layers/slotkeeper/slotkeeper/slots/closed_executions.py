@@ -86,7 +86,9 @@ class ClosedExecutions:
         run_state = search.last_state if search else ""
         settled = self.settlement.settle(execution, report, run_state, holder=holder)
         is_settled = settled is SettleOutcome.SETTLED
-        again = self._free(held, execution, search, report) if held else None
+        # A function that has claimed the settlement and fails leaves the token only in the slot.
+        is_answerable = settled is not SettleOutcome.CLAIMED or not (holder and holder.task_token)
+        again = self._free(held, execution, search, report) if held and is_answerable else None
         return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
     def _process_of(self, name: str, report: RunReport) -> Process | None:

@@ -103,11 +103,16 @@ class DeadHolders:
             report.note("SlotsReclaimed", "Freed a reserved slot whose workflow does not run", execution=held.name)
         return freed
 
-    def conclude(self, held: Held, search: JobRunSearch, report: RunReport) -> CheckOutcome:
+    def conclude(
+        self, held: Held, search: JobRunSearch, report: RunReport, settle: Callable[[], bool] = lambda: True
+    ) -> CheckOutcome:
         """Evaluate one check of a holder whose runs the search covers, and free its slot after the second check.
 
         A check lasts from the start of the search to now. The gap is measured from the end of the first check to the
         start of the second, so one search may be long and may cover many holders.
+
+        Args:
+            settle: as for conclude_child.
         """
         alive = list(search.alive.get(held.name, ()))
         if alive:
@@ -116,7 +121,7 @@ class DeadHolders:
                 "GlueRunsStopped", "Stopped a Glue run whose workflow has ended", runs=alive, execution=held.name
             )
             return self._found_alive(held)
-        return self._found_none(held, search.started_at, report, lambda: True)
+        return self._found_none(held, search.started_at, report, settle)
 
     def conclude_child(
         self, held: Held, child: Child | None, checked_at: float, report: RunReport, settle: Callable[[], bool]

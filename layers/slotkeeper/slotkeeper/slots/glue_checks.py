@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, JobRunSearch, NoSuchJob
@@ -38,10 +39,13 @@ class GlueChecks:
 
     Args:
         shuffle: puts the jobs into random order, so that no job is always the last.
+        settle: settles the request of a holder whose caller waits, because only the holder is sure to have the token;
+            False if that is not done yet, so that the slot is kept.
     """
 
     dead: DeadHolders
     shuffle: Callable[[list[str]], None]
+    settle: Callable[[Held, RunReport], bool]
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
     def check(self, holders: Iterable[Held], all_holders: set[str], report: RunReport, until: float) -> list[Held]:
@@ -118,7 +122,8 @@ class GlueChecks:
 
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
-            if self.dead.conclude(held, search, report) is CheckOutcome.FREED:
+            settle = partial(self.settle, held, report)
+            if self.dead.conclude(held, search, report, settle) is CheckOutcome.FREED:
                 freed.append(held)
         except Exception as error:
             if is_outage(error):

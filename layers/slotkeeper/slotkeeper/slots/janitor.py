@@ -76,8 +76,9 @@ class Janitor:
 
     def __post_init__(self) -> None:
         dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
-        object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle))
-        object.__setattr__(self, "_child_checks", ChildChecks(dead, self.workflow, self.settlement))
+        children = ChildChecks(dead, self.workflow, self.settlement)
+        object.__setattr__(self, "_child_checks", children)
+        object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle, children.settle_caller))
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
         """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
