@@ -34,7 +34,7 @@ CONFIGURATION = Path(__file__).with_suffix(".xml")
 READY_SECONDS = 120.0  # for a busy machine; normally 1 s is enough
 END_SECONDS = 5.0
 # It runs for about a minute, so a fast start and constant response times matter more than peak speed.
-# A write allocates megabytes, of which nearly all is garbage at once: with a small young generation, collections take
+# A write allocates megabytes, of which nearly all soon is garbage: with a small young generation, collections take
 # half of its processor time.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn192m", "-Xms256m", "-Xmx512m")
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
