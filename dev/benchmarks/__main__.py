@@ -32,6 +32,7 @@ WRITTEN = ("report.json", "report.md")
 # In the order of the run: first the parts that use both processors, while the machine is calm.
 PARTS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
+    "lease-cycle": "dev.benchmarks.lease_cycle.lease_cycle_benchmark",
     "token": "dev.benchmarks.token.token_benchmark",
     "cold-start": "dev.benchmarks.cold_start.cold_start_benchmark",
     "outage": "dev.benchmarks.outage.outage_benchmark",

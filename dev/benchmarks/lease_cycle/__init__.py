@@ -1,0 +1,1 @@
+"""A lease's cycle next to other locks in DynamoDB."""
