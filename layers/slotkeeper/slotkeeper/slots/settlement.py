@@ -259,7 +259,9 @@ class Settlement:
     ) -> SettleOutcome:
         due = self.settled.unanswered(execution.closing) if must_answer else None
         if not self.settled.claim(execution.closing, self.clock(), due):
-            return SettleOutcome.CLAIMED
+            # Accounted for, with the token noted: a claim that is left from a failed answer must not keep the slot.
+            is_noted = due is not None and (due.task_token or not (holder and holder.task_token))
+            return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
         if due is None:
             succeeded = self._account_for(execution, report, glue_run_state, child)
             due = Unanswered(succeeded, *((holder.task_token, holder.target) if holder else ()))
