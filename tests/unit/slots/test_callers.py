@@ -10,6 +10,8 @@ import pytest
 
 from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.settlement import SettleOutcome
 from slotkeeper.slots.settlement_table import CLAIM_SECONDS, SettlementTable, Unanswered
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.task_tokens import masked, token_of, without_token
@@ -155,6 +157,16 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     for number in range(2):
         aborted.account.run_at(LATER + 120 + number * 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(aborted: CallerScene) -> None:
+    aborted.refusal = "ThrottlingException"
+    settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
+    execution = settlement.workflow.describe(aborted.execution)
+    assert execution is not None
+    for _ in range(2):  # the second finds the claim of the first
+        assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.UNANSWERED
+    assert len(aborted.seen) == 1
 
 
 def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(aborted: CallerScene) -> None:
