@@ -37,6 +37,7 @@ PARTS = {
     "cold-start": "dev.benchmarks.cold_start.cold_start_benchmark",
     "outage": "dev.benchmarks.outage.outage_benchmark",
     "priorities": "dev.benchmarks.priorities.priorities_benchmark",
+    "callers": "dev.benchmarks.callers.callers_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
 }
 # Above this load another program uses the machine, and the figures are less exact.
