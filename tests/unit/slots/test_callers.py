@@ -117,6 +117,17 @@ def test_a_request_that_the_workflow_kept_is_answered_if_its_slot_was_left_to_th
     assert (aborted.answers, _kept(aborted)) == (expected * answered, [])
 
 
+def test_an_answer_that_was_left_to_the_janitor_is_repeated_after_the_slot_was_freed(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    aborted.fail("RequestFailed", "States.Timeout: it took too long")
+    aborted.refusal = "ThrottlingException"
+    aborted.account.run_at(LATER)
+    assert aborted.account.item().slots_in_use == 0
+    aborted.refusal = ""
+    for number in range(2):
+        aborted.account.run_at(LATER + 60 + number * 60)
+    assert aborted.answers == [(TOKEN, "RequestFailed", "States.Timeout: it took too long")]
+
 def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
     scene = CallerScene(account)
     scene.execution = execution_name("p", "order-1", 1)
