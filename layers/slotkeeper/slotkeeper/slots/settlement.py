@@ -239,12 +239,10 @@ class Settlement:
         must_answer = self.answers is not None and has_caller(execution.input)
         if by_workflow:
             # The workflow has answered, unless it could not, or left its slot, and with it the answer, to the janitor.
-            # The slot may be free since then, with the answer noted after an attempt that failed.
-            must_answer = must_answer and (
-                execution.error == ANSWER_FAILED
-                or (execution.error == REQUEST_FAILED and holder is not None)
-                or self.settled.unanswered(execution.closing) is not None
-            )
+            # An attempt that failed has noted the answer, and freed the slot.
+            left_to_janitor = holder is not None and execution.error == REQUEST_FAILED
+            is_noted = must_answer and self.settled.unanswered(execution.closing) is not None
+            must_answer = must_answer and (execution.error == ANSWER_FAILED or left_to_janitor or is_noted)
         if not by_workflow or must_answer:
             outcome = self._claim_and_settle(execution, report, glue_run_state, child, holder, must_answer)
             if outcome is not SettleOutcome.SETTLED:
