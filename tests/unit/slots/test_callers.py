@@ -128,6 +128,7 @@ def test_an_answer_that_was_left_to_the_janitor_is_repeated_after_the_slot_was_f
         aborted.account.run_at(LATER + 60 + number * 60)
     assert aborted.answers == [(TOKEN, "RequestFailed", "States.Timeout: it took too long")]
 
+
 def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
     scene = CallerScene(account)
     scene.execution = execution_name("p", "order-1", 1)
