@@ -23,8 +23,7 @@ def clean_up(context: CheckContext) -> list[str]:
     left: list[str] = []
     context.say("cleaning up")
     with_marker = [arn.rsplit(":", 1)[-1] for arn in context.executions]
-    stopped: list[str] = []
-    _attempt(left, "executions", lambda: _end_executions(context, stopped))
+    _attempt(left, "executions", lambda: _end_executions(context))
     _attempt(left, "Glue runs", lambda: _end_runs(context, with_marker))
     something_lives = bool(left)
     for name, remove in reversed(context.undo):
@@ -36,7 +35,7 @@ def clean_up(context: CheckContext) -> list[str]:
             _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
     if not something_lives:
         _attempt(left, "messages without a workflow", lambda: _wait_for_strays(context))
-    _attempt(left, "requests of stopped executions", lambda: _wait_for_kept(context, stopped))
+    _attempt(left, "requests of stopped executions", lambda: _wait_for_kept(context))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         if url := context.stack.outputs.get(output):
             _attempt(left, f"messages in {output}", partial(context.messages.collect, url))
@@ -65,11 +64,15 @@ def _attempt(left: list[str], what: str, remove: Callable[[], object]) -> None:
         left.append(f"{what}: {error}")
 
 
-def _end_executions(context: CheckContext, stopped: list[str]) -> None:
+def _end_executions(context: CheckContext) -> None:
     for arn in context.executions:
-        if context.execution(arn)["status"] not in CLOSED:
+        if context.execution(arn)["status"] in CLOSED:
+            continue
+        try:
             context.stack.client("stepfunctions").stop_execution(executionArn=arn, cause="the smoke test has ended")
-            stopped.append(arn)
+        except ClientError:
+            if context.execution(arn)["status"] not in CLOSED:  # it may have closed after it was described
+                raise
     _until(context, lambda: all(context.execution(arn)["status"] in CLOSED for arn in context.executions), "to close")
 
 
@@ -108,10 +111,11 @@ def _wait_for_strays(context: CheckContext) -> None:
     _until(context, lambda: ours() >= strays, "to come to RequestDeadLetterQueue")
 
 
-def _wait_for_kept(context: CheckContext, stopped: list[str]) -> None:
+def _wait_for_kept(context: CheckContext) -> None:
     """Collect the requests of the aborted executions of the workflow, which the janitor keeps."""
     workflow = context.arn("")
-    names = {arn.removeprefix(workflow) for arn in stopped if arn.startswith(workflow)}
+    aborted = [arn for arn in context.executions if context.execution(arn)["status"] == "ABORTED"]
+    names = {arn.removeprefix(workflow) for arn in aborted if arn.startswith(workflow)}
     _until(context, lambda: all(context.kept(name) for name in names), "to come to FailedRequestQueue")
 
 

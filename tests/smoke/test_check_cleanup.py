@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +71,24 @@ def test_a_run_that_cannot_be_stopped_keeps_its_process(context: CheckContext, r
 
 def test_a_run_that_does_not_end_is_reported(context: CheckContext, removed: list[str]) -> None:
     assert check_cleanup.clean_up(context)[0].startswith("Glue runs: waited 0 s for them to end")
+    assert removed == []
+
+
+def test_an_execution_that_closes_before_it_is_stopped_is_not_left_behind(
+    context: CheckContext, removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: None)
+    statuses = chain(["RUNNING"], repeat("SUCCEEDED"))
+    context.stack.client("stepfunctions").describe_execution = lambda **_: {"status": next(statuses)}
+    context.stack.client("stepfunctions").stop_execution = _denied
+    assert check_cleanup.clean_up(context) == []
+    assert removed == ["smoke-1-stopped"]
+
+
+def test_an_execution_that_cannot_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
+    context.stack.client("stepfunctions").describe_execution = lambda **_: {"status": "RUNNING"}
+    context.stack.client("stepfunctions").stop_execution = _denied
+    assert "AccessDeniedException" in check_cleanup.clean_up(context)[0]
     assert removed == []
 
 
