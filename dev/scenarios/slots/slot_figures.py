@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, first_names, judge
@@ -55,12 +55,43 @@ class Parameters:
     target: str = "glue"
 
 
+class Measured(NamedTuple):
+    """What each run has, whatever its slots run. `last`: the last workflow of each request, by its id."""
+
+    last: dict[str, Execution]
+    origin: float
+    claims: list[Claim]
+    figures: dict[str, Any]
+
+
 def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records, run: Run) -> dict[str, Any]:
     """The report of one run. `sent` must not be empty."""
-    limit, executions = parameters.limit, records.executions
-    last = last_attempts(sent, records)
-    alive = peak((each.started, _end(each.completed)) for each in records.glue_runs)
-    inside, held = peak(glue_intervals(executions)), peak(held_intervals(executions))
+    executions = records.executions
+    alive = peak((each.started, end_of(each.completed)) for each in records.glue_runs)
+    last, origin, claims, figures = measure(
+        parameters.limit, sent, records, "glue", "RunGlueJob", {"Glue runs alive": alive}
+    )
+    figures |= {
+        "given_back": len(executions) - len({e.request_id for e in executions}),
+        "results": len(records.outputs),
+        "max_glue_runs_alive": alive,
+    }
+    return run.report(parameters, origin, [*claims, outcomes_as_expected(sent, records, last)], figures)
+
+
+def measure(
+    limit: int, sent: Sequence[SentRequest], records: Records, work: str, state: str, alive: Mapping[str, int]
+) -> Measured:
+    """The claims and figures that do not depend on what the slots run.
+
+    Args:
+        work: the prefix of the figures of what the slots run.
+        state: the state that runs it.
+        alive: the most at any instant by its own records, by what was counted.
+    """
+    executions, last = records.executions, last_attempts(sent, records)
+    held, inside = held_intervals(executions), work_intervals(executions, state)
+    peaks = {f"inside {state}": peak(inside), "holding a slot": peak(held)}
     sent_at = {each.request.request_id: each.at for each in sent}
     starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in executions]
     passed = handoffs(releases(executions), starts, limit)
@@ -71,48 +102,44 @@ def build(parameters: Parameters, sent: Sequence[SentRequest], records: Records,
     in_order = message_order(sent, records)
     claims = [
         accounted(sent, records, last),
-        never_above(limit, {"Glue runs alive": alive, "inside RunGlueJob": inside, "holding a slot": held}),
+        never_above(limit, {**alive, **peaks}),
         in_order,
         slots_are_released(records),
         hand_off_is_fast(median, len(gaps)),
         failed_are_kept(last, records.kept),
-        outcomes_as_expected(sent, records, last),
     ]
     figures = {
         "requests": len(sent),
         "succeeded": sum(e.status == "SUCCEEDED" for e in last.values()),
         "failed": sum(e.status in FAILURES for e in last.values()),
-        "given_back": len(executions) - len({e.request_id for e in executions}),
         "kept": [end_message(message) for message in records.kept],
         "dead_lettered": [end_message(message) for message in records.dead],
-        "results": len(records.outputs),
-        "max_glue_runs_alive": alive,
-        "max_glue_states_open": inside,
-        "max_slots_held": held,
+        f"max_{work}_states_open": peak(inside),
+        "max_slots_held": peak(held),
         "starts_in_message_order": in_order.ok is not False,
         "slots_in_use_at_end": records.slots_in_use,
         "handoff": {"count": len(gaps), "median": rounded(median)} | spread(gaps, p99=0.99),
-        "slot_utilisation": rounded(utilisation(held_intervals(executions), window, limit)),
-        "glue_utilisation": rounded(utilisation(glue_intervals(executions), window, limit)),
-        "total_seconds": rounded(max((_end(e.stopped) for e in executions), default=origin) - origin),
-        "workflows": [_workflow(e, origin) for e in executions],
+        "slot_utilisation": rounded(utilisation(held, window, limit)),
+        f"{work}_utilisation": rounded(utilisation(inside, window, limit)),
+        "total_seconds": rounded(max((end_of(e.stopped) for e in executions), default=origin) - origin),
+        "workflows": [_workflow(e, origin, work, state) for e in executions],
         "handoffs": [
             {"released": since(h.released, origin), "seconds": rounded(h.seconds)}
             | {"from": h.from_execution, "to": h.to_execution}
             for h in passed
         ],
     }
-    return run.report(parameters, origin, claims, figures)
+    return Measured(last, origin, claims, figures)
 
 
-def _end(instant: float | None) -> float:
+def end_of(instant: float | None) -> float:
     """An interval without an end counts in every later peak."""
     return math.inf if instant is None else instant
 
 
 def held_intervals(executions: Sequence[Execution]) -> list[Interval]:
     """From the start to the entry into ReleaseSlot, which is inside the time for which the workflow holds its slot."""
-    return [(e.started, _end(e.entered("ReleaseSlot") or e.stopped)) for e in executions]
+    return [(e.started, end_of(e.entered("ReleaseSlot") or e.stopped)) for e in executions]
 
 
 def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
@@ -121,7 +148,7 @@ def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
 
 def work_intervals(executions: Sequence[Execution], state: str) -> list[Interval]:
     """The time in the state that runs the work."""
-    entered = [(e.entered(state), _end(e.exited(state) or e.stopped)) for e in executions]
+    entered = [(e.entered(state), end_of(e.exited(state) or e.stopped)) for e in executions]
     return [(start, end) for start, end in entered if start is not None]
 
 
@@ -137,11 +164,11 @@ def end_message(message: EndMessage) -> dict[str, str | None]:
     return fields if message.request_id else fields | {"body": message.body}
 
 
-def _workflow(execution: Execution, origin: float) -> dict[str, Any]:
+def _workflow(execution: Execution, origin: float, work: str, state: str) -> dict[str, Any]:
     instants = {
         "started": execution.started,
-        "glue_entered": execution.entered("RunGlueJob"),
-        "glue_exited": execution.exited("RunGlueJob"),
+        f"{work}_entered": execution.entered(state),
+        f"{work}_exited": execution.exited(state),
         "release_entered": execution.entered("ReleaseSlot"),
         "release_exited": execution.exited("ReleaseSlot"),
         "stopped": execution.stopped,

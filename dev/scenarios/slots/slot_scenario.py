@@ -14,23 +14,12 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Point
-from dev.scenarios.runner.scenario import (
-    Command,
-    FiniteRange,
-    Run,
-    Scenario,
-    carry_out,
-    figure_table,
-    list_table,
-    option,
-    spread_text,
-)
+from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
 
 from . import priority_scenario, slot_requests, target_scenario
 from .priority_requests import MIN_LIMIT, MIN_REQUESTS
-from .slot_chart import slot_panels
 from .slot_figures import Parameters, build
+from .slot_report import Work, draw_run, run_tables
 from .slot_requests import PROCESS
 from .slot_stack import collect, progress, upload
 
@@ -51,60 +40,22 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
     return build(parameters, sent, records, run)
 
 
-# ----------------------------------------------------------------------------------------------------- report, shown
+GLUE = Work("glue", "Glue", "Step Functions' and Glue's")
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    use, in_glue = (
-        "not measured" if report[name] is None else f"{report[name]:.0%}"
-        for name in ("slot_utilisation", "glue_utilisation")
-    )
-    rows = {
-        "requests": report["requests"],
-        "succeeded": report["succeeded"],
-        "failed": report["failed"],
-        "in FailedRequestQueue": len(report["kept"]),
-        "dead-lettered": len(report["dead_lettered"]),
-        "results in the bucket": report["results"],
-        "most Glue runs alive": f"{report['max_glue_runs_alive']} (limit {report['parameters']['limit']})",
-        "starts in message order": "yes" if report["starts_in_message_order"] else "no",
-        "slots in use at the end": report["slots_in_use_at_end"],
-        "hand-off": spread_text(report["handoff"], "no request had to wait"),
-        "slot utilisation": f"{use} (in Glue {in_glue})",
-        "total time": "unknown" if report["total_seconds"] is None else f"{report['total_seconds']:.2f} s",
-    }
-    kept = ([message[key] or "none" for key in ("request_id", "error", "reason")] for message in report["kept"])
-    return [
-        figure_table("The run, by Step Functions' and Glue's own records", rows),
-        *list_table("Kept in FailedRequestQueue", ("request", "error", "reason"), kept),
-    ]
+    alive = f"{report['max_glue_runs_alive']} (limit {report['parameters']['limit']})"
+    return run_tables(report, GLUE, {"results in the bucket": report["results"], "most Glue runs alive": alive}, {})
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """A bar for each workflow, the slots in use against the limit, and the hand-offs."""
-    workflows, limit, end = report["workflows"], report["parameters"]["limit"], report["total_seconds"] or 0.0
-    bars, failures = [], []
-    for lane, workflow in enumerate(workflows, 1):
-        stopped = end if workflow["stopped"] is None else workflow["stopped"]
-        bars.append(Bar(lane, workflow["started"], stopped, chart.SKY, "rest of the workflow"))
-        if workflow["glue_entered"] is not None:
-            exited = stopped if workflow["glue_exited"] is None else workflow["glue_exited"]
-            bars.append(Bar(lane, workflow["glue_entered"], exited, chart.BLUE, "Glue job"))
-        if workflow["status"] not in ("SUCCEEDED", "RUNNING"):
-            failures.append(Point(stopped, lane, chart.VERMILLION, "end of a failed workflow"))
-    order = "in message order" if report["starts_in_message_order"] else "NOT in message order"
-    panels = [
-        chart.lanes_panel(
-            f"{len(workflows)} workflows through {limit} slots, started {order}: "
-            f"{report['succeeded']} succeeded, {report['failed']} failed",
-            "workflow, in start order",
-            len(workflows),
-            bars,
-            failures,
-        ),
-        *slot_panels(report, end),
-    ]
-    chart.draw(path, "Slotkeeper run", "seconds since the first request was sent", end, panels)
+    def summary(order: str) -> str:
+        return (
+            f"{len(report['workflows'])} workflows through {report['parameters']['limit']} slots, started {order}: "
+            f"{report['succeeded']} succeeded, {report['failed']} failed"
+        )
+
+    draw_run(report, path, "Slotkeeper run", GLUE, summary, lambda _: (chart.BLUE, "Glue job"))
 
 
 SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)

@@ -19,99 +19,44 @@ request sent):
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import Start, handoffs, peak, rounded, since, spread, utilisation
+from dev.scenarios.runner.intervals import peak, spread
 from dev.scenarios.runner.scenario import Run
 
-from . import slot_figures
-from .slot_figures import FAILURES, Parameters
+from .slot_figures import Parameters, end_of, measure
 from .slot_records import Execution
 from .slot_requests import SentRequest
 from .target_records import Called, Child, TargetRecords
 from .target_requests import expected
 
-STATE = "RunStateMachine"
-
 
 def build(parameters: Parameters, recorded: TargetRecords, run: Run) -> dict[str, Any]:
     """The report of one run."""
-    sent, records, children = recorded.sent, recorded.records, recorded.children
-    limit, executions = parameters.limit, records.executions
-    last = slot_figures.last_attempts(sent, records)
-    held, inside = slot_figures.held_intervals(executions), slot_figures.work_intervals(executions, STATE)
-    most_children = peak((each.started, _end(each.stopped)) for each in children)
-    most_inside, most_held = peak(inside), peak(held)
-    sent_at = {each.request.request_id: each.at for each in sent}
-    starts = [Start(e.name, e.started, sent_at.get(e.request_id, math.inf)) for e in executions]
-    passed = handoffs(slot_figures.releases(executions), starts, limit)
-    gaps = [handoff.seconds for handoff in passed]
-    median = statistics.median(gaps) if gaps else None
-    origin = min(each.at for each in sent)
-    window = (executions[0].started, max(e.started for e in executions)) if executions else (0.0, 0.0)
-    in_order = slot_figures.message_order(sent, records)
-    claims = [
-        slot_figures.accounted(sent, records, last),
-        slot_figures.never_above(
-            limit, {"children open": most_children, f"inside {STATE}": most_inside, "holding a slot": most_held}
-        ),
-        in_order,
-        slot_figures.slots_are_released(records),
-        slot_figures.hand_off_is_fast(median, len(gaps)),
-        slot_figures.failed_are_kept(last, records.kept),
+    sent, records, children, called = recorded.sent, recorded.records, recorded.children, recorded.called
+    executions = records.executions
+    alive = peak((each.started, end_of(each.stopped)) for each in children)
+    last, origin, claims, figures = measure(
+        parameters.limit, sent, records, "child", "RunStateMachine", {"children open": alive}
+    )
+    claims += [
         one_child_each(executions, children),
         outcomes_as_expected(sent, children, last),
-        caller_has_all(recorded.called, children, last),
+        caller_has_all(called, children, last),
     ]
-    ended = {each.name: _end(each.stopped) for each in children}
+    ended = {each.name: end_of(each.stopped) for each in children}
     answered = {e.name: at for e in executions if (at := e.exited("AnswerSuccess") or e.exited("AnswerFailure"))}
-    figures = {
-        "requests": len(sent),
-        "called": len(recorded.called.asked),
-        "answers": len(recorded.called.answers),
-        "succeeded": sum(e.status == "SUCCEEDED" for e in last.values()),
-        "failed": sum(e.status in FAILURES for e in last.values()),
-        "kept": [slot_figures.end_message(message) for message in records.kept],
-        "dead_lettered": [slot_figures.end_message(message) for message in records.dead],
-        "max_children_open": most_children,
-        "max_child_states_open": most_inside,
-        "max_slots_held": most_held,
-        "starts_in_message_order": in_order.ok is not False,
-        "slots_in_use_at_end": records.slots_in_use,
-        "handoff": {"count": len(gaps), "median": rounded(median)} | spread(gaps, p99=0.99),
+    figures |= {
+        "called": len(called.asked),
+        "answers": len(called.answers),
+        "max_children_open": alive,
         "answer_seconds": spread([at - ended[name] for name, at in answered.items() if name in ended], median=0.5),
-        "slot_utilisation": rounded(utilisation(held, window, limit)),
-        "child_utilisation": rounded(utilisation(inside, window, limit)),
-        "total_seconds": rounded(max((_end(e.stopped) for e in executions), default=origin) - origin),
-        "workflows": [_workflow(e, origin, e.request_id in recorded.called.asked) for e in executions],
-        "handoffs": [
-            {"released": since(h.released, origin), "seconds": rounded(h.seconds)}
-            | {"from": h.from_execution, "to": h.to_execution}
-            for h in passed
-        ],
+        "workflows": [each | {"is_called": each["request_id"] in called.asked} for each in figures["workflows"]],
     }
     return run.report(parameters, origin, claims, figures)
-
-
-def _end(instant: float | None) -> float:
-    return math.inf if instant is None else instant
-
-
-def _workflow(execution: Execution, origin: float, is_called: bool) -> dict[str, Any]:
-    instants = {
-        "started": execution.started,
-        "child_entered": execution.entered(STATE),
-        "child_exited": execution.exited(STATE),
-        "release_entered": execution.entered("ReleaseSlot"),
-        "stopped": execution.stopped,
-    }
-    texts: dict[str, Any] = {name: getattr(execution, name) for name in ("name", "request_id", "status", "error")}
-    return texts | {"is_called": is_called} | {name: since(instant, origin) for name, instant in instants.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
