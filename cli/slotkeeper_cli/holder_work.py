@@ -16,7 +16,7 @@ Work = dict[str, str]  # its id and state; of a child execution also its link
 
 def executions_of(process: Process) -> dict[str, Holder]:
     """The holders of a process that are executions: all but its leases."""
-    return {name: holder for name, holder in process.holders.items() if holder.until is None}
+    return {name: holder for name, holder in process.holders.items() if not holder.is_lease}
 
 
 def target_of(process: Process, holder: Holder) -> str:

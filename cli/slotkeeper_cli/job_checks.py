@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS
+from slotkeeper.slots.targets import matches
 from slotkeeper_cli.stack_connection import StackConnection
 
 
@@ -19,7 +20,7 @@ def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
 
 
 def allowed_jobs(stack: StackConnection) -> set[str]:
-    """The names of the jobs that the workflow's role may run. A `*` at the end matches any ending."""
+    """The names of the jobs that the workflow's role may run. They may have IAM's wildcards * and ?."""
     more = [arn for arn in stack.parameters.get("MoreGlueJobArns", "").split(",") if arn]
     return {stack.outputs["GlueJobName"]} | {arn.rpartition("/")[2] for arn in more}
 
@@ -39,7 +40,7 @@ def job_problems(name: str, job: dict[str, Any] | None, allowed: set[str]) -> li
             f"Glue job {name} has JobRunQueuingEnabled: disable it with UpdateJob, since Glue fails a run that it has "
             "queued for 15 minutes, whereas the workflow retries a start that Glue refuses"
         )
-    if not any(name == one or (one.endswith("*") and name.startswith(one[:-1])) for one in allowed):
+    if not matches(name, allowed):
         problems.append(f"the workflow may not run Glue job {name}: add its ARN to the parameter MoreGlueJobArns")
     return problems
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
-from slotkeeper.slots.targets import check_place, check_type, is_state_machine
+from slotkeeper.slots.targets import check_place, check_type, is_state_machine, matches
 from slotkeeper_cli.job_checks import allowed_jobs, get_job, job_problems
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -61,10 +60,6 @@ def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable
         problems.append(f"state machine {arn} is of type {machine['type']}: it must be STANDARD")
     if machine.get("status") == "DELETING":
         problems.append(f"state machine {arn} is being deleted: create it again under another name")
-    if not any(re.fullmatch(_pattern(one), arn) for one in allowed):
+    if not matches(arn, allowed):
         problems.append(f"the workflow may not start state machine {arn}: add its ARN to MoreStateMachineArns")
     return problems
-
-
-def _pattern(arn: str) -> str:
-    return re.escape(arn).replace(r"\*", ".*").replace(r"\?", ".")

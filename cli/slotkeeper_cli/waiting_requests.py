@@ -129,7 +129,7 @@ def waited(waiting: dict[str, Any]) -> str:
 def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> list[dict[str, Any]]:
     """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
     oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
-    ids = request_ids.find([name for name, holder in oldest if holder.until is None])
+    ids = request_ids.find([name for name, holder in oldest if not holder.is_lease])
     return [
         {
             "execution": name,

@@ -14,8 +14,7 @@ from slotkeeper import cold_start
 
 # isort: split
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import boto3
@@ -26,7 +25,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes, check_settings
-from slotkeeper.slots.targets import check_place, check_type, is_state_machine
+from slotkeeper.slots.targets import check_place, check_type, is_state_machine, matches
 
 # Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
@@ -111,7 +110,7 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
         if isinstance(process, MalformedProcess):
             raise ValueError(f"cannot read which targets are in use: {process}. Repair the item, then deploy again")
         for execution, holder in process.holders.items():
-            if holder.state == "LEASED":  # it runs code, not the target
+            if holder.is_lease:  # it runs code, not the target
                 continue
             # A RESERVED holder has no target yet; its workflow will confirm this one.
             target = holder.target or process.target
@@ -128,13 +127,10 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
 
 
 def _permits(properties: Mapping[str, Any], target: str) -> bool:
-    """Whether the roles permit a target, with IAM's wildcards * and ?."""
+    """Whether the roles permit a target."""
     if is_state_machine(target):
-        patterns: Iterable[str] = properties["StateMachineArns"]
-    else:
-        patterns = (arn.rpartition("/")[2] for arn in properties["JobArns"])
-    expressions = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
-    return any(re.fullmatch(expression, target) for expression in expressions)
+        return matches(target, properties["StateMachineArns"])
+    return matches(target, (arn.rpartition("/")[2] for arn in properties["JobArns"]))
 
 
 cold_start.over()

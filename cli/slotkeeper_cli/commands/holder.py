@@ -47,7 +47,7 @@ def release(
     control = SlotControl(context.stack)
     process, execution = _holder(control, request_id)
     holder = process.holders[execution]
-    if holder.until is not None:
+    if holder.is_lease:
         _release_lease(context, control, process, execution, force)
         return
     checked: list[str] = []

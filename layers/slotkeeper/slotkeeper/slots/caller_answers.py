@@ -33,7 +33,7 @@ class CallerAnswers:
     children: Children
 
     def answer(self, execution: Execution, due: Unanswered, child: Child | None, report: RunReport) -> bool:
-        """AnswerOutcome the caller; False if it must be tried again.
+        """Answer the caller; False if it must be tried again.
 
         Args:
             child: the execution's child, if it was described.

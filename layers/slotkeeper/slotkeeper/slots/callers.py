@@ -42,7 +42,7 @@ class Callers:
         self._stepfunctions = stepfunctions
 
     def succeed(self, token: str, output: str) -> AnswerOutcome:
-        """AnswerOutcome that the request has succeeded. `output`: JSON."""
+        """Answer that the request has succeeded. `output`: JSON."""
         try:
             self._stepfunctions.send_task_success(taskToken=token, output=output)
         except (ClientError, BotoCoreError) as error:
@@ -50,7 +50,7 @@ class Callers:
         return AnswerOutcome.GIVEN
 
     def fail(self, token: str, error: str, cause: str) -> AnswerOutcome:
-        """AnswerOutcome that the request has failed, or was not run."""
+        """Answer that the request has failed, or was not run."""
         error, cause = error[:MAX_ERROR_CHARACTERS], cause[:MAX_CAUSE_CHARACTERS]
         try:
             self._stepfunctions.send_task_failure(taskToken=token, error=error, cause=cause)

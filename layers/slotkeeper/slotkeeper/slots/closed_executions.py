@@ -69,7 +69,7 @@ class ClosedExecutions:
         """
         process = self._process_of(name, report)
         holder = process.holders.get(name) if process else None
-        if holder and holder.state == "LEASED":
+        if holder and holder.is_lease:
             holder = None  # a lease has no execution, even if a manually started one has its name
         if holder is None and self.settlement.settled.has(closing(name, redrives)):
             return None

@@ -55,7 +55,7 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
         grace: minimum age, in seconds, of a reservation or of an execution's end.
     """
     age = now - holder.since
-    if holder.state == "LEASED":
+    if holder.is_lease:
         return Verdict.ALIVE
     if holder.state == "RESERVED":
         dead = execution is None or execution.is_closed

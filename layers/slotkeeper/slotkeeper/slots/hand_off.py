@@ -80,7 +80,7 @@ class HandOffs:
         for process in processes:
             before = self._seen.get(process.name)
             waiting = before.waiting if before else None
-            has_leases = any(each.state == "LEASED" for each in process.holders.values())
+            has_leases = any(each.is_lease for each in process.holders.values())
             has_leases = has_leases or (before is not None and before.has_leases)
             registered = {each.execution for each in process.waiting.values()}
             # A registration ends when its request starts. A request that still waits may have been overtaken.

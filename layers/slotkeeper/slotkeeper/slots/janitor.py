@@ -206,7 +206,7 @@ class Janitor:
             Held(process, name, holder, None)
             for process in processes
             for name, holder in process.holders.items()
-            if holder.state != "LEASED" and name not in running and now - holder.since >= self.grace
+            if not holder.is_lease and name not in running and now - holder.since >= self.grace
         ]
         self.shuffle(doubtful)
         doubtful = in_turns(doubtful, lambda held: held.process.name)

@@ -50,6 +50,10 @@ class Holder:
     code: str = ""
 
     @property
+    def is_lease(self) -> bool:
+        return self.state == "LEASED"
+
+    @property
     def removable_from(self) -> int | None:
         """The time from which a lease may be removed by any caller; None for an execution, which never expires."""
         return None if self.until is None else self.until + LEASE_CLOCK_SKEW

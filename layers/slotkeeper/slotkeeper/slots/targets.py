@@ -8,7 +8,7 @@ Express workflows cannot be described (Step Functions guide, "Choosing workflow 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MAX_TIMEOUT_MINUTES = 10_080  # a week
 MAX_SETTLE_SECONDS = 86_400
@@ -29,6 +29,12 @@ def is_state_machine(target: str) -> bool:
 def execution_arn(state_machine_arn: str, name: str) -> str:
     """The ARN of a state machine's execution."""
     return f"{state_machine_arn.replace(':stateMachine:', ':execution:', 1)}:{name}"
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name or an ARN matches one of the patterns, which may have IAM's wildcards * and ?."""
+    expressions = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
+    return any(re.fullmatch(expression, name) for expression in expressions)
 
 
 def check_target(target: str) -> None:
