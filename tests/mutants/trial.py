@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ REST = ("tests", "functions", *(f"--ignore-glob={folder}" for folder in IGNORED)
 
 # Some of the other tests need its options. It costs time, so guards run without it; properties need no plugin.
 HYPOTHESIS = ("-p", "hypothesispytest")
+
+_servers = threading.local()
 
 Status = Literal["caught", "survived", "broken", "hung", "stale"]
 
@@ -58,6 +61,38 @@ class Run:
     message: str = ""
     is_a_verdict: bool = False
     hung: bool = False
+
+
+class Server:
+    """A process that runs pytest: see pytest_server.py. It does one run at a time."""
+
+    def __init__(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        # The tree's pyproject.toml makes its code importable; this makes the plugin importable.
+        environment["PYTHONPATH"] = str(Path(__file__).parent)
+        # Plugins that guards do not need take half of the time.
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        script = [sys.executable, str(Path(__file__).with_name("pytest_server.py"))]
+        self._process = subprocess.Popen(
+            script, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, tree: Path, arguments: Iterable[str], log: Path, seconds: float) -> int | None:
+        """Return pytest's exit code; None if it did not end within `seconds`."""
+        assert self._process.stdin
+        assert self._process.stdout
+        asked = {"tree": str(tree), "arguments": list(arguments), "log": str(log), "seconds": seconds}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        code: int | None = json.loads(self._process.stdout.readline())
+        return code
+
+
+def _server() -> Server:
+    """The server of this thread. It ends with this process."""
+    if not hasattr(_servers, "server"):
+        _servers.server = Server()
+    server: Server = _servers.server
+    return server
 
 
 def green_without(base: Path, mutants: Iterable[Mutant], jobs: int) -> Run:
@@ -106,26 +141,10 @@ def pytest(tree: Path, arguments: Iterable[str], seconds: float, output: Path | 
     output = output or tree
     log_file, witness = (output.with_name(f"{output.name}{end}") for end in (".log", ".json"))
     witness.unlink(missing_ok=True)
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "witness"]
-    # The tree's pyproject.toml makes its code importable; this makes the plugin importable.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    environment["PYTHONPATH"] = str(Path(__file__).parent)
-    # Plugins that guards do not need take half of the time.
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    with log_file.open("w") as log:
-        try:
-            code = subprocess.run(
-                [sys.executable, "-m", "pytest", *options, f"--witness={witness}", *arguments],
-                cwd=tree,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=seconds,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return Run(False, message=f"the tests did not end within {seconds:.0f} s", hung=True)
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "witness", f"--witness={witness}"]
+    code = _server().run(tree, [*options, *arguments], log_file, seconds)
+    if code is None:
+        return Run(False, message=f"the tests did not end within {seconds:.0f} s", hung=True)
     if code == 0:
         return Run(True)
     if not witness.exists():  # pytest did not start, for example because an argument names no test
