@@ -68,7 +68,7 @@ def _kill(child: int) -> None:
 def _become_pytest(tree: str, arguments: list[str], log: str) -> NoReturn:
     """As `python -m pytest` in the tree. Never returns."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    code: int = 1
+    code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
