@@ -11,7 +11,7 @@ import typer
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.formatting import one_line
 from slotkeeper_cli.request_sender import InvalidRequests
 from slotkeeper_cli.target_checks import target_text
@@ -38,7 +38,7 @@ def read_input(text: str) -> dict[str, Any]:
 
 
 def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request]) -> None:
-    """Refuse arguments for a state machine, and an input for a Glue job: the workflow keeps them as WrongInput.
+    """Refuse arguments for a state machine, an input for a Glue job, and any request for a process without a target.
 
     Args:
         known: the processes that exist, by name.
@@ -49,7 +49,9 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
     errors = []
     for one in requests:
         target = known[one.process].target if one.process in known else ""
-        if is_state_machine(target) and one.arguments:
+        if target == NO_TARGET:
+            errors.append(f"{one.request_id}: process {one.process} is for leases only, it runs no requests")
+        elif is_state_machine(target) and one.arguments:
             errors.append(f"{one.request_id}: {target_text(target)} takes an input (--input), not arguments")
         elif target and not is_state_machine(target) and one.input is not None:
             errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from slotkeeper.slots.targets import check_place, check_type, is_state_machine, matches
+from slotkeeper.slots.targets import NO_TARGET, check_place, check_type, is_state_machine, matches
 from slotkeeper_cli.job_checks import allowed_jobs, get_job, job_problems
 from slotkeeper_cli.stack_connection import StackConnection
 
 
 def target_text(target: str) -> str:
-    """A target with its kind: `Glue job load`, `state machine arn:...`."""
+    """A target with its kind: `Glue job load`, `state machine arn:...`, `leases only`."""
+    if target == NO_TARGET:
+        return "leases only"
     return f"{'state machine' if is_state_machine(target) else 'Glue job'} {target}"
 
 
@@ -27,6 +29,8 @@ def target_problems(stack: StackConnection, target: str) -> list[str]:
     Raises:
         ValueError: it is an Express workflow, which no workflow can wait for.
     """
+    if target == NO_TARGET:
+        return []
     if not is_state_machine(target):
         return job_problems(target, get_job(stack, target), allowed_jobs(stack))
     machine = get_machine(stack, target)

@@ -1,4 +1,7 @@
-"""A Lambda function in front of an API that is licensed for two calls at a time (`process add licence --limit 2`)."""
+"""A Lambda function in front of an API that is licensed for two calls at a time.
+
+The process is added with `slotkeeper process add licence --limit 2`.
+"""
 
 import os
 from typing import Any

@@ -9,7 +9,7 @@ from slotkeeper import slots
 
 def main(table_name: str) -> None:
     dynamodb = boto3.client("dynamodb")
-    slots.Processes(dynamodb, table_name).create("licence", slot_limit=2, target="none")  # an existing one is unchanged
+    slots.Processes(dynamodb, table_name).create("licence", slot_limit=2)  # an existing one is unchanged
     with slots.lease("licence", seconds=60, wait=20, table=table_name) as lease:
         print(f"working for at most {lease.remaining():.0f} s")
 

@@ -9,6 +9,7 @@ import pytest
 
 from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.process import Holder
+from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
 from slotkeeper_cli.doctor.facts import HeldSlot
@@ -136,6 +137,10 @@ def test_a_finding_names_the_process_or_run(
 )
 def test_a_job_that_a_process_cannot_use_is_a_problem(job: Any, allowed: set[str], expected: str) -> None:
     assert seen(checks.targets, jobs={"job": job}, allowed_jobs=allowed) == [("problem", f"process p: {expected}")]
+
+
+def test_a_process_for_leases_needs_no_target() -> None:
+    assert seen(checks.targets, processes=[process(target=NO_TARGET)], jobs={NO_TARGET: None}) == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from tests.cli.operator_account import Operator, client
+from tests.cli.queue_contents import waiting
 from tests.support.tables import create_table
 
 
@@ -21,6 +22,15 @@ def alive(operator: Operator) -> str:
 @pytest.fixture
 def expired(operator: Operator) -> str:
     return operator.lease("lease-expired", int(time.time()) - 60)
+
+
+def test_a_process_without_a_target_is_for_leases_only(operator: Operator) -> None:
+    added = operator.run("process", "add", "licence", "--limit", "2")
+    assert (added.exit_code, added.stdout) == (0, "licence has 2 slots for leases only.\n")
+    assert "leases only" in operator.run("status", "licence").stdout
+    refused = operator.run("request", "submit", "--process", "licence", "--request-id", "a")
+    assert (refused.exit_code, "a: process licence is for leases only" in refused.stderr) == (2, True)
+    assert waiting(operator, "RequestQueue") == []
 
 
 def test_status_shows_when_a_lease_ends(operator: Operator, alive: str) -> None:

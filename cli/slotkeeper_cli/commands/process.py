@@ -13,7 +13,7 @@ from rich.text import Text
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.request import MAX_WEIGHT
-from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -140,9 +140,9 @@ def add(
         typer.Option(
             metavar="JOB_OR_ARN",
             help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
-            "account and Region.",
+            "account and Region. By default none: the process is for leases only.",
         ),
-    ],
+    ] = NO_TARGET,
     default_weight: Annotated[
         int,
         typer.Option(min=1, max=MAX_WEIGHT, help="Weight of a request that states none, in the unit of the limit."),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from slotkeeper.slots.process import Process, WaitingRequest
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration
@@ -60,6 +60,8 @@ def targets(facts: Facts) -> Iterator[Finding]:
 
 
 def _target_problems(facts: Facts, target: str) -> list[str]:
+    if target == NO_TARGET:
+        return []
     if is_state_machine(target):
         return machine_problems(target, facts.machines[target], facts.allowed_machines)
     return job_problems(target, facts.jobs[target], facts.allowed_jobs)

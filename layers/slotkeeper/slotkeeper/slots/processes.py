@@ -12,7 +12,7 @@ from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, PROCESS_NAME, MalformedProcess, Process, read_process
 from slotkeeper.slots.request import MAX_WEIGHT
-from slotkeeper.slots.targets import check_settle_seconds, check_target, check_timeout
+from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -52,7 +52,7 @@ class Processes:
         self,
         name: str,
         slot_limit: int,
-        target: str,
+        target: str = NO_TARGET,
         paused: bool = False,
         default_weight: int = 1,
         *,
@@ -65,6 +65,7 @@ class Processes:
         The put is conditional, because overwriting a live item would lose its holders and admit as many again.
 
         Args:
+            target: a Glue job's name, or a state machine's ARN. By default the process is for leases alone.
             timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
             settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
                 has timed out, because the work that the child started may outlive it.
@@ -94,6 +95,17 @@ class Processes:
         if paused:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
+
+    def name_targets(self) -> None:
+        """Give each item of an earlier version its target, which that version calls `job_name`.
+
+        `job_name` stays, because workflows that started before the update read it.
+        """
+        old = "attribute_exists(job_name) AND attribute_not_exists(target)"
+        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, FilterExpression=old)
+        for page in pages:
+            for item in page["Items"]:
+                self._table.update(item["process_name"]["S"], "SET target = job_name", old)
 
     def remove(self, name: str) -> Mapping[str, Any] | None:
         """Remove a process that is paused and has no holder; return the removed item.
