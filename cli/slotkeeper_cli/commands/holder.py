@@ -38,9 +38,9 @@ def release(
 ) -> None:
     """Release the slot of a dead holder. Refused, with the reason, while the holder may use its slot.
 
-    A holder is dead if its execution ended at least GraceSeconds ago, or was never started, and its child execution has
-    ended, or two checks, LookGapSeconds apart, find no live Glue run or child execution of it. A lease is dead some
-    seconds after its end. The janitor itself releases dead holders, in the second of its runs after GraceSeconds, or in
+    A holder is dead if its execution was never started, or ended at least GraceSeconds ago and its work has ended: its
+    child execution has closed, or two checks, LookGapSeconds apart, find no live Glue run and no child execution. A
+    lease is dead 5 seconds after its end. The janitor itself releases dead holders, in the second of its runs after GraceSeconds, or in
     the third if it stops a Glue run or child execution first.
     """
     context = current_context()

@@ -56,7 +56,7 @@ class Parameters:
 
 
 class Measured(NamedTuple):
-    """What each run has, whatever its slots run. `last`: the last workflow of each request, by its id."""
+    """What each run has, with any kind of target. `last`: the last workflow of each request, by its id."""
 
     last: dict[str, Execution]
     origin: float

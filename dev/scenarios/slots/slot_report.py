@@ -1,4 +1,4 @@
-"""The tables and the chart of `make run`, whatever its slots run, from its report alone."""
+"""The tables and the chart of `make run` for any kind of target, from its report alone."""
 
 from __future__ import annotations
 
