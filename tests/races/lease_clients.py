@@ -221,10 +221,10 @@ def _race(dynamodb: Any, orders: LeaseOrders, number: int, threads: int) -> None
     with _changed(orders), ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(run, caller) for caller in callers]
         while wait(running, timeout=TICK).not_done:
-            send_line({"cycles": sum(caller.cycles for caller in callers), "ended": False})
+            send_line({"done": sum(caller.cycles for caller in callers), "ended": False})
     errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
     save((caller.history for caller in callers), Path(orders.history))
-    send_line({"cycles": sum(caller.cycles for caller in callers), "ended": True, "errors": errors})
+    send_line({"done": sum(caller.cycles for caller in callers), "ended": True, "errors": errors})
 
 
 def main() -> None:

@@ -285,11 +285,11 @@ def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
     with _changed(orders.changes, orders.most_holders), ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(run, client) for client in clients]
         while wait(running, timeout=TICK).not_done:
-            send_line({"operations": sum(len(client.operations) for client in clients), "ended": False})
+            send_line({"done": sum(len(client.operations) for client in clients), "ended": False})
     errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
     operations = [operation for client in clients for operation in client.operations]
     save(operations, Path(orders.history))
-    send_line({"operations": len(operations), "ended": True, "errors": errors})
+    send_line({"done": len(operations), "ended": True, "errors": errors})
 
 
 def main() -> None:

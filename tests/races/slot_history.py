@@ -161,13 +161,8 @@ def load(path: Path) -> Iterator[Operation]:
         yield Operation(**fields, seen=seen and Entry(*seen), message=message and Message(*message))
 
 
-def items_of(streams: Any, stream_arn: str) -> Iterator[Item]:
-    """Every item of the stream, oldest first. Call it when all writes have ended."""
-    return map(Item.read, images_of(streams, stream_arn))
-
-
 def images_of(streams: Any, stream_arn: str) -> Iterator[dict[str, Any]]:
-    """As `items_of`, in DynamoDB's format."""
+    """Every item of the stream in DynamoDB's format, oldest first. The client must be new."""
     (shard,) = streams.describe_stream(StreamArn=stream_arn)["StreamDescription"]["Shards"]
     start = {"StreamArn": stream_arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
     # An image of 200 holders is 20 KB: for a minute of them, botocore's parser takes longer than the race.

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from dev.emulator.local_clients import local_client
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import Priority
+from tests.races.client_processes import PROCESS, ClientProcesses
 from tests.races.slot_clients import Change, Clients, Orders
-from tests.races.slot_history import Entry, Item, Operation, items_of, load
+from tests.races.slot_history import Entry, Item, Operation, load
 from tests.races.slot_judge import Figures, Judge
 from tests.races.slot_steps import Rules
 
 Disturbance = Literal["limit", "pause", "count"]
 
-PROCESS = "p"
 MARKS = 10**15  # above those of all clients
 
 
@@ -67,19 +66,12 @@ class Outcome:
     seconds: float
 
 
-class Crowd:
-    """The clients' processes, for any number of races. A context manager."""
+class Crowd(ClientProcesses[Clients]):
+    """The clients' processes."""
 
     def __init__(self, dynamodb_local: DynamoDbLocal, processes: int, threads: int, folder: Path) -> None:
-        self._local = dynamodb_local
-        self._dynamodb = dynamodb_local.client()
-        self._folder = folder
-        self._tables = (f"slots-{number}" for number in count(1))
+        super().__init__(dynamodb_local, Clients, processes, threads, folder)
         self._observer_count = (processes + 1) // 2  # several, because one reads seldom among many clients
-        self._ends = ExitStack()
-        self._clients = [
-            self._ends.enter_context(Clients(dynamodb_local.endpoint, number, threads)) for number in range(processes)
-        ]
 
     def race(
         self, race: Race, seconds: float, min_steps: int = 0, watch: Callable[[str], None] = lambda _: None
@@ -88,19 +80,19 @@ class Crowd:
 
         `watch` receives a progress line every second.
         """
-        table = next(self._tables)
-        stream = self._create(table, race)
-        observers = [Observer(self._dynamodb, table) for _ in range(self._observer_count)]
+        table, stream = self.create_table()
+        self._put_process(table, race)
+        observers = [Observer(self.dynamodb, table) for _ in range(self._observer_count)]
         disturbers = [
-            Disturber(self._dynamodb, table, race, number)
+            Disturber(self.dynamodb, table, race, number)
             for number in range(self._observer_count if race.disturbances else 0)
         ]
         started = time.monotonic()
-        histories = [self._folder / f"{table}-{number}.jsonl" for number in range(len(self._clients))]
+        histories = self.histories(table)
         with ExitStack() as background:
             for thread in [*observers, *disturbers]:
                 background.enter_context(thread)
-            for clients, history in zip(self._clients, histories, strict=True):
+            for clients, history in zip(self.clients, histories, strict=True):
                 clients.begin(
                     Orders(
                         table=table,
@@ -116,27 +108,20 @@ class Crowd:
                         reads_first=race.reads_first,
                     )
                 )
-            self._follow(
+            self.follow(
                 lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].status()}")
             )
         took = time.monotonic() - started
         operations = [operation for history in histories for operation in load(history)]
-        operations += release_all(self._dynamodb, table)
-        operations += reject_wakes(self._dynamodb, table, race)
+        operations += release_all(self.dynamodb, table)
+        operations += reject_wakes(self.dynamodb, table, race)
         judge = Judge(race.rules, operations)
-        for item in items_of(local_client("dynamodbstreams", self._local.endpoint), stream):
-            judge.take(item)
+        for image in self.images(stream):
+            judge.take(Item.read(image))
         figures = judge.conclude([observer.seen for observer in observers])
         return Outcome(judge, figures, took)
 
-    def _create(self, table: str, race: Race) -> str:
-        answer = self._dynamodb.create_table(
-            TableName=table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "process_name", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "process_name", "KeyType": "HASH"}],
-            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
-        )
+    def _put_process(self, table: str, race: Race) -> None:
         # Nearly full from the start; a large process would otherwise fill slowly.
         held = {
             f"{PROCESS}-{number}": {"M": holder(number)}
@@ -153,31 +138,7 @@ class Crowd:
         }
         if race.default_weight > 1:
             item["default_weight"] = {"N": str(race.default_weight)}
-        self._dynamodb.put_item(TableName=table, Item=item)
-        stream: str = answer["TableDescription"]["LatestStreamArn"]
-        return stream
-
-    def _follow(self, show: Callable[[int], None]) -> None:
-        running = list(self._clients)
-        errors = []
-        done = dict.fromkeys(running, 0)
-        while running:
-            for clients in list(running):
-                line = clients.receive()
-                done[clients] = line["operations"]
-                if line["ended"]:
-                    running.remove(clients)
-                    errors += line["errors"]
-            show(sum(done.values()))
-        assert not errors, "\n".join(errors)
-
-    def __enter__(self) -> Self:
-        for clients in self._clients:
-            assert clients.receive() == "ready"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.close()
+        self.dynamodb.put_item(TableName=table, Item=item)
 
 
 class BackgroundThread:

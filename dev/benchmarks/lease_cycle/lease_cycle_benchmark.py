@@ -16,8 +16,7 @@ from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from dev.benchmarks.slot_cycle.counter_designs import Design
 from dev.benchmarks.slot_cycle.slot_cycle_run import metered
 from dev.benchmarks.slot_cycle.slot_cycle_tables import middle_half
-from dev.emulator.aws import EngineError
-from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
+from dev.emulator.dynamodb_local import DynamoDbLocal
 
 TITLE = "A lease's cycle: take, release"
 MINUTES = 0.5
@@ -59,11 +58,7 @@ class Measurements:
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     """Raises EngineError."""
     extent = SMALL if small else WHOLE
-    try:
-        engine = DynamoDbLocal.start(folder / "dynamodb.log")
-    except DynamoDbLocalError as error:
-        raise EngineError(str(error)) from None
-    with engine:
+    with DynamoDbLocal.start(folder / "dynamodb.log") as engine:
         return outcome(run(engine, extent, notify), extent)
 
 

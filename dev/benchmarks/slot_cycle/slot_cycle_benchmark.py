@@ -11,8 +11,7 @@ from typing import Any
 from dev.benchmarks.outcome import Goal, Notify, Outcome
 from dev.benchmarks.slot_cycle import slot_cycle_tables
 from dev.benchmarks.slot_cycle.slot_cycle_run import SMALL, WHOLE, Extent, Measurements, processes, run
-from dev.emulator.aws import EngineError
-from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
+from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.scenarios.runner.intervals import percentile
 
 TITLE = "The slot's cycle: reserve, confirm, release"
@@ -24,11 +23,7 @@ MOST_OF_FORMER = 1.05  # x the cycle without priorities and weights; the rest is
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     """Raises EngineError, CannotContinue."""
     extent = SMALL if small else WHOLE
-    try:
-        engine = DynamoDbLocal.start(folder / "dynamodb.log")
-    except DynamoDbLocalError as error:
-        raise EngineError(str(error)) from None
-    with engine:
+    with DynamoDbLocal.start(folder / "dynamodb.log") as engine:
         return outcome(run(engine, extent, notify), extent)
 
 
