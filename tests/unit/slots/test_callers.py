@@ -181,6 +181,24 @@ def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(abor
     assert len(aborted.seen) == 1
 
 
+@pytest.mark.parametrize(
+    ("by_workflow", "kept"), [(True, 1), (False, 2)], ids=["the workflow keeps it", "it is aborted again"]
+)
+def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
+    aborted: CallerScene, by_workflow: bool, kept: int
+) -> None:
+    aborted.child("FAILED")
+    aborted.refusal = "ThrottlingException"
+    aborted.account.run_at(LATER)
+    aborted.refusal = ""
+    aborted.abort_again(LATER + 1)
+    if by_workflow:
+        aborted.fail("RequestFailed", "CallerGone: no caller waits")
+    aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
+    assert [token for token, *_ in aborted.answers] == [TOKEN]
+    assert len(_kept(aborted)) == kept
+
+
 def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(aborted: CallerScene) -> None:
     succeeded: list[str] = []
     aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)

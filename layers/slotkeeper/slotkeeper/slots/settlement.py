@@ -33,6 +33,7 @@ from slotkeeper.slots.executions import (
     SUCCEEDED_CAUSE,
     Execution,
     Workflow,
+    closing,
 )
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
@@ -241,7 +242,7 @@ class Settlement:
             # The workflow has answered, unless it could not, or left its slot, and with it the answer, to the janitor.
             # An attempt that failed has noted the answer, and freed the slot.
             left_to_janitor = holder is not None and execution.error == REQUEST_FAILED
-            is_noted = must_answer and self.settled.unanswered(execution.closing) is not None
+            is_noted = must_answer and self._noted(execution) is not None
             must_answer = must_answer and (execution.error == ANSWER_FAILED or left_to_janitor or is_noted)
         if not by_workflow or must_answer:
             outcome = self._claim_and_settle(execution, report, glue_run_state, child, holder, must_answer)
@@ -266,12 +267,18 @@ class Settlement:
             return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
         if due is None:
             succeeded = self._account_for(execution, report, glue_run_state, child)
-            due = Unanswered(succeeded, *((holder.task_token, holder.target) if holder else ()))
+            due = self._noted(execution) if must_answer else None
+            due = due or Unanswered(succeeded, *((holder.task_token, holder.target) if holder else ()))
         if must_answer and self.answers is not None and not self.answers.answer(execution, due, child, report):
             # The request is not kept again, and the slot need not be kept for the answer.
             self.settled.note_unanswered(execution.closing, due, self.clock())
             return SettleOutcome.UNANSWERED
         return SettleOutcome.SETTLED
+
+    def _noted(self, execution: Execution) -> Unanswered | None:
+        """What is noted of this end, or of one before a redrive: no list contains that one any more."""
+        ends = (closing(execution.name, number) for number in reversed(range(execution.redrives + 1)))
+        return next((due for end in ends if (due := self.settled.unanswered(end))), None)
 
     def _account_for(self, execution: Execution, report: RunReport, glue_run_state: str, child: Child | None) -> bool:
         """Keep the request, or publish that it has succeeded; return whether it has."""
