@@ -203,6 +203,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "resume": (_keyed,),
         "repair_counter": (_with_process, _fits, _few, _few),
         "all": (_unkeyed,),
+        "name_targets": (_unkeyed,),
     },
     TokenTable: {
         "read": (_keyed,),

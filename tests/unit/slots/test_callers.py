@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.callers import AnswerOutcome, Callers
+from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import SettleOutcome
@@ -18,7 +19,7 @@ from slotkeeper.slots.task_tokens import masked, token_of, without_token
 from tests.support.boundary import refuse
 from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
 from tests.unit.child_scene import TARGET
-from tests.unit.conftest import GRACE, NOW, Account, delivery
+from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
 
 LATER = NOW + GRACE + 1
 ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
@@ -197,6 +198,75 @@ def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
     aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
     assert [token for token, *_ in aborted.answers] == [TOKEN]
     assert len(_kept(aborted)) == kept
+
+
+def test_a_request_that_is_returned_after_a_redrive_is_answered_by_its_next_attempt(aborted: CallerScene) -> None:
+    aborted.child("FAILED")
+    aborted.refusal = "ThrottlingException"
+    aborted.account.run_at(LATER)
+    aborted.refusal = ""
+    aborted.abort_again(LATER + 1)
+    aborted.fail("RequestReturned", "the request is queued again")
+    aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
+    assert aborted.answers == []
+
+
+@pytest.mark.parametrize("error", ["", "RequestFailed"], ids=["aborted", "left to the janitor"])
+def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: CallerScene, error: str) -> None:
+    account = scene.account
+    account.write("target", {"S": "job"})
+    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
+    account.confirm(scene.execution)
+    scene.abort()
+    if error:
+        scene.fail(error, "the run is unknown")
+    scene.run("RUNNING")
+    account.event_at(scene.execution, NOW + 1)
+    account.run_at(LATER)
+    assert scene.answers == []
+    scene.run("STOPPED")
+    for number in range(3):
+        account.run_at(LATER + (number + 1) * LOOK_GAP)
+    assert [token for token, *_ in scene.answers] == [TOKEN]
+    assert account.item().holders == {}
+
+
+def test_a_caller_is_answered_after_the_settle_time(account: Account) -> None:
+    scene = CallerScene(account, settle_seconds=600)
+    scene.start()
+    scene.abort()
+    scene.child("ABORTED", at=NOW + 1)
+    account.event_at(scene.execution, NOW + 2)
+    assert scene.answers == []
+    account.event_at(scene.execution, NOW + 601)
+    assert (scene.answers, account.item().holders) == ([ABORTED], {})
+
+
+def test_a_reservation_is_kept_until_its_caller_is_answered(scene: CallerScene) -> None:
+    scene.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), NOW)
+    scene.abort()
+    refuse(scene.account.sqs, "SendMessage", "ServiceUnavailable", times=2)
+    for number in range(3):
+        scene.account.run_at(LATER + number * 60)
+    assert (scene.answers, len(_kept(scene)), scene.account.item().holders) == ([ABORTED], 1, {})
+
+
+def test_callers_that_cannot_be_answered_do_not_delay_other_requests(account: Account) -> None:
+    """The run's time ends after the first request."""
+    settlement, tried = account.settlement, []
+
+    def settle(execution: Execution, *_: Any) -> bool:
+        tried.append(execution.name)
+        account.now += 1
+        return execution.name == "p-kept"
+
+    account.now = NOW
+    settlement._settle_listed = settle  # type: ignore[method-assign]
+    for name, ended in (("p-refused", 1), ("p-kept", 2)):
+        settlement.memory.unsettled[name] = Execution(name, "ABORTED", ended)
+    for _ in range(2):
+        settlement.settle_found(RunReport(), account.now + 1, {})
+    assert tried == ["p-refused", "p-kept"]
 
 
 def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(aborted: CallerScene) -> None:

@@ -106,9 +106,20 @@ def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(account: Accou
     scene.abort()
     scene.child(status, at=LATER)
     account.run_at(LATER + 599)
-    assert (_in_use(scene), _kept(scene)) == (1, ["ABORTED"])
+    assert (_in_use(scene), _kept(scene)) == (1, [])
     account.run_at(LATER + 600)
-    assert _in_use(scene) == 0
+    assert (_in_use(scene), _kept(scene)) == (0, ["ABORTED"])
+
+
+def test_a_child_that_is_redriven_in_its_settle_time_is_not_stopped(account: Account) -> None:
+    scene = ChildScene(account, settle_seconds=600)
+    scene.start()
+    scene.abort()
+    scene.child("ABORTED", at=NOW + 1)
+    account.run_at(LATER)
+    scene.child("RUNNING", redriveCount=1)
+    account.run_at(LATER + 60)
+    assert (scene.stops, _in_use(scene)) == ([], 1)
 
 
 def test_a_failed_child_has_no_settle_time(account: Account) -> None:

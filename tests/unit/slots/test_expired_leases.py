@@ -13,7 +13,7 @@ from slotkeeper.slots.admission import Admitted, Waiting
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import HandOffs
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Holder, MalformedProcess
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder, MalformedProcess
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import message_group
 from slotkeeper.slots.reservation import Candidate
@@ -23,6 +23,7 @@ from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.lease_scene import LeaseScene
 from tests.unit.slots.test_hand_offs import STARTED, WAITING, Executions
 
+MANY = 60  # expired leases
 REQUEST = {"process": "p", "request_id": "order-1"}
 LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
 
@@ -226,3 +227,45 @@ def test_a_reserve_is_refused_by_a_lease(leased: LeaseScene) -> None:
     with leased.leases.lease("p", seconds=60):
         reservation = leased.account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert type(reservation).__name__ == "Full"
+
+
+def _many_expired(leased: LeaseScene) -> None:
+    leased.account.processes.set_limit("p", MANY)
+    for number in range(MANY):
+        leased.expired(name=f"lease-dead-{number}")
+
+
+def test_a_refused_request_removes_a_bounded_number_of_leases(leased: LeaseScene) -> None:
+    _many_expired(leased)
+    made = Calls(leased.account.dynamodb).made
+    assert isinstance(leased.account.starter.admit(delivery(REQUEST), NOW), Admitted)
+    assert made.count("UpdateItem") == 1 + MAX_REMOVALS + 1
+
+
+def test_a_request_of_a_paused_process_removes_expired_leases_and_is_hidden_for_long(leased: LeaseScene) -> None:
+    leased.account.write("paused", {"BOOL": True})
+    leased.expired()
+    hidden = _hidden_for(leased.account)
+    leased.account.starter.admit(leased.account.send(REQUEST), NOW)
+    assert leased.holders() == {}
+    assert min(hidden) > LEASE_CLOCK_SKEW
+
+
+def test_removing_leases_leaves_the_janitor_time_for_the_other_work(leased: LeaseScene) -> None:
+    def slow(**_: Any) -> None:
+        leased.account.now += 1
+
+    _many_expired(leased)
+    leased.account.wait_in_queue()
+    leased.account.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", slow)
+    leased.account.now = NOW
+    leased.account.janitor.run()
+    assert leased.is_visible()
+
+
+def test_a_table_that_does_not_answer_ends_the_removal_of_leases(leased: LeaseScene) -> None:
+    _many_expired(leased)
+    calls = Calls(leased.account.dynamodb).made
+    refuse(leased.account.dynamodb, "UpdateItem", "InternalServerError", times=MANY)
+    leased.account.run_at(NOW)
+    assert calls.count("UpdateItem") < MANY

@@ -36,7 +36,7 @@ class Invocation:
 @pytest.fixture
 def slot_table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slots]:
     """The table `slots`, with a licence for one caller."""
-    monkeypatch.setattr(leases, "_shared", {})
+    leases._leases_of.cache_clear()
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session())
     monkeypatch.setenv("SLOT_TABLE_NAME", "slots")
     with mock_aws():

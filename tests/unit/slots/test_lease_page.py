@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "leases.md").read_text()
 
 def test_the_pages_examples_hold_a_slot(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     account.processes.create("licence", 1, "none")
-    monkeypatch.setattr(leases, "_shared", {account.slot_table: LeaseScene(account).leases})
+    monkeypatch.setattr(leases, "_leases_of", lambda *_: LeaseScene(account).leases)
     monkeypatch.setenv("SLOT_TABLE_NAME", account.slot_table)
     held: list[int] = []
 

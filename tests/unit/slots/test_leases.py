@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper import slots
 from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
-from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS
+from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS, Length
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
 from slotkeeper.slots.reservation import Candidate, LeaseTerm
@@ -573,11 +573,96 @@ def test_a_refused_call_is_raised(scene: LeaseScene) -> None:
         pass
 
 
+# what goes wrong around the block
+
+
+def test_two_leases_that_end_in_quick_succession_leave_the_head_registered(scene: LeaseScene) -> None:
+    scene.account.processes.set_limit("p", 2)
+    with scene.other.lease("p", seconds=60):
+        pass
+    first, second = (_of_another_process(scene) for _ in range(2))
+    scene.account.wait_in_queue()
+    first.release()
+    scene.account.sqs.meta.events.register("before-call.sqs.ChangeMessageVisibility", _outdated)
+    second.release()
+    assert scene.account.item().first is not None
+    with pytest.raises(SlotUnavailable, match="requests in the queue come first"), scene.leases.lease("p", seconds=60):
+        pass
+
+
+def _of_another_process(scene: LeaseScene) -> Any:
+    """A lease whose holder this thread is not."""
+    return scene.leases._take("p", Length(None, 60), 0, None)
+
+
+def _outdated(**_: Any) -> Any:
+    """The message was made visible since, so SQS takes the handle no longer."""
+    error = {"Code": "InvalidParameterValue", "Message": "Reason: The receipt handle has expired."}
+    raise ClientError({"Error": error}, "ChangeMessageVisibility")
+
+
+def test_a_signal_during_the_call_leaves_no_slot_taken(scene: LeaseScene) -> None:
+    def interrupt(**_: Any) -> None:
+        if not interrupted:
+            interrupted.append(True)
+            raise SystemExit(143)
+
+    interrupted: list[bool] = []
+    scene.account.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", interrupt)
+    with pytest.raises(SystemExit), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.holders() == {}
+
+
+def test_a_block_does_not_begin_after_the_end_of_its_lease(scene: LeaseScene) -> None:
+    def delay(**_: Any) -> None:
+        scene.clock.time += 12
+
+    scene.account.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", delay)
+    with pytest.raises(SlotLost, match="The block did not run"), scene.leases.lease("p", seconds=5):
+        pytest.fail("the block runs")
+    assert scene.holders() == {}
+
+
+def test_a_fork_does_not_free_the_slot_of_its_parent(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        monkeypatch.setattr(leases.os, "getpid", lambda: 1)
+        lease.release()
+        assert list(scene.holders()) == [lease.name]
+        monkeypatch.undo()
+    assert scene.holders() == {}
+
+
+def test_a_block_may_release_its_slot_early(scene: LeaseScene) -> None:
+    with scene.leases.lease("p", seconds=60) as lease:
+        lease.release()
+        assert (scene.holders(), lease.remaining()) == ({}, 0.0)
+
+
+def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(
+    scene: LeaseScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repeat(**kwargs: Any) -> Any:
+        try:
+            return update(**kwargs)
+        except ClientError as error:
+            error.response.setdefault("ResponseMetadata", {})["RetryAttempts"] = 1
+            raise
+
+    update = scene.account.dynamodb.update_item
+    lease = _of_another_process(scene)
+    scene.clock.time += 60 + LEASE_CLOCK_SKEW
+    assert scene.account.slots.release("p", lease.name, scene.holders()[lease.name].raw)
+    monkeypatch.setattr(scene.account.dynamodb, "update_item", repeat)
+    with pytest.raises(SlotLost):
+        lease.release()
+
+
 # the function
 
 
 def test_the_function_uses_the_table_of_the_environment(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_shared", {})
+    leases._leases_of.cache_clear()
     with pytest.raises(ValueError, match="SLOT_TABLE_NAME"):
         slots.lease("p", seconds=60)
     monkeypatch.setenv("SLOT_TABLE_NAME", scene.account.slot_table)
@@ -585,7 +670,7 @@ def test_the_function_uses_the_table_of_the_environment(scene: LeaseScene, monke
     for _ in range(2):
         with slots.lease("p", seconds=60) as lease:
             assert lease.name.startswith("lease-my-function-")
-    assert list(leases._shared) == [scene.account.slot_table]
+    assert leases._leases_of.cache_info().currsize == 1
     with pytest.raises(ClientError, match="ResourceNotFound"), slots.lease("p", seconds=60, table="other"):
         pass
 

@@ -39,10 +39,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import MAX_REMOVALS, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of
@@ -211,10 +212,10 @@ class Starter:
     def _reserve(self, candidate: Candidate, now: float) -> Reservation:
         """Reserve a slot, also that of an expired lease."""
         reservation = self.slots.reserve(candidate, now)
-        expired = reservation.seen.expired_leases(now) if isinstance(reservation, Full) else {}
+        expired = reservation.seen.expired_leases(now) if isinstance(reservation, Full | Paused) else {}
         if not expired:
             return reservation
-        for name, holder in expired.items():
+        for name, holder in islice(expired.items(), MAX_REMOVALS):
             # The answer does not matter: after a lost one botocore repeats the call, which then is refused.
             self.slots.release(candidate.process, name, holder.raw)
         reservation = self.slots.reserve(candidate, now)

@@ -107,9 +107,8 @@ class Children:
         pages = self._stepfunctions.get_paginator("list_executions").paginate(
             stateMachineArn=target,
             statusFilter="RUNNING",
-            redriveFilter="REDRIVEN",
             PaginationConfig={"PageSize": 1000},
         )
         for page in pages:
-            # An engine that ignores the filter lists all running executions.
+            # A filter by redrives is for Map Runs (Step Functions API Reference, ListExecutions, redriveFilter).
             yield from (each["name"] for each in page["executions"] if each.get("redriveCount", 0) > 0)

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slotkeeper.slots.children import Child
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow, closing
 from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
@@ -84,6 +85,10 @@ class ClosedExecutions:
             with report.guard("Could not search the Glue runs of a workflow that has ended", execution=name):
                 search = self._search(held)
         run_state = search.last_state if search else ""
+        if held is not None and held.holder.state == "RUNNING" and held.holder.task_token:
+            # Its caller is answered when its run has ended.
+            settle = self._settle(held, execution, report, glue_run_state=run_state)
+            return self._free(held, execution, search, report, settle)
         settled = self.settlement.settle(execution, report, run_state, holder=holder)
         is_settled = settled is SettleOutcome.SETTLED
         # A function that has claimed the settlement and fails leaves the token only in the slot.
@@ -113,7 +118,25 @@ class ClosedExecutions:
             return search
         return None
 
-    def _free(self, held: Held, execution: Execution, search: JobRunSearch | None, report: RunReport) -> int | None:
+    def _settle(
+        self, held: Held, execution: Execution, report: RunReport, glue_run_state: str = "", child: Child | None = None
+    ) -> Callable[[], bool]:
+        """What settles the request of a holder, once its work has ended."""
+
+        def settle() -> bool:
+            settled = self.settlement.settle(execution, report, glue_run_state, child, held.holder)
+            return settled is not SettleOutcome.CLAIMED
+
+        return settle
+
+    def _free(
+        self,
+        held: Held,
+        execution: Execution,
+        search: JobRunSearch | None,
+        report: RunReport,
+        settle: Callable[[], bool] = lambda: True,
+    ) -> int | None:
         gap = self.dead.look_gap
         if held.holder.state == "RESERVED":
             # No run can have been started. A confirm that is still in flight, or a redrive, fails without the slot.
@@ -126,7 +149,7 @@ class ClosedExecutions:
         early = execution.stopped_at + gap - search.started_at
         if early > 0 and not search.alive.get(held.name):
             return math.ceil(early) + 1
-        outcome = self.dead.conclude(held, search, report)
+        outcome = self.dead.conclude(held, search, report, settle)
         return self._next(held, outcome, (held.holder.quiet_since or search.started_at) + gap, report)
 
     def _handle_child(self, held: Held, execution: Execution, report: RunReport) -> int | None:
@@ -137,10 +160,7 @@ class ClosedExecutions:
         if is_absent and early > 0:  # a start may still be in flight
             return math.ceil(early) + 1
 
-        def settle() -> bool:
-            settled = self.settlement.settle(execution, report, child=child, holder=held.holder)
-            return settled is not SettleOutcome.CLAIMED
-
+        settle = self._settle(held, execution, report, child=child)
         outcome = self.dead.conclude_child(held, child, checked_at, report, settle)
         settles_at = child.settles_at(held.process.settle_seconds) if child and child.is_ours else 0
         return self._next(held, outcome, settles_at or (held.holder.quiet_since or checked_at) + gap, report)

@@ -138,17 +138,15 @@ class DeadHolders:
         if child is None or not child.is_ours:
             return self._found_none(held, checked_at, report, settle)
         if not child.is_closed:
-            if not held.holder.redriven:
+            if not (held.holder.redriven or child.redrives):
                 self.children.stop(held.target, held.name)
                 report.note(
                     "ChildrenStopped", "Stopped a child execution whose workflow has ended", execution=held.name
                 )
             return self._found_alive(held)
-        if not settle():
-            return CheckOutcome.NOT_SETTLED
         if self.clock() < child.settles_at(held.process.settle_seconds):
             return CheckOutcome.TOO_SOON
-        return self._free(held, report)
+        return self._free(held, report) if settle() else CheckOutcome.NOT_SETTLED
 
     def _found_alive(self, held: Held) -> CheckOutcome:
         if held.holder.quiet_since is not None:

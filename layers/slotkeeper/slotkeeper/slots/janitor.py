@@ -2,10 +2,9 @@
 slots of dead holders.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
-freeing a slot also Glue or the state machines that
-run in slots. So a failing or slow service does not affect the parts before it. Each part stops when the
-run's time has ended. Threads would not help: the quotas bind first. dead_holders.py has the proof that a holder is
-dead, glue_checks.py and child_checks.py the order of the checks.
+freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
+before it. Each part stops when the run's time has ended. Threads would not help: the quotas bind first. dead_holders.py
+has the proof that a holder is dead, glue_checks.py and child_checks.py the order of the checks.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Janitor:
             self._read(processes, report)
             is_read = True
         self._repair(processes, report)
-        expired = self._remove_leases(processes, report, until)
+        expired = self._remove_leases(processes, report, min(until, self.clock() + _CLEAR_SECONDS))
         self._wake(expired, report, until)
         self._wake_all(processes, report, until)
         holders = {name: holder for process in processes for name, holder in process.holders.items()}
@@ -150,7 +149,7 @@ class Janitor:
         for process, name, holder in in_turns(expired, lambda each: each[0].name):
             if self.clock() >= until:
                 break
-            with report.guard("Could not remove an expired lease", process_name=process.name, lease=name):
+            try:
                 if self.slots.release(process.name, name, holder.raw):
                     report.note(
                         "LeasesExpired",
@@ -159,6 +158,10 @@ class Janitor:
                         lease=name,
                         age=int(self.clock() - holder.since),
                     )
+            except Exception as error:
+                report.failed("Could not remove an expired lease", error, process_name=process.name, lease=name)
+                if is_outage(error):
+                    break
         return [process for process, _, _ in expired]
 
     def _wake_all(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
@@ -236,7 +239,8 @@ class Janitor:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
                 match judge(held.holder, execution, self.clock(), self.grace):
                     case Verdict.CANCEL:
-                        freed += [held] if self._checks.dead.cancel(held, report) else []
+                        if self._child_checks.settle_caller(held, report) and self._checks.dead.cancel(held, report):
+                            freed.append(held)
                     case Verdict.CHECK_WORK:
                         if execution is None:
                             report.note(

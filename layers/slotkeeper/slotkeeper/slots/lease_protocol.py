@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.dynamodb import Table
-from slotkeeper.slots.process import MAX_HOLDERS, Holder, MalformedProcess, Process, read_process
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_REMOVALS, Holder, MalformedProcess, Process, read_process
 from slotkeeper.slots.protocol import (
     NOT_REGISTERED,
     RELEASE_UPDATE,
@@ -36,7 +36,7 @@ from slotkeeper.slots.protocol import (
     Slots,
     refusal,
 )
-from slotkeeper.slots.queues import RequestQueue, wake_next
+from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper.slots.reservation import (
     AlreadyHeld,
@@ -62,9 +62,6 @@ EXTEND_UPDATE = "SET holders.#me.#until = :until"
 # 1. extend(60) loses its answer, and botocore repeats it. A minute later extend(60) moves the end again.
 # 2. The first call arrives. The holder relies on the later end, and another caller would remove the lease before it.
 ONLY_LATER = "holders.#me.#until < :until"
-
-# Expired leases that one call removes or takes over. Further ones are left to the next call.
-_MAX_REMOVALS = 20
 
 logger = logging.getLogger(__name__)
 
@@ -96,15 +93,13 @@ class LeaseSteps:
         AlreadyHeld means that another lease has the candidate's name.
         """
         reservation = self.slots.reserve(candidate, now)
-        for _ in range(_MAX_REMOVALS):
+        for _ in range(MAX_REMOVALS):
             match reservation:
-                case AlreadyHeld():
-                    return self._granted_before(candidate)
                 case Full(seen) | Paused(seen) if expired := seen.expired_leases(now):
                     reservation = self._use_expired(candidate, seen, expired, now)
                 case _:
                     break
-        return reservation
+        return self._granted_before(candidate) if isinstance(reservation, AlreadyHeld) else reservation
 
     def extend(self, process: str, name: str, term: LeaseTerm) -> bool:
         """Move the end to `term.until`, never to an earlier time; False if the lease was lost."""
@@ -113,12 +108,16 @@ class LeaseSteps:
         write = self._table.update(process, EXTEND_UPDATE, condition, values, {"#me": name, "#until": "until"})
         return write.held or _code_in(write.item or self._table.read(process), name) == term.code
 
-    def release(self, process: str, name: str, code: str) -> bool:
-        """Free the lease's slot and wake the next request; False if the lease was lost."""
+    def release(self, process: str, name: str, code: str, *, overran: bool = False) -> bool:
+        """Free the lease's slot and wake the next request; False if the lease was lost.
+
+        Args:
+            overran: whether other callers may have removed the lease.
+        """
         values = {":code": {"S": code}, ":one": {"N": "1"}}
         write = self._table.update_and_read(process, RELEASE_UPDATE, OWN_LEASE, values, {"#me": name})
         # The call before a repeated one may have freed the slot. Then nothing is known of the item at that time.
-        is_released = write.held or (write.retried and _code_in(write.item, name) is None)
+        is_released = write.held or (write.retried and not overran and _code_in(write.item, name) is None)
         if is_released:
             try:
                 after = read_process(write.item)
@@ -183,12 +182,22 @@ class LeaseSteps:
         return Granted() if is_own else AlreadyHeld()
 
     def _wake(self, process: str, queue_url: str) -> None:
-        """Wake the next request. A failure is reported and not raised: the slot is free, and the block has ended."""
+        """Wake the next request. A failure is reported and not raised: the slot is free, and the block has ended.
+
+        Unlike wake_next this keeps a registration whose receipt handle is outdated. Leases end in quick succession:
+
+        1. Lease A ends, and the registered head becomes visible.
+        2. Lease B ends before the head is delivered. SQS rejects the handle. If the registration was cleared,
+        3. callers that poll would take both slots, and the head would wait again, until it has been received too often.
+
+        If the message has ended, the next wake of a workflow or of the janitor clears its registration.
+        """
         try:
-            if queue_url:
-                wake_next(self.slots, RequestQueue(self._sqs(), queue_url), process)
+            waiting = self.slots.to_wake(process)
+            if waiting is None:
                 return
-            if self.slots.to_wake(process) is None:
+            if queue_url:
+                RequestQueue(self._sqs(), queue_url).make_visible(waiting.receipt_handle)
                 return
             reason = "the process's item has no queue_url"
         except (ClientError, BotoCoreError) as error:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slotkeeper.slots.process import PROCESS_NAME, Process
+from slotkeeper.slots.process import MAX_HOLDERS, PROCESS_NAME, Process
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.reservation import LeaseTerm
 
@@ -102,7 +102,7 @@ class Length:
 
     def longest_wait(self, wait: float) -> float:
         """At most `wait`, and so that the invocation then still has the time that the block needs."""
-        return min(wait, self.left - (self.seconds or _SPARE_SECONDS))
+        return min(wait, self.left - max(self.seconds or 0, _SPARE_SECONDS))
 
     def term(self, clock: float, monotonic: float, code: str) -> Term:
         """Return the end of a lease that begins at these times."""
@@ -128,6 +128,8 @@ def unavailable(weight: int | None, waited: float, seen: Process, now: float) ->
         why = f"the lease's weight {weighs} is above the limit. An operator must raise the limit"
     elif seen.paused:
         why = "the process is paused. An operator must resume it"
+    elif len(seen.holders) >= MAX_HOLDERS:
+        why = f"a process can have {MAX_HOLDERS} holders"
     elif seen.first:
         why = "requests in the queue come first"
     else:

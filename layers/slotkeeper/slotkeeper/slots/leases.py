@@ -26,6 +26,7 @@ other have no order. lease_protocol.py has the writes.
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import re
@@ -51,7 +52,7 @@ from slotkeeper.slots.lease_terms import (
     check_arguments,
     unavailable,
 )
-from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MalformedProcess
 from slotkeeper.slots.reservation import Candidate, Full, Granted, Misconfigured, Paused, Reservation, UnknownProcess
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ HOLDERS_PER_WAIT = 100  # with as many holders, the waits are twice as long
 # child would be refused until its end.
 _held: set[tuple[int, int, str, str]] = set()
 _lock = threading.Lock()  # boto3's default session is not thread-safe (boto3 guide, "Multithreading")
-_shared: dict[str, Leases] = {}
 
 
 class Lease:
@@ -76,6 +76,7 @@ class Lease:
 
     def __init__(self, leases: Leases, process: str, name: str, term: Term, context: LambdaContext | None) -> None:
         self.process, self.name = process, name
+        self._process_id = os.getpid()
         self._leases, self._term, self._context = leases, term, context
         self._is_held = True
 
@@ -105,12 +106,17 @@ class Lease:
     def release(self) -> None:
         """Free the slot. A failed call is logged and not raised: the block has ended, and the lease ends by itself.
 
+        It has no effect a second time, nor in a fork, which leaves the block too, but does not hold the slot.
+
         Raises:
             SlotLost: the slot was no longer held.
         """
+        if not self._is_held or os.getpid() != self._process_id:
+            return
         self._is_held = False
+        overran = self._leases.clock() >= self._term.end + LEASE_CLOCK_SKEW
         try:
-            is_released = self._leases.steps.release(self.process, self.name, self._term.code)
+            is_released = self._leases.steps.release(self.process, self.name, self._term.code, overran=overran)
         except (ClientError, BotoCoreError) as error:
             logger.warning("Could not release a slot of %s; it is free after its lease: %r", self.process, error)
             return
@@ -177,8 +183,8 @@ class Leases:
                 "Use the outer lease, with weight= if the work needs more of the limit"
             )
         lease = self._take(process, length, wait, weight)
-        _held.add(key)
         try:
+            _held.add(key)
             yield lease
         except BaseException as error:
             try:
@@ -203,7 +209,15 @@ class Leases:
             reservation = self._attempt(Candidate(process, name, weight, lease=term.stored), clock)
             match reservation:
                 case Granted():
-                    return Lease(self, process, name, term, length.context)
+                    lease = Lease(self, process, name, term, length.context)
+                    if not lease.remaining():
+                        with suppress(SlotLost):
+                            lease.release()
+                        raise SlotLost(
+                            f"taking a slot of {process!r} lasted longer than its lease. The block did not run. Ask "
+                            "for more seconds"
+                        )
+                    return lease
                 case UnknownProcess():
                     raise LookupError(
                         f"process {process!r} does not exist in table {self._table_name}. Add it with slotkeeper "
@@ -230,13 +244,17 @@ class Leases:
                 return Full(seen)
         try:
             reservation = self.steps.take(candidate, now)
-        except (ClientError, BotoCoreError):
-            # The call may have been effective, and nothing would free the slot before the end of the lease.
+        except BaseException:
+            # The call may have been effective, and nothing would free the slot before the end of the lease. A signal
+            # may interrupt it too.
             with suppress(ClientError, BotoCoreError):
                 if candidate.lease:
                     self.steps.release(process, candidate.execution, candidate.lease.code)
             raise
-        (self._were_refused.discard if isinstance(reservation, Granted) else self._were_refused.add)(process)
+        if isinstance(reservation, Granted):
+            self._were_refused.discard(process)
+        else:
+            self._were_refused.add(process)
         return reservation
 
     def _sqs_client(self) -> SQSClient:
@@ -259,7 +277,8 @@ def lease(
 
     Args:
         context: of a Lambda function: the lease ends at the invocation's deadline.
-        seconds: the length of the lease, instead of the deadline. With a context, at most the time that is left.
+        seconds: the length of the lease, instead of the deadline, from before the call that takes the slot. With a
+            context, at most the time that is left.
         wait: seconds for which to wait for a free slot. With a context, less if the invocation would end before.
         weight: in the limit's unit. By default the process's default weight.
         table: the name of the slot table. By default the environment variable SLOT_TABLE_NAME.
@@ -269,7 +288,7 @@ def lease(
         NestedLease: this thread already holds a slot of the process. Nothing was taken.
         SlotUnavailable: no slot was free within `wait`. The block did not run.
         SlotLost: at the end of the block, if the lease ended before and its slot was used by another caller. An
-            exception of the block is raised instead.
+            exception of the block is raised instead. Before the block, if taking the slot lasted longer than the lease.
         LookupError: the process does not exist.
         MalformedProcess: the process's item does not have the documented types.
         ClientError, BotoCoreError: DynamoDB refused the lease, or could not be reached.
@@ -277,10 +296,13 @@ def lease(
     table = table or os.environ.get("SLOT_TABLE_NAME", "")
     if not table:
         raise ValueError("the environment lacks SLOT_TABLE_NAME, the slot table. Set it, or pass table=")
-    leases = _shared.get(table)
-    if leases is None:
-        leases = _shared.setdefault(table, Leases(table))
+    leases = _leases_of(table, os.getpid())
     return leases.lease(process, context, seconds=seconds, wait=wait, weight=weight)
+
+
+@functools.cache
+def _leases_of(table: str, process_id: int) -> Leases:  # noqa: ARG001 a fork must not share connections
+    return Leases(table)
 
 
 def _count_skipped_wake(process: str) -> None:

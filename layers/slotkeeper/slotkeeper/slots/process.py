@@ -18,6 +18,8 @@ MAX_HOLDERS = 500
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 # Seconds after its end during which no other caller removes a lease: the maximum difference of two clocks.
 LEASE_CLOCK_SKEW = 5
+# Expired leases that one call removes or takes over. Further ones are left to the next call.
+MAX_REMOVALS = 20
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 

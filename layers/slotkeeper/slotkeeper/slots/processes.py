@@ -5,7 +5,7 @@ A process is data. Adding one, or changing its limit, is a conditional write and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table
@@ -101,11 +101,11 @@ class Processes:
 
         `job_name` stays, because workflows that started before the update read it.
         """
-        old = "attribute_exists(job_name) AND attribute_not_exists(target)"
-        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, FilterExpression=old)
-        for page in pages:
+        for page in self._pages():
             for item in page["Items"]:
-                self._table.update(item["process_name"]["S"], "SET target = job_name", old)
+                if "job_name" in item:
+                    condition = "attribute_exists(job_name) AND attribute_not_exists(target)"
+                    self._table.update(item["process_name"]["S"], "SET target = job_name", condition)
 
     def remove(self, name: str) -> Mapping[str, Any] | None:
         """Remove a process that is paused and has no holder; return the removed item.
@@ -153,13 +153,15 @@ class Processes:
 
     def all(self) -> Iterator[Process | MalformedProcess]:
         """Read every process consistently. A malformed item is yielded as its MalformedProcess error."""
-        pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
-        for page in pages:
+        for page in self._pages():
             for item in page["Items"]:
                 try:
                     yield read_process(item)
                 except MalformedProcess as error:
                     yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
+
+    def _pages(self) -> Iterable[Mapping[str, Any]]:
+        return self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
 
     def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
         if not self._table.update(name, update, _EXISTS, values).held:

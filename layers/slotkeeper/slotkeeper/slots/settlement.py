@@ -73,6 +73,7 @@ class _Memory:
     settled_by: float | None = None  # every execution that had ended by then is settled
     noted: float = -math.inf  # the same, as stored in SettledTable
     unsettled: dict[str, Execution] = field(default_factory=dict)  # closing -> as listed
+    tried: set[str] = field(default_factory=set)  # closings whose caller could not be answered
     # The rest of a list that was too long for one run, and when that list began. Newer executions are listed again.
     older: Iterator[Execution] | None = None
     older_started_at: float = 0
@@ -173,12 +174,12 @@ class Settlement:
 
         Args:
             holders: execution name -> holder, as the run has read them. An execution that holds a slot for a state
-                machine is not settled here, because its child execution decides (ChildChecks).
+                machine, or has a waiting caller, is settled when its work has ended (ChildChecks, GlueChecks).
         """
         memory = self.memory
-        # The oldest first.
-        unsettled = sorted(memory.unsettled.values(), key=lambda each: each.stopped_at or 0)
-        unsettled = [execution for execution in unsettled if not _has_child(holders.get(execution.name))]
+        unsettled = [each for each in memory.unsettled.values() if not _is_checked(holders.get(each.name))]
+        # The oldest first, but behind those that were not tried yet: answers may be refused for days.
+        unsettled.sort(key=lambda each: (each.closing in memory.tried, each.stopped_at or 0))
         for execution in in_turns(unsettled, lambda each: each.name.rpartition("-")[0]):
             if self.clock() >= until:
                 left = len(memory.unsettled)
@@ -186,6 +187,9 @@ class Settlement:
             try:
                 if self._settle_listed(execution, report, holders.get(execution.name)):
                     del memory.unsettled[execution.closing]
+                    memory.tried.discard(execution.closing)
+                else:
+                    memory.tried.add(execution.closing)
             except Exception as error:
                 report.failed("Could not settle a request; the next run retries", error, execution=execution.name)
                 if is_outage(error):
@@ -239,11 +243,11 @@ class Settlement:
         by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
         must_answer = self.answers is not None and has_caller(execution.input)
         if by_workflow:
-            # The workflow has answered, unless it could not, or left its slot, and with it the answer, to the janitor.
-            # An attempt that failed has noted the answer, and freed the slot.
-            left_to_janitor = holder is not None and execution.error == REQUEST_FAILED
-            is_noted = must_answer and self._noted(execution) is not None
-            must_answer = must_answer and (execution.error == ANSWER_FAILED or left_to_janitor or is_noted)
+            # The workflow has answered, unless it could not, or has left that to the janitor. A request that it has
+            # returned to the queue is answered by the next attempt.
+            must_answer = must_answer and (
+                execution.error == ANSWER_FAILED or self._is_left_to_janitor(execution, holder)
+            )
         if not by_workflow or must_answer:
             outcome = self._claim_and_settle(execution, report, glue_run_state, child, holder, must_answer)
             if outcome is not SettleOutcome.SETTLED:
@@ -267,13 +271,17 @@ class Settlement:
             return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
         if due is None:
             succeeded = self._account_for(execution, report, glue_run_state, child)
-            due = self._noted(execution) if must_answer else None
-            due = due or Unanswered(succeeded, *((holder.task_token, holder.target) if holder else ()))
+            known = (self._noted(execution) if must_answer else None) or holder
+            due = Unanswered(succeeded, known.task_token, known.target) if known else Unanswered(succeeded)
         if must_answer and self.answers is not None and not self.answers.answer(execution, due, child, report):
             # The request is not kept again, and the slot need not be kept for the answer.
             self.settled.note_unanswered(execution.closing, due, self.clock())
             return SettleOutcome.UNANSWERED
         return SettleOutcome.SETTLED
+
+    def _is_left_to_janitor(self, execution: Execution, holder: Holder | None) -> bool:
+        """Whether the workflow has left slot and answer. A failed attempt notes the answer, and frees the slot."""
+        return execution.error == REQUEST_FAILED and (holder is not None or self._noted(execution) is not None)
 
     def _noted(self, execution: Execution) -> Unanswered | None:
         """What is noted of this end, or of one before a redrive: no list contains that one any more."""
@@ -304,8 +312,11 @@ class Settlement:
         )
 
 
-def _has_child(holder: Holder | None) -> bool:
-    return holder is not None and holder.state == "RUNNING" and is_state_machine(holder.target)
+def _is_checked(holder: Holder | None) -> bool:
+    """Whether the request is settled when the work has ended: a child decides the outcome, or a caller waits for it."""
+    if holder is None or holder.state != "RUNNING":
+        return False
+    return is_state_machine(holder.target) or bool(holder.task_token)
 
 
 def _request_of(execution: Execution) -> str:
