@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,8 +107,9 @@ def redriven_child_is_not_adopted(patch: Patch) -> None:
 
 
 def adopted_child_is_stopped(patch: Patch) -> None:
-    adopt = Slots.adopt
+    adopt, describe = Slots.adopt, Children.describe
     patch.setattr(Slots, "adopt", lambda *given, **_: adopt(*given))
+    patch.setattr(Children, "describe", lambda *given: (child := describe(*given)) and replace(child, redrives=0))
 
 
 def succeeded_child_is_kept_as_failed(patch: Patch) -> None:

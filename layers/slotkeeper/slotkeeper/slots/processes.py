@@ -5,7 +5,7 @@ A process is data. Adding one, or changing its limit, is a conditional write and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table
@@ -160,8 +160,8 @@ class Processes:
                 except MalformedProcess as error:
                     yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
 
-    def _pages(self) -> Iterable[Mapping[str, Any]]:
-        return self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
+    def _pages(self) -> Iterator[Mapping[str, Any]]:
+        yield from self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
 
     def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
         if not self._table.update(name, update, _EXISTS, values).held:
