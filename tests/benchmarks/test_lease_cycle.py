@@ -9,7 +9,7 @@ import pytest
 
 from dev.benchmarks.lease_cycle import lease_cycle_benchmark
 from dev.benchmarks.lease_cycle.lease_designs import DESIGNS
-from dev.emulator.dynamodb_local import DynamoDbLocal
+from tests.benchmarks.conftest import changed_by_a_cycle
 
 
 def test_the_smallest_run_measures_every_design_and_a_lease_is_two_writes(tmp_path: Path) -> None:
@@ -20,20 +20,7 @@ def test_the_smallest_run_measures_every_design_and_a_lease_is_two_writes(tmp_pa
     assert [row[1:3] for row in units.rows] == [("2 (2)", "2 (2)")]
 
 
-@pytest.fixture(scope="module")
-def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with DynamoDbLocal.start(tmp_path_factory.mktemp("lease-cycle") / "dynamodb.log") as running:
-        yield running.client()
-
-
 @pytest.mark.parametrize("design", ["lease", "record-lock"])
 def test_a_cycle_leaves_the_holders_as_they_were(dynamodb: Any, design: str) -> None:
-    made = DESIGNS[design](dynamodb, f"{design}-restores", 2, 3)
-    made.create()
-    made.set_up()
-    before = dynamodb.scan(TableName=made.table)["Items"]
-    for _, take in made.steps():
-        take("me")
-    after = dynamodb.scan(TableName=made.table)["Items"]
-    assert [item for item in after if item not in before] == []
-    assert len(after) == len(before)
+    _, changed = changed_by_a_cycle(DESIGNS[design](dynamodb, f"{design}-restores", 2, 3))
+    assert changed == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,10 @@ from dev.benchmarks.slot_cycle.slot_cycle_run import (
     metered,
     permanent,
 )
-from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import MAX_HOLDERS, read_process
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper_cli.write_units import item_bytes
-
-
-@pytest.fixture(scope="module")
-def dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with DynamoDbLocal.start(tmp_path_factory.mktemp("slot-cycle") / "dynamodb.log") as running:
-        yield running.client()
+from tests.benchmarks.conftest import changed_by_a_cycle
 
 
 def test_the_smallest_run_measures_every_design_in_every_cell(tmp_path: Path) -> None:
@@ -76,15 +69,7 @@ def test_the_stated_sizes_of_tombstones_and_of_a_registration() -> None:
 
 @pytest.mark.parametrize("design", [*COMPARED, *FORMS, *METERED])
 def test_a_cycle_restores_its_item(dynamodb: Any, design: str) -> None:
-    made = DESIGNS[design](dynamodb, f"{design}-whole-cycle", 5, 6)
-    made.create()
-    made.set_up()
-    before = dynamodb.scan(TableName=made.table)["Items"]
-    for _, take in made.steps():
-        take("me")
-    after = dynamodb.scan(TableName=made.table)["Items"]
-    changed = [item for item in after if item not in before]
-    assert len(after) == len(before)
+    before, changed = changed_by_a_cycle(DESIGNS[design](dynamodb, f"{design}-whole-cycle", 5, 6))
     # The bare writes only increment a number.
     assert [set(item) for item in changed] == ([set(before[0])] if "floor" in design else [])
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
@@ -16,27 +17,23 @@ from tests.races.slot_history import images_of
 PROCESS = "p"
 
 
-class ClientProcesses[Clients: ControlledProcess]:
+class ClientProcesses:
     """Processes with threads, for any number of races, each with its own table. A context manager.
 
     Args:
-        clients: starts a process: endpoint, number of the process, threads.
+        module: of the clients; it calls `client_threads.serve`.
     """
 
     def __init__(
-        self,
-        dynamodb_local: DynamoDbLocal,
-        clients: Callable[[str, int, int], Clients],
-        processes: int,
-        threads: int,
-        folder: Path,
+        self, dynamodb_local: DynamoDbLocal, module: ModuleType, processes: int, threads: int, folder: Path
     ) -> None:
         self.dynamodb, self._folder = dynamodb_local.client(), folder
         self._endpoint = dynamodb_local.endpoint
         self._numbers = count(1)
         self._ends = ExitStack()
         self.clients = [
-            self._ends.enter_context(clients(dynamodb_local.endpoint, number, threads)) for number in range(processes)
+            self._ends.enter_context(ControlledProcess(module.__name__, [self._endpoint, number, threads]))
+            for number in range(processes)
         ]
 
     def create_table(self) -> tuple[str, str]:
@@ -79,3 +76,14 @@ class ClientProcesses[Clients: ControlledProcess]:
 
     def __exit__(self, *_: object) -> None:
         self._ends.close()
+
+
+def are_found(faults: Collection[str], rounds: int, race: Callable[[], Collection[str]]) -> bool:
+    """Whether each of these faults is found in at most `rounds` races. `race` returns the faults of one."""
+    left = set(faults)
+    for _ in range(rounds):
+        seen = race()
+        left -= {fault for fault in left if any(fault in each for each in seen)}
+        if not left:
+            return True
+    return False

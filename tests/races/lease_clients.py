@@ -7,39 +7,26 @@ its leases, so that a late call of an earlier lease meets the next one: random n
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import random
-import sys
-import threading
 import time
-import traceback
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from dev.emulator.local_clients import local_client
 from slotkeeper.slots import lease_protocol, process
 from slotkeeper.slots.lease_protocol import LeaseSteps
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.reservation import Candidate, Full, Granted, LeaseTerm
-from tests.races.controlled_process import ControlledProcess, receive_line, send_line
+from tests.races.client_threads import Change, changed, run_clients, serve
 from tests.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
-from tests.support.boundary import lose_answers
-
-Change = tuple[str, str, str]  # a constant of slots/lease_protocol.py, a part of it, and the replacement
 
 RATE = 200  # race seconds per second
-LOST = 0.04  # the share of UpdateItem's answers that is lost
-TICK = 1.0  # seconds between two progress lines
 LENGTHS = (4.0, 30.0)  # race seconds of a lease
 
 
@@ -60,16 +47,6 @@ class LeaseOrders:
     history: str
     changes: list[Change]
     skew: int  # instead of LEASE_CLOCK_SKEW
-
-
-class LeaseClients(ControlledProcess):
-    """The parent's side of a process with threads."""
-
-    def __init__(self, endpoint: str, number: int, threads: int) -> None:
-        super().__init__("tests.races.lease_clients", [endpoint, number, threads])
-
-    def begin(self, orders: LeaseOrders) -> None:
-        self.send(asdict(orders))
 
 
 class Caller:
@@ -193,51 +170,17 @@ class Caller:
                 self.history.lost_answers += 1
 
 
-@contextmanager
-def _changed(orders: LeaseOrders) -> Iterator[None]:
-    """Change the protocol for one race."""
-    before = {constant: getattr(lease_protocol, constant) for constant, _, _ in orders.changes}
-    try:
-        process.LEASE_CLOCK_SKEW = orders.skew
-        for constant, old, new in orders.changes:
-            text = getattr(lease_protocol, constant)
-            assert old in text, f"{old!r} is not in {constant}"
-            setattr(lease_protocol, constant, text.replace(old, new))
-        yield
-    finally:
-        process.LEASE_CLOCK_SKEW = LEASE_CLOCK_SKEW
-        for constant, text in before.items():
-            setattr(lease_protocol, constant, text)
-
-
-def _race(dynamodb: Any, orders: LeaseOrders, number: int, threads: int) -> None:
-    callers = [Caller(dynamodb, orders, number * threads + n) for n in range(threads)]
-    together = threading.Barrier(threads)
-
-    def run(caller: Caller) -> None:
-        together.wait()
-        caller.run()
-
-    with _changed(orders), ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(run, caller) for caller in callers]
-        while wait(running, timeout=TICK).not_done:
-            send_line({"done": sum(caller.cycles for caller in callers), "ended": False})
-    errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
-    save((caller.history for caller in callers), Path(orders.history))
-    send_line({"done": sum(caller.cycles for caller in callers), "ended": True, "errors": errors})
-
-
-def main() -> None:
-    """The process's side."""
-    endpoint, number, threads = json.loads(sys.argv[1])
-    logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
-    dynamodb = local_client("dynamodb", endpoint, connections=threads)
-    chance = random.Random(number)  # noqa: S311
-    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
-    send_line("ready")
-    while True:
-        _race(dynamodb, LeaseOrders(**receive_line()), number, threads)
+def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
+    orders = LeaseOrders(**given)
+    callers = [Caller(dynamodb, orders, number) for number in numbers]
+    with changed(process, LEASE_CLOCK_SKEW=orders.skew), changed(lease_protocol, orders.changes):
+        run_clients(
+            [caller.run for caller in callers],
+            lambda: sum(caller.cycles for caller in callers),
+            lambda: save((caller.history for caller in callers), Path(orders.history)),
+        )
 
 
 if __name__ == "__main__":
-    main()
+    logging.getLogger(lease_protocol.__name__).setLevel(logging.ERROR)  # each skipped wake is a warning
+    serve(_race)

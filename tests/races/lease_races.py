@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from slotkeeper.slots.processes import Processes
+from tests.races import lease_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
-from tests.races.lease_clients import Change, LeaseClients, LeaseOrders
+from tests.races.client_threads import Change
+from tests.races.lease_clients import LeaseOrders
 from tests.races.lease_judge import LeaseFigures, LeaseItem, LeaseJudge, load
 
 
@@ -33,11 +35,11 @@ class LeaseOutcome:
         )
 
 
-class LeaseCrowd(ClientProcesses[LeaseClients]):
+class LeaseCrowd(ClientProcesses):
     """The callers' processes."""
 
     def __init__(self, dynamodb_local: DynamoDbLocal, processes: int, threads: int, folder: Path) -> None:
-        super().__init__(dynamodb_local, LeaseClients, processes, threads, folder)
+        super().__init__(dynamodb_local, lease_clients, processes, threads, folder)
 
     def race(
         self,
@@ -57,7 +59,8 @@ class LeaseCrowd(ClientProcesses[LeaseClients]):
         histories = self.histories(table)
         for clients, history in zip(self.clients, histories, strict=True):
             until = started + seconds
-            clients.begin(LeaseOrders(table, PROCESS, heaviest, until, min_cycles, str(history), list(changes), skew))
+            orders = LeaseOrders(table, PROCESS, heaviest, until, min_cycles, str(history), list(changes), skew)
+            clients.send(asdict(orders))
         self.follow(lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} leases asked for"))
         took = time.monotonic() - started
         judge = LeaseJudge([each for history in histories for each in load(history)])

@@ -7,36 +7,23 @@ state and every other client. Some answers are lost; a client repeats the call u
 from __future__ import annotations
 
 import itertools
-import json
 import random
-import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from dev.emulator.local_clients import local_client
 from slotkeeper.slots import process, protocol
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.reservation import Candidate, Full, Granted, Paused, Registration, Reservation
-from tests.races.controlled_process import ControlledProcess, receive_line, send_line
+from tests.races.client_threads import Change, changed, run_clients, serve
 from tests.races.slot_history import Entry, Operation, Step, save
 from tests.races.slot_messages import Message, Messages
-from tests.support.boundary import lose_answers
-
-Change = tuple[str, str, str]  # a constant of slots/protocol.py, a part of it, and the replacement
-
-LOST = 0.04  # the share of UpdateItem's answers that is lost
-TICK = 1.0  # seconds between two progress lines
 
 
 @dataclass(frozen=True)
@@ -63,16 +50,6 @@ class Orders:
     history: str
     changes: list[Change]
     reads_first: bool
-
-
-class Clients(ControlledProcess):
-    """The parent's side of a process with client threads."""
-
-    def __init__(self, endpoint: str, number: int, threads: int) -> None:
-        super().__init__("tests.races.slot_clients", [endpoint, number, threads])
-
-    def begin(self, orders: Orders) -> None:
-        self.send(asdict(orders))
 
 
 class Workflow:
@@ -253,55 +230,17 @@ class Client:
         return answer
 
 
-@contextmanager
-def _changed(changes: list[Change], most_holders: int) -> Iterator[None]:
-    """Replace parts of the protocol's constants, and the number of holders that a process may have."""
-    before = {constant: getattr(protocol, constant) for constant, _, _ in changes}
-    most_before = process.MAX_HOLDERS
-    try:
-        for module in (process, protocol):
-            module.MAX_HOLDERS = most_holders  # type: ignore[attr-defined]
-        for constant, old, new in changes:
-            text = getattr(protocol, constant)
-            if old not in text:
-                raise AssertionError(f"{old!r} is not in {constant}")
-            setattr(protocol, constant, text.replace(old, new))
-        yield
-    finally:
-        for constant, text in before.items():
-            setattr(protocol, constant, text)
-        for module in (process, protocol):
-            module.MAX_HOLDERS = most_before  # type: ignore[attr-defined]
-
-
-def _race(dynamodb: Any, orders: Orders, number: int, threads: int) -> None:
-    clients = [Client(dynamodb, orders, number * threads + n + 1) for n in range(threads)]
-    together = threading.Barrier(threads)
-
-    def run(client: Client) -> None:
-        together.wait()
-        client.run()
-
-    with _changed(orders.changes, orders.most_holders), ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(run, client) for client in clients]
-        while wait(running, timeout=TICK).not_done:
-            send_line({"done": sum(len(client.operations) for client in clients), "ended": False})
-    errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
-    operations = [operation for client in clients for operation in client.operations]
-    save(operations, Path(orders.history))
-    send_line({"done": len(operations), "ended": True, "errors": errors})
-
-
-def main() -> None:
-    """The process's side."""
-    endpoint, number, threads = json.loads(sys.argv[1])
-    dynamodb = local_client("dynamodb", endpoint, connections=threads)
-    chance = random.Random(number)  # noqa: S311
-    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
-    send_line("ready")
-    while True:
-        _race(dynamodb, Orders(**receive_line()), number, threads)
+def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
+    orders = Orders(**given)
+    clients = [Client(dynamodb, orders, number) for number in numbers]
+    most = orders.most_holders
+    with changed(process, MAX_HOLDERS=most), changed(protocol, orders.changes, MAX_HOLDERS=most):
+        run_clients(
+            [client.run for client in clients],
+            lambda: sum(len(client.operations) for client in clients),
+            lambda: save((each for client in clients for each in client.operations), Path(orders.history)),
+        )
 
 
 if __name__ == "__main__":
-    main()
+    serve(_race)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,8 +18,10 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import Priority
+from tests.races import slot_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
-from tests.races.slot_clients import Change, Clients, Orders
+from tests.races.client_threads import Change
+from tests.races.slot_clients import Orders
 from tests.races.slot_history import Entry, Item, Operation, load
 from tests.races.slot_judge import Figures, Judge
 from tests.races.slot_steps import Rules
@@ -66,11 +68,11 @@ class Outcome:
     seconds: float
 
 
-class Crowd(ClientProcesses[Clients]):
+class Crowd(ClientProcesses):
     """The clients' processes."""
 
     def __init__(self, dynamodb_local: DynamoDbLocal, processes: int, threads: int, folder: Path) -> None:
-        super().__init__(dynamodb_local, Clients, processes, threads, folder)
+        super().__init__(dynamodb_local, slot_clients, processes, threads, folder)
         self._observer_count = (processes + 1) // 2  # several, because one reads seldom among many clients
 
     def race(
@@ -93,21 +95,20 @@ class Crowd(ClientProcesses[Clients]):
             for thread in [*observers, *disturbers]:
                 background.enter_context(thread)
             for clients, history in zip(self.clients, histories, strict=True):
-                clients.begin(
-                    Orders(
-                        table=table,
-                        process=PROCESS,
-                        executions=2 * race.limit + 1,
-                        priorities=list(race.priorities),
-                        weights=list(race.weights),
-                        most_holders=race.most_holders,
-                        until=started + seconds,
-                        min_steps=min_steps,
-                        history=str(history),
-                        changes=race.changes,
-                        reads_first=race.reads_first,
-                    )
+                orders = Orders(
+                    table=table,
+                    process=PROCESS,
+                    executions=2 * race.limit + 1,
+                    priorities=list(race.priorities),
+                    weights=list(race.weights),
+                    most_holders=race.most_holders,
+                    until=started + seconds,
+                    min_steps=min_steps,
+                    history=str(history),
+                    changes=race.changes,
+                    reads_first=race.reads_first,
                 )
+                clients.send(asdict(orders))
             self.follow(
                 lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].status()}")
             )

@@ -13,6 +13,7 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots import lease_protocol
+from tests.races.client_processes import are_found
 from tests.races.lease_races import LeaseCrowd, LeaseOutcome
 
 MIN_CYCLES = 8  # of each thread in a short race
@@ -65,18 +66,12 @@ def test_control_a_race_of_leases_without_several_conditions_has_the_fault_of_ea
         "was moved back": ("ONLY_LATER", "<", "<>"),
         "slots_in_use": ("STILL_EXPIRED", lease_protocol.STILL_EXPIRED, ANY),
     }
-    assert _are_found(faults, lease_crowd, changes=tuple(faults.values()))
+    assert _has_faults(faults, lease_crowd, changes=tuple(faults.values()))
 
 
 def test_control_a_race_whose_leases_are_removed_before_their_end_has_the_fault(lease_crowd: LeaseCrowd) -> None:
-    assert _are_found(["before"], lease_crowd, skew=-3)
+    assert _has_faults(["before"], lease_crowd, skew=-3)
 
 
-def _are_found(faults: Collection[str], crowd: LeaseCrowd, **how: Any) -> bool:
-    left = set(faults)
-    for _ in range(ROUNDS):
-        seen = crowd.race(2, 0.0, MIN_CYCLES, **how).judge.faults
-        left -= {fault for fault in left if any(fault in each for each in seen)}
-        if not left:
-            return True
-    return False
+def _has_faults(faults: Collection[str], crowd: LeaseCrowd, **how: Any) -> bool:
+    return are_found(faults, ROUNDS, lambda: crowd.race(2, 0.0, MIN_CYCLES, **how).judge.faults)

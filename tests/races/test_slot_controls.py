@@ -20,7 +20,8 @@ from slotkeeper.slots.protocol import (
     UNCHANGED_CONDITION,
 )
 from slotkeeper.slots.request import PRIORITIES
-from tests.races.slot_clients import Change
+from tests.races.client_processes import are_found
+from tests.races.client_threads import Change
 from tests.races.slot_races import Crowd, Disturbance, Race
 
 ALWAYS = "attribute_not_exists(no_such_attribute)"
@@ -46,15 +47,9 @@ def weighted(*changes: Change, disturbances: tuple[Disturbance, ...] = (), defau
     return Race(7, disturbances, [*changes], False, PRIORITIES, (0, 1, 2, 3, 4, 5, 6), default_weight, most_holders=3)
 
 
-def are_found(faults: Collection[str], crowd: Crowd, race: Race, steps: int = STEPS) -> bool:
+def has_faults(faults: Collection[str], crowd: Crowd, race: Race, steps: int = STEPS) -> bool:
     """Whether the judge finds each of these faults in at most ROUNDS races."""
-    left = set(faults)
-    for _ in range(ROUNDS):
-        seen = crowd.race(race, 0.0, steps).judge.faults
-        left -= {fault for fault in left if any(fault in each for each in seen)}
-        if not left:
-            return True
-    return False
+    return are_found(faults, ROUNDS, lambda: crowd.race(race, 0.0, steps).judge.faults)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def are_found(faults: Collection[str], crowd: Crowd, race: Race, steps: int = ST
 def test_control_a_race_without_the_condition_has_the_fault(
     crowd: Crowd, change: Change, disturbance: Disturbance | None, fault: str
 ) -> None:
-    assert are_found([fault], crowd, Race(LIMIT, (disturbance,) if disturbance else (), [change]))
+    assert has_faults([fault], crowd, Race(LIMIT, (disturbance,) if disturbance else (), [change]))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +98,7 @@ def test_control_a_race_without_the_condition_has_the_fault(
 def test_control_a_race_of_weights_and_priorities_without_the_condition_has_the_fault(
     crowd: Crowd, race: Race, fault: str
 ) -> None:
-    assert are_found([fault], crowd, race)
+    assert has_faults([fault], crowd, race)
 
 
 def test_control_a_race_without_several_conditions_has_the_fault_of_each(crowd: Crowd) -> None:
@@ -116,16 +111,16 @@ def test_control_a_race_without_several_conditions_has_the_fault_of_each(crowd: 
         "although it holds a slot": without("WAIT_CONDITION", "attribute_not_exists(holders.#me)"),
         "holders, at most 3": without("ROOM_FOR_ONE", "size(holders) < :most"),
     }
-    assert are_found(faults, crowd, weighted(*faults.values(), default_weight=2), 2 * STEPS)
+    assert has_faults(faults, crowd, weighted(*faults.values(), default_weight=2), 2 * STEPS)
 
 
 def test_f5_control_a_release_without_its_condition_frees_a_slot_twice(crowd: Crowd) -> None:
-    assert are_found(["slots_in_use was"], crowd, Race(LIMIT, (), [without("RELEASE_CONDITION", RELEASE_CONDITION)]))
+    assert has_faults(["slots_in_use was"], crowd, Race(LIMIT, (), [without("RELEASE_CONDITION", RELEASE_CONDITION)]))
 
 
 def test_f6_control_with_not_equal_instead_of_less_a_moving_limit_is_exceeded(crowd: Crowd) -> None:
-    assert are_found(["without a free slot"], crowd, Race(LIMIT, ("limit",), [("ROOM_FOR_ONE", "<", "<>")]))
+    assert has_faults(["without a free slot"], crowd, Race(LIMIT, ("limit",), [("ROOM_FOR_ONE", "<", "<>")]))
 
 
 def test_control_a_reserve_that_reads_and_then_writes_exceeds_the_limit(crowd: Crowd) -> None:
-    assert are_found(["without a free slot"], crowd, Race(LIMIT, reads_first=True))
+    assert has_faults(["without a free slot"], crowd, Race(LIMIT, reads_first=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,17 +14,10 @@ from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES
 from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.workflow import change_state
 from tests.simulation.world_runs import first_violation
-from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
-
-
-def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Another definition of one of the workflow's states."""
-    fields = copy.deepcopy(interpreter.STATES[name].fields)
-    change(fields)
-    patch.setitem(interpreter.STATES, name, interpreter.State(fields))
 
 
 def rule_1_granted_before_a_higher_priority(patch: Patch) -> None:
@@ -63,12 +55,12 @@ def rule_5_only_the_highest_priority_is_woken(patch: Patch) -> None:
             "[$w.high.M, $w.normal.M, $w.low.M]", "[$w.low.M, $w.normal.M, $w.high.M]"
         )
 
-    _state(patch, "ReadWaiting", swap)
+    change_state(patch, "ReadWaiting", swap)
 
 
 def rule_6_outdated_registrations_stay(patch: Patch) -> None:
     patch.setattr(Slots, "clear", lambda *_: False)
-    _state(patch, "IsReceiptHandleRefused", lambda state: state.update(Choices=[]))
+    change_state(patch, "IsReceiptHandleRefused", lambda state: state.update(Choices=[]))
 
 
 def the_limit_may_change_after_the_read(patch: Patch) -> None:
@@ -79,7 +71,7 @@ def the_limit_may_change_after_the_read(patch: Patch) -> None:
 
 def released_by_one(patch: Patch) -> None:
     update = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
-    _state(patch, "ReleaseSlot", lambda state: state["Arguments"].update(UpdateExpression=update))
+    change_state(patch, "ReleaseSlot", lambda state: state["Arguments"].update(UpdateExpression=update))
 
 
 def a_blocked_head_keeps_others_out(patch: Patch) -> None:

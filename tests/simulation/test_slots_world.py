@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from itertools import islice
 from random import Random
@@ -29,10 +28,10 @@ from slotkeeper.slots.settlement import Settlement
 from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
+from tests.simulation.workflow import change_state
 from tests.simulation.world_runs import breaks, first_broken, first_violation
 from tests.simulation.worlds import THROTTLE, Choice
 from tests.support.template import parsed_template
-from tests.workflow import interpreter
 from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
@@ -142,13 +141,6 @@ def test_merged_histories_continue_in_the_same_way(name: str, monkeypatch: Patch
 # Controls ----------------------------------------------------------------------------------------------------------
 
 
-def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Another definition of one of the workflow's states."""
-    fields = copy.deepcopy(interpreter.STATES[name].fields)
-    change(fields)
-    patch.setitem(interpreter.STATES, name, interpreter.State(fields))
-
-
 def f6_not_equal_instead_of_less(patch: Patch) -> None:
     patch.setattr(slots, "ROOM_FOR_ONE", "slots_in_use <> slot_limit AND size(holders) < :most")
 
@@ -196,11 +188,11 @@ def f13_no_confirm(patch: Patch) -> None:
         state.clear()
         state.update(Type="Pass", Assign=CONFIRMED, Next=following)
 
-    _state(patch, "ConfirmSlot", skip)
+    change_state(patch, "ConfirmSlot", skip)
 
 
 def f5_released_without_condition(patch: Patch) -> None:
-    _state(patch, "ReleaseSlot", lambda state: state["Arguments"].pop("ConditionExpression"))
+    change_state(patch, "ReleaseSlot", lambda state: state["Arguments"].pop("ConditionExpression"))
 
 
 def f1_cancelled_after_an_unanswered_start(patch: Patch) -> None:
@@ -224,14 +216,14 @@ def f2_freed_without_a_check_of_glue(patch: Patch) -> None:
 
 
 def released_at_a_task_timeout(patch: Patch) -> None:
-    _state(patch, "IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="KeepRequest"))
+    change_state(patch, "IsGlueRunKnownToHaveEnded", lambda state: state.update(Default="KeepRequest"))
 
 
 def started_again_after_a_lost_answer(patch: Patch) -> None:
     def retry(state: dict[str, Any]) -> None:
         state["Retry"][0]["ErrorEquals"].append("Glue.SdkClientException")
 
-    _state(patch, "RunGlueJob", retry)
+    change_state(patch, "RunGlueJob", retry)
 
 
 def started_again_after_a_throttled_poll(patch: Patch) -> None:
@@ -243,7 +235,7 @@ def started_again_after_a_throttled_poll(patch: Patch) -> None:
             *state["Choices"],
         ]
 
-    _state(patch, "IsGlueRunFound", start)
+    change_state(patch, "IsGlueRunFound", start)
 
 
 def an_error_of_the_poll_counts_as_no_run(patch: Patch) -> None:
@@ -251,21 +243,21 @@ def an_error_of_the_poll_counts_as_no_run(patch: Patch) -> None:
         trusted = state["Choices"][2]
         trusted["Condition"] = trusted["Condition"].replace("[", "['Glue.InvalidInputException', ")
 
-    _state(patch, "IsGlueRunKnownToHaveEnded", trust)
+    change_state(patch, "IsGlueRunKnownToHaveEnded", trust)
 
 
 def a_search_of_one_page(patch: Patch) -> None:
     """Other users' runs fill the page, and the own run is on the next one."""
 
-    _state(patch, "FindGlueRun", lambda state: state["Assign"].update(next_page=""))
+    change_state(patch, "FindGlueRun", lambda state: state["Assign"].update(next_page=""))
 
 
 def f4_redriven_without_a_slot(patch: Patch) -> None:
-    _state(patch, "RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}"))
+    change_state(patch, "RunGlueJob", lambda state: state["Arguments"].update(JobName="{% $target %}"))
 
 
 def no_wake(patch: Patch) -> None:
-    _state(patch, "IsRequestWaiting", lambda state: state.update(Choices=[]))
+    change_state(patch, "IsRequestWaiting", lambda state: state.update(Choices=[]))
 
 
 def no_check_after_hiding(patch: Patch) -> None:

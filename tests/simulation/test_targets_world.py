@@ -20,10 +20,9 @@ from tests.simulation import small_worlds, targets_world
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import TargetsWorld
 from tests.simulation.transcript import Program
-from tests.simulation.workflow import SLOTS
+from tests.simulation.workflow import SLOTS, change_state
 from tests.simulation.world_runs import first_broken, first_violation
 from tests.simulation.worlds import NOT_SENT, Choice, Violation
-from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
 QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and ("child" in name or "a caller" in name)]
@@ -42,13 +41,6 @@ def test_children_and_callers_in_random_schedules() -> None:
 # Controls ----------------------------------------------------------------------------------------------------------
 
 
-def _state(patch: Patch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Another definition of one of the workflow's states."""
-    fields = copy.deepcopy(interpreter.STATES[name].fields)
-    change(fields)
-    patch.setitem(interpreter.STATES, name, interpreter.State(fields))
-
-
 def _condition(patch: Patch, state: str, following: str, old: str, new: str) -> None:
     """Another condition of the first choice of a state that leads to `following`."""
 
@@ -56,7 +48,7 @@ def _condition(patch: Patch, state: str, following: str, old: str, new: str) -> 
         choice = next(each for each in fields["Choices"] if each["Next"] == following and old in each["Condition"])
         choice["Condition"] = choice["Condition"].replace(old, new)
 
-    _state(patch, state, change)
+    change_state(patch, state, change)
 
 
 def absent_child_is_checked_without_a_gap(patch: Patch) -> None:
@@ -75,7 +67,7 @@ def slot_is_freed_while_the_child_is_open(patch: Patch) -> None:
 
 
 def slot_is_released_after_a_timeout_of_the_task(patch: Patch) -> None:
-    _state(patch, "RunStateMachine", lambda state: state["Catch"][0].update(Next="KeepRequest"))
+    change_state(patch, "RunStateMachine", lambda state: state["Catch"][0].update(Next="KeepRequest"))
 
 
 def open_child_is_not_stopped(patch: Patch) -> None:
@@ -99,7 +91,7 @@ def settle_time_is_not_waited_for_by_the_workflow(patch: Patch) -> None:
 
 
 def redriven_execution_starts_its_child_without_a_slot(patch: Patch) -> None:
-    _state(patch, "RunStateMachine", lambda state: state["Arguments"].update(StateMachineArn="{% $target %}"))
+    change_state(patch, "RunStateMachine", lambda state: state["Arguments"].update(StateMachineArn="{% $target %}"))
 
 
 def redriven_child_is_not_adopted(patch: Patch) -> None:
@@ -123,7 +115,7 @@ def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
         also["ErrorEquals"] = ["StepFunctions.ExecutionAlreadyExistsException"]
         state["Catch"].insert(0, also)
 
-    _state(patch, "RunStateMachine", keep)
+    change_state(patch, "RunStateMachine", keep)
 
 
 CHILD = {"machines": ("p",), "janitor_runs": 0, "janitor_ahead": False, "event_steps": False, "starters": 1}
@@ -216,7 +208,7 @@ def _is_at(world: TargetsWorld, actor: str, operation: str) -> bool:
 
 
 def answered_before_the_release(patch: Patch) -> None:
-    _state(patch, "RunStateMachine", lambda state: state.update(Next="AnswerSuccess"))
+    change_state(patch, "RunStateMachine", lambda state: state.update(Next="AnswerSuccess"))
 
 
 def no_answer_after_answer_failed(patch: Patch) -> None:
@@ -240,7 +232,7 @@ def returned_request_has_no_token(patch: Patch) -> None:
     def forget(state: dict[str, Any]) -> None:
         state["Arguments"]["MessageBody"] = state["Arguments"]["MessageBody"].replace(", $token]", "]")
 
-    _state(patch, "ReturnRequest", forget)
+    change_state(patch, "ReturnRequest", forget)
 
 
 def no_heartbeat(patch: Patch) -> None:
@@ -248,11 +240,11 @@ def no_heartbeat(patch: Patch) -> None:
         state.clear()
         state.update(Type="Pass", Assign={"caller": "WAITS"}, Next="ChooseWork")
 
-    _state(patch, "AskCaller", skip)
+    change_state(patch, "AskCaller", skip)
 
 
 def a_throttled_heartbeat_counts_as_gone(patch: Patch) -> None:
-    _state(patch, "AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE"))
+    change_state(patch, "AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE"))
 
 
 def dead_letter_has_the_token(patch: Patch) -> None:

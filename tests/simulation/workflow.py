@@ -6,10 +6,12 @@ Developer Guide, "Handling errors in Step Functions workflows"). A lost answer i
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -20,6 +22,9 @@ from tests.simulation.transcript import Outside, Program, Question
 from tests.workflow import interpreter
 from tests.workflow.definition import END, definition
 from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
+
+if TYPE_CHECKING:
+    import pytest
 
 # The substitutions of a deployment.
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
@@ -215,3 +220,10 @@ def forget() -> None:
     """Clear the interpreter's cache and `entered`."""
     interpreter.forget()
     entered.clear()
+
+
+def change_state(patch: pytest.MonkeyPatch, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another definition of one of the workflow's states, for a control."""
+    fields = copy.deepcopy(STATES[name].fields)
+    change(fields)
+    patch.setitem(STATES, name, State(fields))

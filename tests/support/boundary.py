@@ -70,6 +70,14 @@ class Calls:
         self.made.append(model.name)
 
 
+def passed_values(client: Any, operation: str, parameter: str) -> list[Any]:
+    """A list to which each later call of the operation adds its value of a parameter."""
+    values: list[Any] = []
+    event = f"provide-client-params.{client.meta.service_model.service_name}.{operation}"
+    client.meta.events.register(event, lambda params, **_: values.append(params[parameter]))
+    return values
+
+
 def note_parameters(params: Any, context: dict[str, Any], **_: Any) -> None:
     """For `before-parameter-build`: keeps the call's parameters for the hooks of `before-call`."""
     context["parameters"] = dict(params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,14 +31,18 @@ def _events_of(module: Any) -> list[str]:
     return published
 
 
-def _logged(caplog: pytest.LogCaptureFixture) -> str:
-    """What the layer has logged, with every key: its modules keep the logger of their first import."""
-    return str([vars(record) for record in caplog.records])
+@pytest.fixture
+def shown(account: Account, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """What was written, logged and kept until a call of the fixture."""
 
+    def everything() -> str:
+        output = capsys.readouterr()
+        # With every key: the layer's modules keep the logger of their first import.
+        logged = [vars(record) for record in caplog.records]
+        kept = [account.messages(url) for url in (account.dead_letter_url, account.failed_url)]
+        return f"{output.out}{output.err}{logged}{json.dumps(kept)}"
 
-def _bodies(account: Account) -> str:
-    urls = (account.dead_letter_url, account.failed_url)
-    return json.dumps([account.messages(url) for url in urls])
+    return everything
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
@@ -54,12 +59,7 @@ def _bodies(account: Account) -> str:
     ids=["unknown process", "wrong type", "white space", "a list", "cut off", "valid"],
 )
 def test_the_starter_shows_no_token(
-    scene: CallerScene,
-    load: Load,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    body: Any,
-    refusal: str,
+    scene: CallerScene, load: Load, shown: Callable[[], str], body: Any, refusal: str
 ) -> None:
     scene.refusal = refusal
     starter = load("starter")
@@ -67,9 +67,8 @@ def test_the_starter_shows_no_token(
     published = _events_of(starter)
     group = body["process"] if isinstance(body, dict) else "p"
     starter.handler({"Records": [request_record(body, group=group)]}, CONTEXT)
-    output = capsys.readouterr()
     assert len(published) == len(scene.account.messages(scene.account.dead_letter_url))
-    assert TOKEN not in output.out + output.err + _logged(caplog) + "".join(published) + _bodies(scene.account)
+    assert TOKEN not in shown() + "".join(published)
 
 
 def test_an_error_of_the_starter_shows_no_token(
@@ -86,12 +85,7 @@ def test_an_error_of_the_starter_shows_no_token(
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("function", ["janitor", "execution_closed"])
 def test_the_janitor_shows_no_token(
-    scene: CallerScene,
-    load: Load,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    function: str,
-    refusal: str,
+    scene: CallerScene, load: Load, shown: Callable[[], str], function: str, refusal: str
 ) -> None:
     scene.refusal = refusal
     scene.start(at=LONG_AGO)
@@ -111,6 +105,5 @@ def test_the_janitor_shows_no_token(
         "eventSource": "aws:sqs",
     }
     module.handler({"Records": [record]}, CONTEXT)
-    output = capsys.readouterr()
     assert (len(scene.seen), len(published)) == (1, 1)
-    assert TOKEN not in output.out + output.err + _logged(caplog) + "".join(published) + _bodies(scene.account)
+    assert TOKEN not in shown() + "".join(published)

@@ -20,7 +20,7 @@ from slotkeeper.settings import (
 )
 from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.run_lease import RunLease
-from tests.support.boundary import refuse
+from tests.support.boundary import passed_values, refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
@@ -57,11 +57,7 @@ def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservati
     account: Account, load: Load
 ) -> None:
     starter = load("starter")
-    hidden: list[int] = []
-    starter._starter.queue._sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
-    )
+    hidden = passed_values(starter._starter.queue._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
     answer = starter.handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}

@@ -95,10 +95,7 @@ def _call(aws: EmbeddedAws, parent: str, child: str, number: int) -> Call:
     name = f"call-{number}"
     arn = sfn.start_execution(stateMachineArn=parent, name=name)["executionArn"]
     until = time.monotonic() + _LATE
-    while (ended := sfn.describe_execution(executionArn=arn))["status"] == "RUNNING":
-        if time.monotonic() > until:
-            raise CannotContinue(f"{arn} has not ended after {_LATE:.0f} s")
-        time.sleep(0.02)
+    ended = _end_of(sfn, arn, until)
     if ended["status"] != "SUCCEEDED":
         raise CannotContinue(f"{arn} ended as {ended['status']}: {ended.get('error')}: {ended.get('cause')}")
     events = sfn.get_execution_history(executionArn=arn)["events"]
@@ -117,12 +114,18 @@ def _call(aws: EmbeddedAws, parent: str, child: str, number: int) -> Call:
     return (ended["stopDate"] - ended["startDate"]).total_seconds(), transitions
 
 
-def _closed(sfn: Any, arn: str, until: float) -> int:
-    """The transitions of an execution after its end: the workflow still publishes its event after the answer."""
-    while sfn.describe_execution(executionArn=arn)["status"] == "RUNNING":
+def _end_of(sfn: Any, arn: str, until: float) -> Any:
+    """Wait for the end of an execution; return its description."""
+    while (described := sfn.describe_execution(executionArn=arn))["status"] == "RUNNING":
         if time.monotonic() > until:
             raise CannotContinue(f"{arn} has not ended after {_LATE:.0f} s")
         time.sleep(0.02)
+    return described
+
+
+def _closed(sfn: Any, arn: str, until: float) -> int:
+    """The transitions of an execution after its end: the workflow still publishes its event after the answer."""
+    _end_of(sfn, arn, until)
     return _entered(sfn.get_execution_history(executionArn=arn)["events"])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from dev.benchmarks.lease_cycle.lease_designs import DESIGNS
 from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from dev.benchmarks.slot_cycle.counter_designs import Design
-from dev.benchmarks.slot_cycle.slot_cycle_run import metered
+from dev.benchmarks.slot_cycle.slot_cycle_run import in_turn, metered_cycle
 from dev.benchmarks.slot_cycle.slot_cycle_tables import middle_half
 from dev.emulator.dynamodb_local import DynamoDbLocal
 
@@ -72,14 +72,10 @@ def run(engine: DynamoDbLocal, extent: Extent, notify: Notify) -> Measurements:
         for name, design in made.items():
             _cycles(design, contenders, 1)  # opens connections and fills caches
             if contenders == extent.contenders[0] and name != "lock-client":
-                with metered(design.dynamodb) as meter:
-                    _cycle(design, "meter")
-                read = meter.read_off()
+                read = metered_cycle(design)
                 course.units[name, holders] = (read.written, sum(read.calls.values()))
         for number in range(extent.rounds):
-            # Each round starts with another design, so that their order varies.
-            names = list(DESIGNS)
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name in in_turn(list(DESIGNS), number):
                 course.rounds[name, where].append(_cycles(made[name], contenders, extent.cycles))
     return course
 
@@ -97,7 +93,7 @@ def _cycles(design: Design, contenders: int, cycles: int) -> float:
 
     def contend(me: int) -> None:
         for _ in range(cycles):
-            _cycle(design, f"contender-{me}")
+            design.cycle(f"contender-{me}")
 
     began = time.perf_counter()
     if contenders == 1:
@@ -106,11 +102,6 @@ def _cycles(design: Design, contenders: int, cycles: int) -> float:
         with ThreadPoolExecutor(contenders) as pool:
             list(pool.map(contend, range(contenders)))
     return (time.perf_counter() - began) / (cycles * contenders)
-
-
-def _cycle(design: Design, me: str) -> None:
-    for _, take in design.steps():
-        take(me)
 
 
 def outcome(course: Measurements, extent: Extent) -> Outcome:

@@ -7,9 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from botocore.exceptions import ClientError
-
-from dev.benchmarks.slot_cycle.counter_designs import PROCESS, Design, Step, item_with_tombstones
+from dev.benchmarks.slot_cycle.counter_designs import PROCESS, Design, Floor, Step, item_with_tombstones
 from dev.benchmarks.slot_cycle.lock_client import LockClient
 from slotkeeper.slots.leases import Leases
 
@@ -37,19 +35,11 @@ class SlotLease(Design):
             pass
 
 
-class BareWrites(Design):
+class BareWrites(Floor):
     """Two writes of an item of the same size, without a condition: the lower bound of taking and releasing."""
 
     title = "two bare writes"
-
-    def set_up(self) -> None:
-        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(self.holders))
-
-    def steps(self) -> Sequence[Step]:
-        return (("write", self._write),) * 2
-
-    def _write(self, _: str) -> None:
-        self.update(PROCESS, "SET slots_in_use = slots_in_use + :one", {":one": {"N": "1"}})
+    writes = 2
 
 
 class RecordLock(Design):
@@ -102,9 +92,7 @@ class RecordLock(Design):
                     ":in_progress": {"S": "INPROGRESS"},
                 },
             )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
+        except self.dynamodb.exceptions.ConditionalCheckFailedException:
             return False
         return True
 

@@ -71,6 +71,10 @@ class Design(ABC):
     def steps(self) -> Sequence[Step]:
         """The steps of a cycle in order; each receives the execution's name."""
 
+    def cycle(self, me: str) -> None:
+        for _, take in self.steps():
+            take(me)
+
     def full(self, me: str) -> None:
         """Reserve without a free slot, and read the reason. Raises TypeError for a bare write, which has no limit."""
         raise TypeError(f"{self.title} has no limit, so it cannot refuse {me}")
@@ -235,12 +239,13 @@ class Floor(Design):
     """Three bare writes of an item of the same size, without a condition: the lower bound of three writes."""
 
     title = "bare write"
+    writes: ClassVar[int] = 3
 
     def set_up(self) -> None:
         self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(self.holders))
 
     def steps(self) -> Sequence[Step]:
-        return (("write", self._write),) * 3
+        return (("write", self._write),) * self.writes
 
     def _write(self, _: str) -> None:
         self.update(PROCESS, "SET slots_in_use = slots_in_use + :one", {":one": {"N": "1"}})

@@ -150,18 +150,17 @@ def _measure(course: Measurements, crew: Crew, dynamodb: Any, extent: Extent, ho
         made = DESIGNS[design](dynamodb, table(design, holders), permanent(design, holders, contenders), limit)
         made.set_up()
         if is_first and design != "lock-client":
-            course.cycle_units[design, holders] = _metered_cycle(made)
+            course.cycle_units[design, holders] = metered_cycle(made)
         if is_first or design != "lock-client":
             crew.work(design, made.table, others, limit, contenders, 0.0)  # opens connections and fills caches
         course.cells[design, holders, contenders] = Cell(design, holders, contenders)
     for design in METERED if is_first else ():
         made = DESIGNS[design](dynamodb, table(design, holders), others, limit)
         made.set_up()
-        course.cycle_units[design, holders] = _metered_cycle(made)
+        course.cycle_units[design, holders] = metered_cycle(made)
     rounds, seconds = extent.turns[contenders]
     for number in range(rounds):
-        # Each round starts with another design, so that their order varies.
-        for design in designs[number % len(designs) :] + designs[: number % len(designs)]:
+        for design in in_turn(designs, number):
             cell = course.cells[design, holders, contenders]
             if design == "lock-client" and cell.busy > ENOUGH:
                 continue
@@ -170,6 +169,12 @@ def _measure(course: Measurements, crew: Crew, dynamodb: Any, extent: Extent, ho
             cell.rounds.append(median(taken.cycles) if contenders == 1 else together)
             cell.busy += taken.span
             cell.taken.add(taken)
+
+
+def in_turn(designs: Sequence[str], number: int) -> list[str]:
+    """The order of a round: each starts with another design, so that their order varies."""
+    first = number % len(designs)
+    return [*designs[first:], *designs[:first]]
 
 
 def refusable(holders: int) -> list[str]:
@@ -186,10 +191,9 @@ def _refuse(course: Measurements, crew: Crew, dynamodb: Any, extent: Extent, hol
         course.refused[design, holders] = crew.refused(design, made.table, holders, extent.refused_seconds)
 
 
-def _metered_cycle(design: Design) -> Metered:
+def metered_cycle(design: Design) -> Metered:
     with metered(design.dynamodb) as meter:
-        for _, take in design.steps():
-            take(execution_name("sample", "meter", 1))
+        design.cycle(execution_name("sample", "meter", 1))
     return meter.read_off()
 
 

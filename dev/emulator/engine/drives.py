@@ -93,6 +93,14 @@ def note_parameters(given: Any) -> None:
             event["taskScheduledEventDetails"]["parameters"] = json.dumps(given)
 
 
+def note_submitted(service: str, action: str, answer: Any) -> None:
+    """Add the TaskSubmitted event of a task that waits, with the answer to its call."""
+    drive = current.get()
+    if drive is not None:
+        details = {"resourceType": service, "resource": action, "output": json.dumps(answer)}
+        sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": details})
+
+
 def latest(execution_arn: str) -> Drive | None:
     """The newest drive of an execution."""
     return _latest.get(execution_arn)

@@ -1,4 +1,4 @@
-"""The janitor's scene, as a fixture."""
+"""The janitor's scene, as a fixture. In a module with another `scene`, `aborted` has that one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def scene(account: Account) -> JanitorScene:
 
 
 @pytest.fixture
-def aborted(scene: JanitorScene) -> JanitorScene:
+def aborted[Scene: JanitorScene](scene: Scene) -> Scene:
     """The scene after its execution was started and aborted."""
     scene.start()
     scene.abort()

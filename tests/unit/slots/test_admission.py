@@ -13,22 +13,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import Request, execution_name
-from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, refuse
+from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, passed_values, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
 EXECUTION = execution_name("p", "order-1", 1)
 ADMITTED = Request("p", {}, "order-1")
-
-
-def _hidden_for(account: Account) -> list[int]:
-    """The seconds for which later messages are hidden."""
-    hidden: list[int] = []
-    account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
-    )
-    return hidden
 
 
 def test_an_admitted_message_costs_two_calls(account: Account) -> None:
@@ -101,7 +91,7 @@ def test_a_definite_refusal_of_the_stack_cancels_the_reservation_and_keeps_the_m
     account: Account, code: str
 ) -> None:
     refuse(account.stepfunctions, "StartExecution", code)
-    hidden = _hidden_for(account)
+    hidden = passed_values(account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     outcome = account.starter.admit(account.send(REQUEST), NOW + 7200)
     assert isinstance(outcome, Deferred)
     assert code in outcome.reason
@@ -290,7 +280,7 @@ def test_s6_after_an_error_a_message_returns_within_seconds_at_first(
 ) -> None:
     """Nothing wakes it, since it is not registered, and its whole group waits behind it."""
     sent = replace(account.send(REQUEST), receives=receives)
-    hidden = _hidden_for(account)
+    hidden = passed_values(account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     assert account.starter.defer(sent, NOW, RuntimeError("why")).reason.startswith("RuntimeError: why")
     assert hidden == [seconds]
 
@@ -391,10 +381,7 @@ def test_f7_a_malformed_process_keeps_its_messages(account: Account) -> None:
 
 def test_a_redriven_message_that_is_refused_again_has_its_own_deduplication_id(account: Account) -> None:
     """SQS drops a message with a deduplication id of the last five minutes. A redriven message has a new message id."""
-    ids: list[str] = []
-    account.sqs.meta.events.register(
-        "provide-client-params.sqs.SendMessage", lambda params, **_: ids.append(params["MessageDeduplicationId"])
-    )
+    ids = passed_values(account.sqs, "SendMessage", "MessageDeduplicationId")
     for message_id in ("first", "moved-back"):
         body = {"process": "unknown", "request_id": "order-1"}
         account.starter.admit(delivery(body, group="unknown", message_id=message_id), NOW)
@@ -410,6 +397,6 @@ def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(accou
 def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
     account.fill()
     refused = account.send(REQUEST)
-    hidden = _hidden_for(account)
+    hidden = passed_values(account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     account.starter.admit(refused, NOW)
     assert hidden[0] > VISIBILITY

@@ -30,13 +30,6 @@ def scene(account: Account) -> CallerScene:
     return CallerScene(account)
 
 
-@pytest.fixture
-def aborted(scene: CallerScene) -> CallerScene:
-    scene.start()
-    scene.abort()
-    return scene
-
-
 def _kept(scene: CallerScene) -> list[dict[str, Any]]:
     return [json.loads(message["Body"]) for message in scene.account.messages(scene.account.failed_url)]
 

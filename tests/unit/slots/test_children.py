@@ -23,13 +23,6 @@ def scene(account: Account) -> ChildScene:
     return ChildScene(account)
 
 
-@pytest.fixture
-def aborted(scene: ChildScene) -> ChildScene:
-    scene.start()
-    scene.abort()
-    return scene
-
-
 def _kept(scene: ChildScene) -> list[str]:
     kept = scene.account.messages(scene.account.failed_url)
     return [message["MessageAttributes"]["error"]["StringValue"] for message in kept]

@@ -8,7 +8,7 @@ import pytest
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.reservation import Candidate
-from tests.support.boundary import Killed, kill_after, kill_before, refuse
+from tests.support.boundary import Killed, kill_after, kill_before, passed_values, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import invocation, record
@@ -153,11 +153,7 @@ def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: Janito
     scene.start()
     scene.abort()
     module = load("execution_closed")
-    asked: list[int] = []
-    module._sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: asked.append(params["VisibilityTimeout"]),
-    )
+    asked = passed_values(module._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     event = record({"detail": {"name": scene.execution, "redriveCount": 0}})
     event["receiptHandle"] = scene.account.status_event(scene.execution)
     assert module.handler({"Records": [event]}, invocation()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}

@@ -17,7 +17,7 @@ from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder, Mal
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import message_group
 from slotkeeper.slots.reservation import Candidate
-from tests.support.boundary import Calls, refuse
+from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.lease_scene import LeaseScene
@@ -31,15 +31,6 @@ LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
 @pytest.fixture
 def leased(account: Account) -> LeaseScene:
     return LeaseScene(account)
-
-
-def _hidden_for(account: Account) -> list[int]:
-    hidden: list[int] = []
-    account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibility",
-        lambda params, **_: hidden.append(params["VisibilityTimeout"]),
-    )
-    return hidden
 
 
 # the item
@@ -114,7 +105,7 @@ def test_a_refused_head_is_hidden_no_longer_than_until_the_first_lease_can_expir
     leased.account.processes.set_limit("p", 2)
     leased.expired(age=-1000, name="lease-later-0")
     leased.expired(age=-left)
-    times = _hidden_for(leased.account)
+    times = passed_values(leased.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     leased.account.starter.admit(leased.account.send(REQUEST), NOW + 0.25)
     assert times == [hidden]
 
@@ -122,7 +113,7 @@ def test_a_refused_head_is_hidden_no_longer_than_until_the_first_lease_can_expir
 def test_a_head_that_was_received_often_is_hidden_longer_than_a_lease_lasts(leased: LeaseScene) -> None:
     """A lease that is extended for days would use up its receives, and it would be dead-lettered."""
     leased.expired(age=-10)
-    times = _hidden_for(leased.account)
+    times = passed_values(leased.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     sent = replace(leased.account.send(REQUEST), receives=201, sent_at=NOW - 86_400)
     leased.account.starter.admit(sent, NOW)
     assert times == [MAX_HIDE_SECONDS]

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess
 from slotkeeper.slots.reservation import AlreadyHeld, Candidate, Granted, Misconfigured, UnknownProcess
-from tests.support.boundary import Calls, refuse
+from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
 
 
@@ -177,10 +177,7 @@ def test_a_counter_is_not_repaired_by_an_old_count_of_holders(account: Account) 
 
 
 def test_a_wake_reads_consistently(account: Account) -> None:
-    reads: list[bool] = []
-    account.dynamodb.meta.events.register(
-        "provide-client-params.dynamodb.GetItem", lambda params, **_: reads.append(params["ConsistentRead"])
-    )
+    reads = passed_values(account.dynamodb, "GetItem", "ConsistentRead")
     account.slots.to_wake("p")
     account.slots.can_proceed(Candidate("p", "p-1"))
     assert reads == [True, True]

@@ -15,8 +15,7 @@ from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import dynamodb, glue, replace, responses, sqs
 from dev.emulator.engine.emulator import stepfunctions as sfn
 from dev.emulator.engine.fault_rules import Rules
-from dev.emulator.engine.patches import stepfunctions_glue
-from dev.emulator.engine.patches.stepfunctions_tasks import abandoned
+from dev.emulator.engine.patches.stepfunctions_tasks import abandoned, leave_running
 
 START = "StartExecution"
 STEP_SECONDS = 0.02
@@ -54,7 +53,7 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
             drive.wait(float(rule["seconds"]))
             return result
         if action == "leave_running":
-            stepfunctions_glue.leave_running.add(execution["name"])
+            leave_running.add(execution["name"])
             return original(resource, given)
         if action == "abort_before":
             drives.stop(execution["executionArn"], "Fault", f"stopped before the call of {drives.state_name.get()}")

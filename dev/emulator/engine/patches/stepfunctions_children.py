@@ -11,14 +11,12 @@ MiniStack runs a waiting task's child in the parent's thread, without status eve
 
 import contextvars
 import json
-import time
 from typing import Any
 
 from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import replace
 from dev.emulator.engine.emulator import stepfunctions as sfn
-from dev.emulator.engine.patches.stepfunctions_glue import POLL_SECONDS, leave_running
-from dev.emulator.engine.patches.stepfunctions_tasks import abandoned
+from dev.emulator.engine.patches.stepfunctions_tasks import abandoned, answer_of, wait_for_job
 
 _TEXTS = {"Input", "Output"}
 
@@ -35,12 +33,11 @@ def start_child(_resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     text = given if isinstance(given, str) else json.dumps({} if given is None else given, separators=(",", ":"))
     request = {"stateMachineArn": arguments.get("StateMachineArn", ""), "input": text}
     request |= {"name": arguments["Name"]} if arguments.get("Name") else {}
-    status, _headers, body = contextvars.copy_context().run(_start, request)
-    answer: dict[str, Any] = json.loads(body)
-    if status >= 400:
-        code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        cause = f"{answer.get('message', '')} (Service: AWSStepFunctions; Status Code: {status}; Error Code: {code})"
-        raise sfn._ExecutionError(f"StepFunctions.{code.removesuffix('Exception')}Exception", cause)
+    answer = answer_of(
+        contextvars.copy_context().run(_start, request),
+        "AWSStepFunctions",
+        lambda code: f"StepFunctions.{code.removesuffix('Exception')}Exception",
+    )
     return {"ExecutionArn": answer["executionArn"], "StartDate": sfn._iso_to_epoch_ms(answer["startDate"])}
 
 
@@ -52,31 +49,15 @@ def _start(request: dict[str, Any]) -> Any:
 def run_child(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Start the child and wait for its end."""
     submitted = start_child(resource, arguments)
-    drive = drives.current.get()
-    if drive is not None:
-        details = {"resourceType": "states", "resource": resource.rpartition(":states:")[2]}
-        details |= {"output": json.dumps(submitted)}
-        sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": details})
+    drives.note_submitted("states", resource.rpartition(":states:")[2], submitted)
     child = sfn._executions[submitted["ExecutionArn"]]
-    _wait(child, drive)
+    wait_for_job(lambda: child["status"] == "RUNNING", lambda: drives.stop(child["executionArn"], "", ""))
     shown = as_step_functions_shows_it(json.loads(sfn._describe_execution({"executionArn": child["executionArn"]})[2]))
     if shown["Status"] != "SUCCEEDED":
         raise sfn._ExecutionError("States.TaskFailed", json.dumps(shown, sort_keys=True, separators=(",", ":")))
     if resource.endswith(":2"):
         shown |= {name: json.loads(shown[name]) for name in _TEXTS}
     return shown
-
-
-def _wait(child: dict[str, Any], drive: drives.Drive | None) -> None:
-    timed_out = abandoned.get()
-    while child["status"] == "RUNNING":
-        if timed_out is not None and timed_out.is_set():
-            raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
-        if drive is not None and drives.has_ended():
-            if drives.is_aborted() and drive.execution["name"] not in leave_running:
-                drives.stop(child["executionArn"], "", "")
-            raise drives.ExecutionClosed
-        time.sleep(POLL_SECONDS)
 
 
 def as_step_functions_shows_it(description: dict[str, Any]) -> dict[str, Any]:

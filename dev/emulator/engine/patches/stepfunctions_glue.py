@@ -8,18 +8,15 @@ MiniStack's only Glue integration is the aws-sdk one, which cannot wait.
 """
 
 import json
-import time
 from typing import Any
 
 from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import glue
 from dev.emulator.engine.emulator import stepfunctions as sfn
-from dev.emulator.engine.patches.stepfunctions_tasks import abandoned
+from dev.emulator.engine.patches.stepfunctions_tasks import answer_of, wait_for_job
 
 RESOURCE = "arn:aws:states:::glue:startJobRun"
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED")
-POLL_SECONDS = 0.05
-leave_running: set[str] = set()  # executions whose abort does not stop the Glue run (see dev.emulator.faults)
 
 
 def apply() -> None:
@@ -29,38 +26,20 @@ def apply() -> None:
 
 def start_job_run(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Start the run, and with `.sync` wait for its end."""
-    status, _headers, body = glue._start_job_run(arguments)
-    answer: dict[str, Any] = json.loads(body)
-    if status >= 400:
-        code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        raise sfn._ExecutionError(
-            f"Glue.{code}", f"{answer.get('message', '')} (Service: AWSGlue; Status Code: {status}; Error Code: {code})"
-        )
+    answer = answer_of(glue._start_job_run(arguments), "AWSGlue", lambda code: f"Glue.{code}")
     if ".sync" not in resource:
         return answer
     name, run_id = arguments["JobName"], answer["JobRunId"]
-    drive = drives.current.get()
-    if drive is not None:
-        submitted = {"resourceType": "glue", "resource": "startJobRun.sync", "output": json.dumps(answer)}
-        sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": submitted})
+    drives.note_submitted("glue", "startJobRun.sync", answer)
     run = next(run for run in glue._job_runs[name] if run["Id"] == run_id)
-    _wait(name, run, drive)
+    wait_for_job(
+        lambda: run["JobRunState"] not in ENDED,
+        lambda: glue._batch_stop_job_run({"JobName": name, "JobRunIds": [run_id]}),
+    )
     result = as_step_functions_shows_it(run)
     if run["JobRunState"] != "SUCCEEDED":
         raise sfn._ExecutionError("States.TaskFailed", json.dumps(result, sort_keys=True, separators=(",", ":")))
     return result
-
-
-def _wait(name: str, run: dict[str, Any], drive: drives.Drive | None) -> None:
-    timed_out = abandoned.get()
-    while run["JobRunState"] not in ENDED:
-        if timed_out is not None and timed_out.is_set():
-            raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
-        if drive is not None and drives.has_ended():
-            if drives.is_aborted() and drive.execution["name"] not in leave_running:
-                glue._batch_stop_job_run({"JobName": name, "JobRunIds": [run["Id"]]})
-            raise drives.ExecutionClosed
-        time.sleep(POLL_SECONDS)
 
 
 def as_step_functions_shows_it(run: dict[str, Any]) -> dict[str, Any]:

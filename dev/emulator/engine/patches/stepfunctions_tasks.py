@@ -12,6 +12,7 @@ import contextvars
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from dev.emulator.engine.emulator import stepfunctions as sfn
 
 UNCATCHABLE = ("States.DataLimitExceeded", "States.Runtime")
 abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("abandoned", default=None)
+leave_running: set[str] = set()  # executions whose abort does not stop their jobs (see dev.emulator.faults)
 
 
 def apply() -> None:
@@ -81,6 +83,33 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     if error is not None:
         raise error
     return result
+
+
+def answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict[str, Any]:
+    """The answer to a task's call. A refusal is raised; `error` makes its name from the code."""
+    status, _headers, body = response
+    answer: dict[str, Any] = json.loads(body)
+    if status >= 400:
+        code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
+        cause = f"{answer.get('message', '')} (Service: {service}; Status Code: {status}; Error Code: {code})"
+        raise sfn._ExecutionError(error(code), cause)
+    return answer
+
+
+def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
+    """Wait for the end of what a task with `.sync` has started. Raises ExecutionClosed if the task ends first.
+
+    An aborted task stops it (AWS: best effort), except in the executions of `leave_running`; a timeout does not.
+    """
+    timed_out, drive = abandoned.get(), drives.current.get()
+    while is_running():
+        if timed_out is not None and timed_out.is_set():
+            raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
+        if drive is not None and drives.has_ended():
+            if drives.is_aborted() and drive.execution["name"] not in leave_running:
+                stop()
+            raise drives.ExecutionClosed
+        time.sleep(drives.POLL_SECONDS)
 
 
 def _error_matches(original: Callable[..., bool], names: list[str], error: str) -> bool:

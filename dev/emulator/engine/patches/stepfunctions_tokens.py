@@ -53,10 +53,8 @@ def _wait_for_answer(resource: str, given: Any, token: str, state: dict[str, Any
     began = time.monotonic()
     try:
         sent = sfn._invoke_resource(resource.replace(".waitForTaskToken", ""), given)
-        if drive is not None:
-            *_, service, action = resource.split(":")
-            details = {"resourceType": service, "resource": action, "output": json.dumps(sent)}
-            sfn._add_event(drive.execution, "TaskSubmitted", {"taskSubmittedEventDetails": details})
+        *_, service, action = resource.split(":")
+        drives.note_submitted(service, action, sent)
         _wait(task, began, state)
     finally:
         with _lock:
