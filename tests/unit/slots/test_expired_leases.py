@@ -236,7 +236,7 @@ def test_a_refused_request_removes_a_bounded_number_of_leases(leased: LeaseScene
 def test_a_request_of_a_paused_process_removes_expired_leases_and_is_hidden_for_long(leased: LeaseScene) -> None:
     leased.account.write("paused", {"BOOL": True})
     leased.expired()
-    hidden = _hidden_for(leased.account)
+    hidden = passed_values(leased.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     leased.account.starter.admit(leased.account.send(REQUEST), NOW)
     assert leased.holders() == {}
     assert min(hidden) > LEASE_CLOCK_SKEW
