@@ -42,8 +42,6 @@ class Child:
     is_ours: bool
     redrives: int = 0
     output: str = field(default="", repr=False)
-    error: str = ""
-    cause: str = ""
 
     @property
     def is_closed(self) -> bool:
@@ -90,8 +88,6 @@ class Children:
             is_ours=isinstance(given, dict) and given.get(PARENT_FIELD) == parent_arn,
             redrives=answer.get("redriveCount", 0),
             output=answer.get("output", ""),
-            error=answer.get("error", ""),
-            cause=answer.get("cause", ""),
         )
 
     def stop(self, target: str, name: str) -> None:
