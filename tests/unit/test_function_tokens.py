@@ -90,7 +90,7 @@ def test_the_janitor_shows_no_token(
     scene.refusal = refusal
     scene.start(at=LONG_AGO)
     scene.abort(at=LONG_AGO)
-    scene.child("FAILED")
+    scene.child("FAILED", at=LONG_AGO)
     module = load(function)
     scene.answer_calls_of(module._stepfunctions)
     module._stepfunctions.meta.events.register("after-call.stepfunctions", scene._set_dates)
