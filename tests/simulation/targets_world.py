@@ -368,7 +368,7 @@ class TargetsWorld(SlotsWorld):
         child = self._child(name)
         if child is not None and child["status"] in OPEN:
             late = self.now - max(dead + GRACE, self.disturbed_at, self.redriven_at.get(name, 0))
-            if late > PERIOD and "redriven" not in holder["M"]:
+            if late > PERIOD and not child["redrives"]:
                 raise Violation("S4", f"{name} is dead, and its child was not stopped for {late:.0f} s")
             return
         settles = self.plan.settle_seconds if child is not None and child["status"] != "FAILED" else 0
