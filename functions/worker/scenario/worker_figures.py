@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import dropwhile, islice
 from typing import Any
 
 from dev.emulator.downstream import Call
@@ -314,7 +315,8 @@ def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
     """The retry with the long Retry-After had a schedule, and started after its due time."""
     scheduled = [each for each in outcomes if each.request.retry_after is not None]
     due = {schedule.request_id: schedule.due for schedule in records.schedules}
-    waited = [f"{o.calls[1].began - o.calls[0].began:.0f} s" for o in scheduled if len(o.calls) > 1]
+    pairs = [calls for each in scheduled if len(calls := _around_schedule(each)) > 1]
+    waited = [f"{second.began - first.began:.0f} s" for first, second in pairs]
     problems = {"wrong": [text for each in scheduled if (text := _off_schedule(each, due.get(each.name)))]}
     if not scheduled:
         problems = {"wrong": ["no request had a Retry-After"]}
@@ -322,12 +324,18 @@ def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
     return judge(name, problems, f"{counted(len(due), 'schedule')}; the retry after {', '.join(waited)}")
 
 
+def _around_schedule(outcome: RequestOutcome) -> list[Call]:
+    """Its call with the Retry-After, the first to use a step, and the next one. Calls in an outage use none."""
+    return list(islice(dropwhile(lambda call: call.number != 1, outcome.calls), 2))
+
+
 def _off_schedule(outcome: RequestOutcome, due: float | None) -> str:
     if due is None:
         return f"no schedule for {outcome.name}"
-    if len(outcome.calls) < 2:
+    calls = _around_schedule(outcome)
+    if len(calls) < 2:
         return f"no retry of {outcome.name} after its schedule"
-    first, second = outcome.calls[:2]
+    first, second = calls
     if second.began < due:
         return f"{outcome.name} was retried {due - second.began:.1f} s before its schedule was due"
     if due < (first.ended or 0.0) + (outcome.request.retry_after or 0):

@@ -240,6 +240,11 @@ def test_records_that_break_several_claims_fail_each(recorded: Records, name: st
     assert failing(report(recorded))[name] == finding
 
 
+def test_a_call_that_an_outage_refused_before_the_retry_after_is_not_taken_for_it() -> None:
+    refused = records(calls=[call(LATE, 0, 0.1, 0.3, "503"), *RUN.calls])
+    assert SCHEDULED not in failing(report(refused))
+
+
 def test_claims_that_need_more_requests_are_not_shown_by_a_small_run() -> None:
     quiet = records(
         sent=[RUN.sent[0]],
