@@ -60,13 +60,15 @@ class DeployedWorker:
 
     def emitted(self, metric: str) -> list[float]:
         """The values of a metric in the worker's log."""
+        return [value for line in self.metric_lines() for value in line.get(metric, [])]
+
+    def metric_lines(self) -> list[dict[str, Any]]:
+        """The metrics of each invocation, in the order in which the invocations ended."""
         logs, name = self.aws.client("logs"), self.outputs["WorkerFunctionName"]
         group = self.aws.client("lambda").get_function_configuration(FunctionName=name)["LoggingConfig"]["LogGroup"]
         pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
-        lines = [
-            json.loads(each["message"]) for page in pages for each in page["events"] if '"_aws"' in each["message"]
-        ]
-        return [value for line in lines for value in line.get(metric, [])]
+        messages = (each["message"] for page in pages for each in page["events"])
+        return [json.loads(message) for message in messages if '"_aws"' in message]
 
     def hide_for(self, seconds: int) -> None:
         """Set the queue's visibility timeout, so that a test does not wait twelve minutes for a redelivery."""
