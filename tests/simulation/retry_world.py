@@ -138,7 +138,7 @@ class RetryWorld(World):
     def time_steps(self) -> list[Choice]:
         """Calls in transit arrive at any time up to LATEST."""
         choices = self._landings()
-        if not any(self.now >= sent + LATEST for sent, _ in self.in_transit) and self._next_time() < math.inf:
+        if not any(self.now >= sent + LATEST for sent, *_ in self.in_transit) and self._next_time() < math.inf:
             choices.append(Choice("pass_time"))
         return choices
 
@@ -334,7 +334,7 @@ class RetryWorld(World):
         """The next time at which something is due; infinity if nothing is."""
         times = [message["visible_at"] for message in self._queue(WORK)["messages"]]
         times += [schedule["at"] for schedule in scheduler.waiting(self.services["scheduler"])]
-        times += [sent + LATEST for sent, _ in self.in_transit]
+        times += [sent + LATEST for sent, *_ in self.in_transit]
         for actor in self.actors.values():
             times += [actor.asleep_until, actor.notes.frozen_until]
         return min((at for at in times if at > self.now), default=math.inf)

@@ -34,7 +34,7 @@ from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
 SETTLED, DEAD_LETTERS = "settled", "dead-letters.fifo"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
-LEASE_SECONDS = 60
+LEASE_SECONDS, EXTEND_SECONDS = 60, 30
 
 lease_protocol.logger.setLevel("CRITICAL")
 logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
@@ -182,13 +182,13 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
     processes = Processes(dynamodb, SLOTS)
     operations = Operations(processes, Slots(dynamodb, SLOTS), RequestQueue(outside.client("sqs"), REQUESTS))
     try:
-        return f"{operations.remove(process)}, {processes.create(process, limit, job)}"
+        return f"{operations.remove(process)}, {processes.create(process, limit, job, queue_url=REQUESTS)}"
     except Exception as error:
         return f"failed: {type(error).__name__}"
 
 
-def hold(outside: Outside, number: int) -> str:
-    """A caller takes a lease, if a slot is free, and releases it after its block; the outcome.
+def hold(outside: Outside, number: int, block: int, wait: int) -> str:
+    """A caller takes a lease, if a slot is free within `wait`, and releases it after its block; the outcome.
 
     All callers try the same name first: a random one would hide that a late call meets the lease of another caller.
     """
@@ -205,8 +205,14 @@ def hold(outside: Outside, number: int) -> str:
         new_code=lambda: next(texts),
     )
     try:
-        leases._take("p", Length(None, LEASE_SECONDS), 0, None).release()
-    except (SlotUnavailable, SlotLost, ClientError, BotoCoreError) as error:
+        lease = leases._take("p", Length(None, LEASE_SECONDS), wait, None)
+        try:
+            for _ in range(block // EXTEND_SECONDS):
+                outside.sleep(EXTEND_SECONDS)
+                lease.extend(LEASE_SECONDS)
+        finally:
+            lease.release()
+    except (SlotUnavailable, SlotLost, LookupError, ClientError, BotoCoreError) as error:
         return type(error).__name__
     return "released"
 
@@ -218,4 +224,4 @@ closed_execution = Program("status event", handle_event, stack_is_state=True, su
 canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
 operator = Program("changing operator", change, stack_is_state=True, suspends=True)
 replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)
-caller = Program("caller of a lease", hold)
+caller = Program("caller of a lease", hold, suspends=True)

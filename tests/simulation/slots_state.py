@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -84,6 +84,8 @@ class Plan:
             happens immediately. No actor depends on its effect.
         events_lost: no status event reaches the janitor.
         leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
+        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease.
+        lease_wait: seconds for which a caller waits for a slot.
         aim: restricts the faults to "deaths" of workflows and calls of the janitor, to "wakes", to "answers" to
             callers, to "ends" of children and of workflows, to deaths and "redrives" of workflows, or to starts of
             children that arrive "late" and deaths meanwhile; no restriction if empty.
@@ -103,6 +105,8 @@ class Plan:
     event_steps: bool = True
     events_lost: bool = False
     leases: tuple[float, ...] = ()
+    blocks: tuple[int, ...] = (0,)
+    lease_wait: int = 0
     aim: str = ""
     janitor_ahead: bool = True
     job_limit: int = 100
@@ -510,20 +514,37 @@ class SlotsState(World):
             raise Violation("S1", f"the holders' weights are {weight} in sum, limit {limit}")
         for name in held_before.keys() - held.keys():
             self._check_removal(held_before[name]["M"])
+        for name in held.keys() & held_before.keys():
+            if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
+                self._check_extension(held[name]["M"])
         for name in granted:
-            is_lease = held[name]["M"]["state"]["S"] == "LEASED"
-            for other in PRIORITIES if is_lease else higher(_priority_of(name, self.plan.requests, self.plan.callers)):
+            request_of_it = (
+                None if is_lease(held[name]["M"]) else _priority_of(name, self.plan.requests, self.plan.callers)
+            )
+            for other in higher(request_of_it) if request_of_it else PRIORITIES:
                 entry = before["waiting"]["M"].get(other)
                 if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
                     raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
 
+    def _higher(self, execution: str) -> Sequence[Priority]:
+        """The priorities above that of an execution's request."""
+        return higher(_priority_of(execution, self.plan.requests, self.plan.callers))
+
     def _check_removal(self, entry: Record) -> None:
         """S1c: a lease is removed by its caller, or when it has expired by the clock of another actor."""
         actor, ahead = self._acting
-        if entry["state"]["S"] == "LEASED" and entry["code"]["S"] != actor.replace("caller ", "code-"):
-            expires = int(entry["until"]["N"]) + LEASE_CLOCK_SKEW
-            if self.now + ahead < expires:
-                raise Violation("S1c", f"{actor} removes a lease {expires - self.now - ahead:.0f} s too early")
+        early = expires(entry) - self.now - ahead if is_lease(entry) else 0
+        if early > 0 and not self._is_own(entry):
+            raise Violation("S1c", f"{actor} removes a lease {early:.0f} s too early")
+
+    def _check_extension(self, entry: Record) -> None:
+        """S1c: a lease is extended by its caller, since another one would use its slot too."""
+        if not self._is_own(entry):
+            raise Violation("S1c", f"{self._acting[0]} extends a lease of another caller")
+
+    def _is_own(self, entry: Record) -> bool:
+        """Whether a lease is that of the actor whose call is performed."""
+        return bool(entry["code"]["S"] == self._acting[0].replace("caller ", "code-"))
 
     def _note_to_wakes(self) -> None:
         """Note since when requests wait that fit. Called before the clock moves."""
@@ -572,6 +593,11 @@ class SlotsState(World):
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
         executions = self.services["stepfunctions"]
         for name, holder in self._holders().items():
+            if is_lease(holder["M"]):
+                late = self.now - max(expires(holder["M"]), self.disturbed_at)
+                if late > PERIOD:
+                    raise Violation("S4", f"the lease {name} has expired, and its slot was not freed for {late:.0f} s")
+                continue
             if stepfunctions.is_open(executions, name):
                 continue
             dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
@@ -710,6 +736,16 @@ class SlotsState(World):
             f"slots {', '.join(slots)} [{', '.join(holders)}]  "
             f"queue [{', '.join(queue)}]  runs [{', '.join(run['id'] + ' ' + run['state'] for run in self._alive())}]"
         )
+
+
+def is_lease(entry: Record) -> bool:
+    """Whether a holder's entry is a lease."""
+    return bool(entry["state"]["S"] == "LEASED")
+
+
+def expires(entry: Record) -> int:
+    """When other actors may remove a lease. Seconds since the epoch."""
+    return int(entry["until"]["N"]) + LEASE_CLOCK_SKEW
 
 
 def _owner(run: Record) -> str:

@@ -23,7 +23,9 @@ from tests.simulation.slots_state import (
     SlotsState,
     StatusEvent,
     arguments_of,
+    expires,
     id_of,
+    is_lease,
     name_of,
     request_of,
 )
@@ -73,7 +75,7 @@ class SlotsWorld(SlotsState):
 
     def steps(self) -> list[Choice]:
         # A call whose sender gave up arrives within LAG.
-        overdue = [n for n, (sent, _) in enumerate(self.in_transit) if self.now >= sent + LAG]
+        overdue = [n for n, (sent, *_) in enumerate(self.in_transit) if self.now >= sent + LAG]
         if overdue:
             return [Choice("land", str(overdue[0]))]
         choices: list[Choice] = []
@@ -109,7 +111,8 @@ class SlotsWorld(SlotsState):
         waits = [actor.asleep_until for actor in self.actors.values() if actor.asleep_until]
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
-        waits += [sent + LAG for sent, _ in self.in_transit]
+        waits += [sent + LAG for sent, *_ in self.in_transit]
+        waits += [expires(holder["M"]) for holder in self._holders().values() if is_lease(holder["M"])]
         return waits + [event.due for event in self.status_events if event.due > self.now]
 
     def _external_choices(self) -> list[Choice]:
@@ -233,7 +236,14 @@ class SlotsWorld(SlotsState):
         """A caller asks for a lease."""
         self.leases_begun += 1
         self.log(f"caller {number}", "asks for a lease")
-        self.begin(f"caller {number}", code.caller.begin(int(number)), Notes(ahead=self.plan.leases[int(number)]))
+        block = self.plan.blocks[int(number) % len(self.plan.blocks)]
+        node = code.caller.begin(int(number), block, self.plan.lease_wait)
+        self.begin(f"caller {number}", node, Notes(ahead=self._ahead_of(f"caller {number}")))
+
+    def _ahead_of(self, name: str) -> float:
+        """The lead of the clock of a lease's caller; 0 for other actors with a clock that runs."""
+        kind, _, number = name.partition(" ")
+        return self.plan.leases[int(number)] if kind == "caller" else 0.0
 
     def call(self, name: str, how: str) -> None:
         self._acting = name, self.actors[name].notes.ahead
@@ -386,6 +396,8 @@ class SlotsWorld(SlotsState):
 
     def land(self, number: str, how: str) -> None:
         """A call arrives late. The operator who sees an older setting in `status` repeats the newest command."""
+        sender = self.in_transit[int(number)][1]
+        self._acting = sender, self._ahead_of(sender)
         super().land(number, how)
         given = self.plan.limits[: len(self.plan.limits) - len(self.operations)]
         for newest in [limit for limit in given if limit > 0][-1:] + [limit for limit in given if limit <= 0][-1:]:
@@ -467,6 +479,7 @@ def random_plan(random: Random) -> Plan:
         changes = random.choice(((), (), (1, 3), (2, 3), (0, 3, -1), (0, -1, 3)))
         changes = changes if changes or limit == 3 else (3,)
         default_weight = random.choice((1, 1, 2))
+    leases: tuple[float, ...] = random.choice(((), (), (0,), (4, 0), (0, 0, 4)))
     replacements = random.choice((0, 0, 1)) if 0 in changes and limit != 2 else 0  # it is added again with `limit`
     return Plan(
         requests,
@@ -484,6 +497,9 @@ def random_plan(random: Random) -> Plan:
         cancels=random.choice(((), (), (), (id_of(requests[0]),), (id_of(requests[-1]),))),
         removals=random.choice((0, 0, 0, 1)),
         default_weight=default_weight,
+        leases=leases,
+        blocks=random.choice(((0,), (30,), (60, 0), (150, 30))),
+        lease_wait=random.choice((0, 30, 200)),
         replacements=replacements,
         starters=2 - replacements,
         containers=random.choice((0, 1, 2)),

@@ -164,10 +164,12 @@ SMALL: dict[str, Small] = {
     "default weight 2, 3 slots, no fault": Small(_slots(("+a", "b1"), 3, 0, False, default_weight=2), 0, True),
     "weight 2, 2 slots, then 1": Small(_slots(("+a2", "b"), 2, 0, False, limits=(1,)), 0, False),
     "weights 2 and 1, 2 slots": Small(_slots(("+a2", "b"), 2, 0, False, starters=1), 1, False),
-    "leases, 2 callers": Small(_slots("", 1, 0, False, leases=(0, 0)), 1, True),
+    "leases, 2 callers": Small(_slots("", 1, 0, False, leases=(0, 0), blocks=(30,)), 1, True),
     "leases, 2 callers, the first overruns": Small(_slots("", 1, 0, True, leases=(0, 65)), 1, True),
     "leases, 2 callers within the skew": Small(_slots("", 1, 0, False, leases=(0, 64)), 1, True),
-    "leases, 3 callers, the first exits late, no fault": Small(_slots("", 1, 0, False, leases=(0, 65, 0)), 0, True),
+    "leases, 3 callers, the first exits late, no fault": Small(
+        _slots("", 1, 0, False, leases=(1, 66, 0), blocks=(30,)), 0, True
+    ),
     "leases, 3 callers, limit 2, one overruns, no fault": Small(_slots("", 2, 0, False, leases=(0, 0, 65)), 0, True),
     "leases, 1 caller and 1 request, no fault": Small(_slots("a", 1, 0, False, leases=(0,)), 0, True),
     "leases, 1 caller and 1 request": Small(_slots("a", 1, 0, False, starters=1, leases=(0,)), 1, False),

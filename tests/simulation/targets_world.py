@@ -115,7 +115,7 @@ class TargetsWorld(SlotsWorld):
 
     def steps(self) -> list[Choice]:
         choices = super().steps()
-        under_way = [sent for sent, _ in self.in_transit if self.now < sent + LAG]
+        under_way = [sent for sent, *_ in self.in_transit if self.now < sent + LAG]
         if self.plan.aim == "late" and under_way and all(choice.kind == "land" for choice in choices):
             choices.append(Choice("pass_time"))
         return choices

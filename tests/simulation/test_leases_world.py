@@ -1,4 +1,4 @@
-"""Leases next to queued requests in small worlds. As controls, each protection is removed, and a world finds it.
+"""Leases next to queued requests, in small worlds and random schedules. Without each protection, one of them breaks.
 
 A lead of a caller's clock stands for the time for which another caller's block has run: with 65 s, the other lease of
 60 s has expired although its block still runs.
@@ -13,9 +13,9 @@ import pytest
 from slotkeeper.slots import lease_protocol, protocol
 from slotkeeper.slots.lease_protocol import LeaseSteps
 from slotkeeper.slots.process import Holder, Process
-from tests.simulation import small_worlds
+from tests.simulation import slots_world, small_worlds
 from tests.simulation.slots_world import Plan, SlotsWorld
-from tests.simulation.world_runs import first_violation
+from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
 QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and name.startswith("leases")]
@@ -29,6 +29,10 @@ def test_s1c_and_s1_to_s8_hold_in_every_state_with_leases(name: str) -> None:
 
 def a_release_without_the_code(patch: Patch) -> None:
     patch.setattr(lease_protocol, "OWN_LEASE", f"({lease_protocol.OWN_LEASE} OR attribute_exists(holders.#me))")
+
+
+def an_extension_without_the_code(patch: Patch) -> None:
+    patch.setattr(lease_protocol, "ONLY_LATER", f"{lease_protocol.ONLY_LATER} OR attribute_exists(holders.#me)")
 
 
 def a_takeover_of_a_changed_lease(patch: Patch) -> None:
@@ -52,6 +56,7 @@ def a_lease_overtakes_a_request(patch: Patch) -> None:
     ("remove", "requests", "leases", "broken"),
     [
         (a_release_without_the_code, "", (0, 65, 0), "S1c"),
+        (an_extension_without_the_code, "", (1, 66, 0), "S1c"),
         (a_takeover_of_a_changed_lease, "", (0, 65, 65), "S2"),
         (a_lease_expires_at_its_end, "", (0, 64), "S1c"),
         (no_wake_after_a_release, "a", (0,), "S6"),
@@ -63,6 +68,28 @@ def test_without_a_protection_of_leases_a_small_world_breaks(
     remove: Callable[[Patch], None], requests: str, leases: tuple[float, ...], broken: str, monkeypatch: Patch
 ) -> None:
     remove(monkeypatch)
-    plan = Plan(tuple(requests), 1, leases=leases, janitor_runs=0, starters=1, event_steps=False)
+    plan = Plan(tuple(requests), 1, leases=leases, blocks=(30,), janitor_runs=0, starters=1, event_steps=False)
     name, history = first_violation(lambda: SlotsWorld(plan, timeless=True), 0, 60_000)
     assert name == broken, history
+
+
+def no_removal_by_anyone(patch: Patch) -> None:
+    patch.setattr(Process, "expired_leases", lambda *_: {})
+
+
+@pytest.mark.parametrize(
+    ("remove", "broken"),
+    [
+        (a_release_without_the_code, ("S1c",)),
+        (no_removal_by_anyone, ("S4",)),
+        (no_wake_after_a_release, ("S6",)),
+        (a_lease_overtakes_a_request, ("S6", "S8")),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_a_protection_of_leases_a_random_schedule_breaks(
+    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, seed = first_broken(slots_world.random_world, range(5000))
+    assert name in broken, f"seed {seed}"

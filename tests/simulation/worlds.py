@@ -79,7 +79,8 @@ class World:
         self.timeless = timeless
         self.services: dict[str, Any] = {}
         self.actors: dict[str, Actor] = {}
-        self.in_transit: tuple[tuple[float, Question], ...] = ()  # calls that arrive after their senders gave up
+        # Calls that arrive after their senders gave up: when each was sent, its sender, and the question.
+        self.in_transit: tuple[tuple[float, str, Question], ...] = ()
         self.older_at: dict[str, float] = {}
         self.older: dict[str, Any] = {}  # states of services that a stale read may return
         self.faults = 0  # so far
@@ -196,7 +197,7 @@ class World:
             return self.died(name, actor)
         answer = UNSENT if how == NOT_SENT else THROTTLED if how == THROTTLE else None
         if how == LATE:
-            self.in_transit = (*self.in_transit, (self.now, question))
+            self.in_transit = (*self.in_transit, (self.now, name, question))
             answer = LOST
         if how == STALE:
             service = self.service_of(question)
@@ -220,7 +221,7 @@ class World:
     def land(self, number: str, how: str) -> None:
         """A call arrives after its sender gave up."""
         self.disturbed_at = self.now
-        _, question = self.in_transit[int(number)]
+        *_, question = self.in_transit[int(number)]
         self.in_transit = self.in_transit[: int(number)] + self.in_transit[int(number) + 1 :]
         answer = self.perform(question)
         self.log("network", "delivers late", question, answer)
