@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from dev.scenarios.runner.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
-from dev.scenarios.slots.slot_figures import glue_intervals, held_intervals, releases
+from dev.scenarios.slots.slot_figures import held_intervals, releases, work_intervals
 from dev.scenarios.slots.slot_records import Execution
 
 from .records import Call
@@ -86,6 +86,11 @@ def share(windows: Sequence[Window], intervals: Callable[[Sequence[Execution]], 
     return math.fsum(filled) / total if total else 0.0
 
 
+def work_running(executions: Sequence[Execution]) -> list[Interval]:
+    """The time in the states that run Glue jobs and state machines."""
+    return [each for state in ("RunGlueJob", "RunStateMachine") for each in work_intervals(executions, state)]
+
+
 def slots_used(windows: Sequence[Window]) -> float:
     return share(windows, held_intervals)
 
@@ -151,7 +156,7 @@ def summary(windows: Sequence[Window], invocations: Sequence[Interval], calls: S
         "medians": [statistics.median(each) if each else None for each in by_window],
         "held": held,
         "slots_used": slots_used(windows),
-        "jobs_running": share(windows, glue_intervals),
+        "work_running": share(windows, work_running),
         "slots_used_by_window": [slots_used([each]) for each in windows],
         "per_request": per_request(windows, invocations, calls),
     }

@@ -17,7 +17,7 @@ from .hand_off_run import FULL, SMALL, HandOffRun
 from .records import read_calls, read_invocations
 
 TITLE = "Hand-off: from a release to the next start"
-MINUTES = 5.7
+MINUTES = 7.4
 # The engine's CloudTrail counts the functions' calls.
 ENGINE = {"CLOUDTRAIL_RECORDING": "1", "CLOUDTRAIL_MAX_EVENTS": "1000000"}
 # The janitor does not run during a window: all wakes are the workflow's.
@@ -31,7 +31,8 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     with EmbeddedAws.start(folder / "engine", environment=ENGINE) as aws:
         aws.deploy(PARAMETERS)
         stack = BenchmarkStack(aws, plan.limit)
-        run = HandOffRun(stack, plan, notify, stack.deployed(), [stack.polling(period) for period in plan.periods])
+        wakes = [stack.deployed(), stack.with_children()]
+        run = HandOffRun(stack, plan, notify, wakes, [stack.polling(period) for period in plan.periods])
         run.measure()
         notify("read the records", 1.0)
         figures = _read(stack, run)
@@ -40,16 +41,16 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
 
 def _read(stack: BenchmarkStack, run: HandOffRun) -> dict[str, Any]:
     """Raises CannotContinue for records without a hand-off."""
-    limit, variants = run.plan.limit, (run.wake, *run.polling)
-    # Each variant has its own function, queue and workflow, so each name in a call belongs to one variant.
-    named = {name: each.name for each in variants for name in (each.name, each.queue_url, each.workflow_arn)}
+    limit, variants = run.plan.limit, (*run.wakes, *run.polling)
+    # Variants that share function, queue and workflow have different windows, so a window's calls are its variant's.
+    named = {name: each.queue_url for each in variants for name in (each.name, each.queue_url, each.workflow_arn)}
     every_call = read_calls(stack.trail, named)
     figures: dict[str, Any] = {}
     for each in variants:
         executions = read_executions(stack.stepfunctions, each.workflow_arn)
         invocations = read_invocations(stack.logs, stack.log_group(each))
         windows = [window(executions, span, each.period, limit) for span in run.windows[each.name]]
-        made = summary(windows, invocations, [call for call in every_call if call.variant == each.name])
+        made = summary(windows, invocations, [call for call in every_call if call.queue == each.queue_url])
         if not made["hand_offs"] or not made["admitted"]:
             raise CannotContinue(f"{each.name} handed off no slot: there is nothing to measure")
         figures[each.name] = made

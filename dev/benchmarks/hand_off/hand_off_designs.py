@@ -1,7 +1,7 @@
-"""The four variants: the deployed one, and three that poll, made of the deployed one's parts without the wake.
+"""The variants: the deployed stack with a Glue job or a state machine, and three that poll, without the wake.
 
-Each variant has its own queue, starter, workflow and process, so none delays another. All share the slot table, the
-Glue job and the engine.
+The two of the deployed stack run in turns. Each variant that polls has its own queue, starter and workflow, made of the
+deployed parts, so that none delays another. All share the slot table and the engine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import time
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import batched
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from slotkeeper.slots.processes import Processes
 
 JOB = "one-second"
 JOB_SECONDS = 1.0
-WAKE = "wake"
+JOB_ARGUMENTS = {"--seconds": str(JOB_SECONDS), "--ending": "succeed"}
+WAKE, WAKE_CHILDREN = "wake", "wake-children"
+CHILD = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": int(JOB_SECONDS), "End": True}}}
 WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting", "IsReceiptHandleRefused", "ClearWaiting")
 AFTER_WAKE = "ChooseOutcome"
 STARTER_CODE = ROOT / "functions" / "starter" / "app.py"
@@ -44,13 +46,19 @@ QUEUE_ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """A process with its own queue, function and workflow. `period`: seconds between two polls; None with a wake."""
+    """A process with its queue, function and workflow.
+
+    Args:
+        period: seconds between two polls; None with a wake.
+        work: the request's fields for the run.
+    """
 
     name: str
     period: int | None
     queue_url: str
     function: str
     workflow_arn: str
+    work: Mapping[str, Any] = field(default_factory=lambda: {"arguments": JOB_ARGUMENTS})
 
 
 def without_wake(definition: str, queue_url: str, own_queue_url: str) -> str:
@@ -88,6 +96,15 @@ class BenchmarkStack:
         """The stack itself."""
         outputs = self.aws.outputs
         return self._ready(Variant(WAKE, None, outputs["RequestQueueUrl"], self._starter, outputs["WorkflowArn"]))
+
+    def with_children(self) -> Variant:
+        """The stack itself, whose process runs a state machine that takes as long as the job."""
+        outputs = self.aws.outputs
+        role = self.stepfunctions.describe_state_machine(stateMachineArn=outputs["WorkflowArn"])["roleArn"]
+        child = self.stepfunctions.create_state_machine(name="child", roleArn=role, definition=json.dumps(CHILD))
+        queue_url, workflow_arn = outputs["RequestQueueUrl"], outputs["WorkflowArn"]
+        variant = Variant(WAKE_CHILDREN, None, queue_url, self._starter, workflow_arn, work={"input": {}})
+        return self._ready(variant, child["stateMachineArn"])
 
     def polling(self, period: int) -> Variant:
         """A variant that polls every `period` seconds."""
@@ -127,9 +144,9 @@ class BenchmarkStack:
             FunctionResponseTypes=mapping["FunctionResponseTypes"],
         )
 
-    def _ready(self, variant: Variant) -> Variant:
+    def _ready(self, variant: Variant, target: str = JOB) -> Variant:
         """The variant, after its process was created and its starter invoked: the first container takes seconds."""
-        self._processes.create(variant.name, self.limit, JOB)
+        self._processes.create(variant.name, self.limit, target)
         answer = self.functions.invoke(FunctionName=variant.function, Payload=b'{"Records": []}')
         if "FunctionError" in answer:
             raise CannotContinue(f"the starter of {variant.name} fails: {answer['Payload'].read().decode()}")
@@ -137,13 +154,12 @@ class BenchmarkStack:
 
     def send(self, variant: Variant, count: int, label: str) -> None:
         """Send `count` requests, ten per call."""
-        arguments = {"--seconds": str(JOB_SECONDS), "--ending": "succeed"}
         for numbers in batched(range(count), 10, strict=False):
             entries = [
                 {
                     "Id": str(number),
                     "MessageBody": json.dumps(
-                        {"process": variant.name, "request_id": f"{label}-{number}", "arguments": arguments}
+                        {"process": variant.name, "request_id": f"{label}-{number}", **variant.work}
                     ),
                     "MessageGroupId": variant.name,
                     "MessageDeduplicationId": f"{label}-{number}",

@@ -34,7 +34,7 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Approximate, without deployment and reading."""
-        quick = self.wake_seconds + self.periods[0] * self.polls[0]
+        quick = 2 * self.wake_seconds + self.periods[0] * self.polls[0]
         background = float(self.periods[2] * self.polls[2])
         return max(self.rounds * quick + self.periods[1] * self.polls[1], background)
 
@@ -50,7 +50,7 @@ class HandOffRun:
     stack: BenchmarkStack
     plan: Plan
     notify: Notify
-    wake: Variant
+    wakes: Sequence[Variant]
     polling: Sequence[Variant]
     windows: dict[str, list[Interval]] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
@@ -58,12 +58,13 @@ class HandOffRun:
     def measure(self) -> None:
         """Raises CannotContinue if a queue became empty, or an expected poll did not happen."""
         quick, slow, background = self.polling
-        for variant in (self.wake, *self.polling):
+        for variant in (*self.wakes, *self.polling):
             self._warm_up(variant)
         self._started = time.monotonic()
         opened = self._open(background, self.plan.polls[2])
         for number in range(self.plan.rounds):
-            self._observe(self.wake)
+            for wake in self.wakes:
+                self._observe(wake)
             self._observe(quick, self.plan.polls[0])
             if number == 0:
                 self._observe(slow, self.plan.polls[1])

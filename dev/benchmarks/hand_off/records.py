@@ -19,11 +19,11 @@ REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 
 @dataclass(frozen=True)
 class Call:
-    """One API call by HTTP, `service:operation`, of the variant that it names."""
+    """One API call by HTTP, `service:operation`, of the variant whose queue, process or workflow it names."""
 
     at: float
     name: str
-    variant: str
+    queue: str  # the variant's
 
 
 def read_invocations(logs: Any, group: str) -> list[Interval]:
@@ -37,18 +37,18 @@ def read_invocations(logs: Any, group: str) -> list[Interval]:
     return sorted(invocations)
 
 
-def parse_call(event: Mapping[str, Any], variants: Mapping[str, str]) -> Call | None:
-    """None if it belongs to no variant. `variants`: a process, a queue's URL or a workflow's ARN -> variant."""
+def parse_call(event: Mapping[str, Any], queues: Mapping[str, str]) -> Call | None:
+    """None if it belongs to no variant. `queues`: a process, a queue's URL or a workflow's ARN -> the queue's URL."""
     record = json.loads(event["CloudTrailEvent"])
     request = record["requestParameters"] or {}
     process = request.get("Key", {}).get("process_name", {}).get("S")
     names = (process, request.get("QueueUrl"), request.get("stateMachineArn"))
-    named = [variants[name] for name in names if name is not None and name in variants]
+    named = [queues[name] for name in names if name is not None and name in queues]
     service = record["eventSource"].partition(".")[0]
     return Call(event["EventTime"].timestamp(), f"{service}:{record['eventName']}", named[0]) if named else None
 
 
-def read_calls(trail: Any, variants: Mapping[str, str]) -> list[Call]:
+def read_calls(trail: Any, queues: Mapping[str, str]) -> list[Call]:
     """All calls of the variants, by time. LookupEvents returns at most 50, the newest first."""
     calls: dict[str, Call | None] = {}
     end: dict[str, Any] = {}
@@ -57,6 +57,6 @@ def read_calls(trail: Any, variants: Mapping[str, str]) -> list[Call]:
         fresh = [event for event in events if event["EventId"] not in calls]
         if not fresh:
             break
-        calls |= {event["EventId"]: parse_call(event, variants) for event in fresh}
+        calls |= {event["EventId"]: parse_call(event, queues) for event in fresh}
         end = {"EndTime": min(event["EventTime"] for event in events)}
     return sorted((call for call in calls.values() if call is not None), key=lambda call: call.at)

@@ -142,10 +142,6 @@ def held_intervals(executions: Sequence[Execution]) -> list[Interval]:
     return [(e.started, end_of(e.entered("ReleaseSlot") or e.stopped)) for e in executions]
 
 
-def glue_intervals(executions: Sequence[Execution]) -> list[Interval]:
-    return work_intervals(executions, "RunGlueJob")
-
-
 def work_intervals(executions: Sequence[Execution], state: str) -> list[Interval]:
     """The time in the state that runs the work."""
     entered = [(e.entered(state), end_of(e.exited(state) or e.stopped)) for e in executions]
