@@ -236,7 +236,7 @@ fuzz: setup-dev  #+ Call the handlers with many more random inputs
 	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=long
 
 .PHONY: bench
-bench: setup-dev  #+ Measure next to the alternatives, in 14 minutes (build/bench/)
+bench: setup-dev  #+ Measure next to the alternatives, in 17 minutes (build/bench/)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.benchmarks $(if $(ONLY),--only "$(ONLY)") \
 	  $(if $(SMALL),--small) $(if $(LIST),--list)
 
