@@ -335,7 +335,7 @@ CANCELLED = Plan(("a",), limits=(0,), cancels=("a",), janitor_runs=0, lax=True)
     [
         (
             f6_not_equal_instead_of_less,
-            Plan(("a", "b", "c"), limit=2, limits=(1,), starters=1, janitor_runs=0),
+            Plan(("a", "b", "c"), limit=2, limits=(1,), starters=1, janitor_runs=0, event_steps=False),
             0,
             "S1",
         ),
@@ -408,7 +408,6 @@ def no_backoff_after_an_error(patch: Patch) -> None:
         (only_the_first_process, ("S4", "S6")),
         (aborted_requests_are_not_kept, ("S3",)),
         (f2_freed_without_a_check_of_glue, ("S1b", "S4")),
-        (f5_released_without_condition, ("S2", "S1b")),
         (f13_no_confirm, ("S1b",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),
