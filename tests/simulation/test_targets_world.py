@@ -276,7 +276,18 @@ def test_without_its_protection_a_caller_is_not_served(
     assert name == "S9", history
 
 
-def test_a_returned_request_without_its_token_is_another_request(monkeypatch: Patch) -> None:
-    returned_request_has_no_token(monkeypatch)
+def request_is_returned_although_its_token_is_lost(patch: Patch) -> None:
+    change_state(patch, "IsCallerLost", lambda state: state.update(Choices=[]))
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [returned_request_has_no_token, request_is_returned_although_its_token_is_lost],
+    ids=lambda it: it.__name__,
+)
+def test_a_returned_request_without_its_token_is_another_request(
+    remove: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
     name, history = first_violation(lambda: TargetsWorld(Plan(("a",), aim="redrives", **CALLER), timeless=True), 2)
     assert name == "S3", history
