@@ -518,10 +518,7 @@ class SlotsState(World):
             if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
                 self._check_extension(held[name]["M"])
         for name in granted:
-            request_of_it = (
-                None if is_lease(held[name]["M"]) else _priority_of(name, self.plan.requests, self.plan.callers)
-            )
-            for other in higher(request_of_it) if request_of_it else PRIORITIES:
+            for other in PRIORITIES if is_lease(held[name]["M"]) else self._higher(name):
                 entry = before["waiting"]["M"].get(other)
                 if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
                     raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
