@@ -32,6 +32,7 @@ ORDER = (
     "lambda_endpoint",
     "lambda_layers",
     "lambda_packages",
+    "lambda_logs",
     "schedules",
     "apigateway_responses",
     "injected_faults",
