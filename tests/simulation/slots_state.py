@@ -1,22 +1,18 @@
-"""The state of the slots' world, and the checks of S1 to S8 and S1b."""
+"""The state of the slots' world."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, higher, read_process
-from slotkeeper.slots.queues import backoff_seconds, hide_seconds
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, read_process
 from slotkeeper.slots.request import (
-    PRIORITIES,
     Delivery,
-    Priority,
     Request,
     caller_of,
     execution_name,
@@ -28,7 +24,7 @@ from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
-from tests.simulation.worlds import Actor, Choice, Violation, World
+from tests.simulation.worlds import Actor, Choice, World
 
 PROCESS, SECOND, JOB = "p", "q", "job"
 _ORDER = {"high": 0, "": 1, "low": 2}  # of message groups' suffixes
@@ -181,18 +177,6 @@ def request_of(given: str) -> str:
     return f"{sign}{fields['request_id']}{fields.get('weight', '')}" + "*" * bool(
         fields.get("arguments") or fields.get("input")
     )
-
-
-@cache
-def _priority_of(execution: str, requests: tuple[str, ...], callers: str) -> Priority:
-    """The priority of a request, by its execution's name; the highest, if requests of several have its id."""
-    for attempt in range(1, 100):
-        for priority in PRIORITIES:
-            for request in requests:
-                is_of_it = group_of(request) == message_group(process_of(request), priority)
-                if is_of_it and execution in (name_of(request, callers, attempt), name_of(request, "", attempt)):
-                    return priority
-    raise AssertionError(execution)
 
 
 @cache
@@ -408,7 +392,7 @@ class SlotsState(World):
 
     def may_continue(self, name: str) -> bool:
         """A workflow that waits for its run to stop continues when the run has stopped."""
-        stopping = (_owner(run) for run in self._alive() if run["state"] == "STOPPING")
+        stopping = (owner_of(run) for run in self._alive() if run["state"] == "STOPPING")
         return name.partition(" ")[2] not in stopping
 
     def _keep_older(self, service: str) -> None:
@@ -459,248 +443,6 @@ class SlotsState(World):
         self.needs_janitor |= choice.is_fault or choice.kind == "remove"
         super().take(choice)
 
-    # Properties ----------------------------------------------------------------------------------------------------
-
-    def check(self) -> None:
-        now = (self.services["dynamodb"], self.services["glue"], self.services["children"])
-        if now == self._checked:
-            return
-        self._checked = now
-        for name in self.processes:
-            item, before = self._item(name), self._before[name]
-            if item is not before:
-                self._before = self._before | {name: item}
-                self._check_process(item, before)
-        holders = self._holders()
-        for name in self._cancelled():
-            if name in holders:
-                raise Violation("S3", f"{name} is cancelled and holds a slot")
-        if self.timeless and not self.faults and not self.removed:
-            self._check_registrations(holders)
-        owners = [_owner(run) for run in self._alive()]
-        for owner in owners:
-            if owner not in holders:
-                raise Violation("S1b", f"a Glue run of {owner} is alive, and {owner} holds no slot")
-            if owners.count(owner) > 1:
-                raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
-
-    def _check_registrations(self, holders: dict[str, Record]) -> None:
-        """S6: without a fault, only a request that waits is registered, since a registration keeps others out.
-
-        A starter that works on a message may register it although another starter has consumed it. Of two messages with
-        one id, the second may wait while the first one's execution holds a slot.
-        """
-        ids = [id_of(request) for request in self.plan.requests]
-        here = {message["sequence"] for message in self._queue()["messages"]}
-        working = {actor.notes.message.partition("#")[0] for actor in self.actors.values() if actor.notes.message}
-        for process in filter(None, map(self._process, self.processes)):
-            for each in process.waiting.values():
-                if each.execution in holders and ids.count(each.request_id) == 1:
-                    raise Violation("S6", f"{each.execution} holds a slot and is registered, so it keeps others out")
-                is_gone = int(each.sequence) not in here
-                if is_gone and each.receipt_handle.partition("#")[0] not in working:
-                    raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
-
-    def _check_process(self, item: Record, before: Record) -> None:
-        """S1, S2 and S8 after a write of a process's item."""
-        held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
-        limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
-        weight = sum(int(entry["M"]["weight"]["N"]) if "weight" in entry["M"] else 1 for entry in held.values())
-        if in_use != weight:
-            raise Violation("S2", f"slots_in_use is {in_use}, and the holders' weights are {weight} in sum")
-        adopted = {name for name, entry in held.items() if "redriven" in entry["M"]}
-        granted = held.keys() - held_before.keys() - adopted if "waiting" in before else ()
-        if granted and weight > limit:
-            raise Violation("S1", f"the holders' weights are {weight} in sum, limit {limit}")
-        for name in held_before.keys() - held.keys():
-            self._check_removal(held_before[name]["M"])
-        for name in held.keys() & held_before.keys():
-            if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
-                self._check_extension(held[name]["M"])
-        for name in granted:
-            for other in PRIORITIES if is_lease(held[name]["M"]) else self._higher(name):
-                entry = before["waiting"]["M"].get(other)
-                if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
-                    raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
-
-    def _higher(self, execution: str) -> Sequence[Priority]:
-        """The priorities above that of an execution's request."""
-        return higher(_priority_of(execution, self.plan.requests, self.plan.callers))
-
-    def _check_removal(self, entry: Record) -> None:
-        """S1c: a lease is removed by its caller, or when it has expired by the clock of another actor."""
-        actor, ahead = self._acting
-        early = expires(entry) - self.now - ahead if is_lease(entry) else 0
-        if early > 0 and not self._is_own(entry):
-            raise Violation("S1c", f"{actor} removes a lease {early:.0f} s too early")
-
-    def _check_extension(self, entry: Record) -> None:
-        """S1c: a lease is extended by its caller, since another one would use its slot too."""
-        if not self._is_own(entry):
-            raise Violation("S1c", f"{self._acting[0]} extends a lease of another caller")
-
-    def _is_own(self, entry: Record) -> bool:
-        """Whether a lease is that of the actor whose call is performed."""
-        return bool(entry["code"]["S"] == self._acting[0].replace("caller ", "code-"))
-
-    def _note_to_wakes(self) -> None:
-        """Note since when requests wait that fit. Called before the clock moves."""
-        before, self._to_wake = self._to_wake, {}
-        for name in self.processes:
-            process = self._process(name)
-            first = process.first if process else None
-            if process and first and process.fits(first.weight):
-                self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
-        for process, request, message in self._waiting():
-            handle = message["handle"]
-            registered = {each.receipt_handle for each in process.waiting.values()}
-            position = str(message["sequence"]).zfill(40), message["receives"]
-            weight = request.weight or process.default_weight
-            if handle not in registered and process.admits(weight, request.priority, position):
-                self._to_wake[handle] = None, before.get(handle, (None, self.now))[1]
-
-    def _check_not_again(self, execution: str) -> None:
-        """S7, before a run is started: no run of the same request has succeeded."""
-        executions = self.services["stepfunctions"]
-        request = request_of(executions[execution]["input"])
-        succeeded = [_owner(run) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"]
-        for owner in filter(None, succeeded):
-            if request_of(executions[owner]["input"]) == request:
-                raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
-
-    def _check_order(self, given: str) -> None:
-        request = request_of(given)
-        # A request that was sent twice may start from its second message if the first was dead-lettered.
-        number = self.groups.index(group_of(request))
-        last = self.order[number]
-        places = [place for place, sent in enumerate(self.plan.requests) if sent == request and place >= last]
-        if request in self.removed:
-            return  # the messages after it were delivered while its starter was still working
-        if not places:
-            raise Violation("S5", f"{request} starts after {self.plan.requests[last]}, which was sent after it")
-        self.order = (*self.order[:number], places[0], *self.order[number + 1 :])
-
-    def _check_in_time(self) -> None:
-        """The bounds in time, counted from the last fault. Called after the clock has moved."""
-        if not self.suspended_actor:
-            self._check_freed()
-            self._check_woken()
-
-    def _check_freed(self) -> None:
-        """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
-        executions = self.services["stepfunctions"]
-        for name, holder in self._holders().items():
-            if is_lease(holder["M"]):
-                late = self.now - max(expires(holder["M"]), self.disturbed_at)
-                if late > PERIOD:
-                    raise Violation("S4", f"the lease {name} has expired, and its slot was not freed for {late:.0f} s")
-                continue
-            if stepfunctions.is_open(executions, name):
-                continue
-            dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
-            dead = max(dead, executions[name]["stopped"]) if name in executions else dead
-            late = self.now - max(dead + GRACE, self.disturbed_at)
-            if self.target_of(name.rpartition("-")[0]) != JOB:
-                self.check_child_freed(name, holder, dead)
-                continue
-            runs = [run for run in self.services["glue"][JOB]["runs"] if _owner(run) == name]
-            if any(run["state"] in glue.ALIVE and not run["stopping"] for run in runs):
-                if late > PERIOD:
-                    raise Violation("S4", f"{name} is dead, and its Glue run was not stopped for {late:.0f} s")
-            elif all(run["state"] not in glue.ALIVE for run in runs):
-                late = self.now - max(dead + GRACE, self.disturbed_at, *(run["ended"] for run in runs))
-                if late > 2 * PERIOD:
-                    raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
-                self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
-
-    def check_child_freed(self, name: str, holder: Record, dead: float) -> None:
-        """S4 for a dead holder whose target is a state machine."""
-        raise NotImplementedError
-
-    def _check_freed_by_event(self, name: str, dead: float, ended: float) -> None:
-        """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll."""
-        if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
-            return
-        gap = LOOK_GAP + STEP
-        late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
-        if late > 0:
-            raise Violation("S4", f"{name} is dead, its event arrived, and its slot is free {late:.0f} s too late")
-
-    def _check_woken(self) -> None:
-        """S6: the next janitor run wakes the request whose turn it is, if it fits, or clears its registration.
-
-        A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
-        its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
-        """
-        sent_at = {message["handle"]: message["sent_at"] for message in self._queue()["messages"]}
-        for handle, (registration, since) in self._to_wake.items():
-            late = self.now - max(since, self.disturbed_at)
-            bound: float = PERIOD
-            if registration is None and (deferred := self.deferred.get(handle)) is not None:
-                late = min(late, self.now - deferred)
-                bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
-            elif registration is None:
-                bound = hide_seconds(since - sent_at.get(handle, since), code.VISIBILITY) + STEP
-            if late > bound:
-                raise Violation("S6", f"{handle} waits although it fits, for {late:.0f} s")
-
-    def overlooked(self) -> str:
-        """S6: a waiting request that fits and whose turn it is, while no actor works; empty if there is none.
-
-        Without a fault, no message needs the end of its hiding time to start or to be dead-lettered. A registration
-        whose message was removed keeps others out until the next janitor run. A message that a fault has left without
-        a registration comes back when its hiding time ends, and the next janitor run corrects all else.
-        """
-        if self.actors:
-            return ""
-        if self.faults or self.removed:
-            if not self.timeless:
-                return ""  # see _check_woken
-            for name in self.processes:
-                process = self._process(name)
-                first = process.first if process else None
-                if process and first and process.fits(first.weight):
-                    return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
-        if self.faults:
-            return ""
-        seen: set[str] = set()
-        for process, request, message in self._waiting():
-            if request.execution_name in process.cancelled:
-                return f"{message['id']} is cancelled and waits, and no actor will wake it"
-            if process.name in seen or self.is_blocked(message):
-                continue
-            seen.add(process.name)
-            first = process.first
-            if self.removed and first and first.execution != request.execution_name:
-                continue  # kept out by a registration without a message, until that would fit
-            if self._fits(process, request):
-                return f"{message['id']} waits although it fits, and no actor will wake it"
-        return ""
-
-    def check_end(self) -> None:
-        if self._holders():
-            raise Violation("S4", f"{sorted(self._holders())} hold slots, and no actor will free them")
-        executions = self.services["stepfunctions"]
-        left = [message["id"] for message in self._queue()["messages"] if not self.is_blocked(message)]
-        if left:
-            raise Violation("S3", f"{left} are still on the queue")
-        dead = {request_of(message["body"]) for message in self.services["sqs"][code.DEAD_LETTERS]["messages"]}
-        kept = {
-            message["attributes"]["execution_name"]["StringValue"]
-            for message in self.services["sqs"][FAILED]["messages"]
-        }
-        started = {request_of(execution["input"]) for execution in executions.fields.values()}
-        waiting = {request_of(message["body"]) for message in self._queue()["messages"]}  # blocked requests
-        for request in set(self.plan.requests) - self.removed:
-            if request not in started and request not in dead | waiting:
-                raise Violation("S3", f"request {request} was neither started nor dead-lettered")
-        for name in self._unsuccessful():
-            request = json.loads(executions[name]["input"])
-            caller = request.get("caller", "")
-            again = execution_name(request["process"], request["request_id"], request["attempt"] + 1, caller)
-            if name not in kept and again not in executions and not self.has_succeeded(name):
-                raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
-
     def key(self) -> Hashable:
         return (
             *self.services.values(),
@@ -745,6 +487,6 @@ def expires(entry: Record) -> int:
     return int(entry["until"]["N"]) + LEASE_CLOCK_SKEW
 
 
-def _owner(run: Record) -> str:
+def owner_of(run: Record) -> str:
     """The execution that a run belongs to; empty for a run of another user."""
     return str(run["arguments"].get(MARKER, ""))

@@ -11,6 +11,7 @@ from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
+from tests.simulation.slots_properties import SlotsProperties
 from tests.simulation.slots_state import (
     JOB,
     LAG,
@@ -20,7 +21,6 @@ from tests.simulation.slots_state import (
     PROCESS,
     STEP,
     Plan,
-    SlotsState,
     StatusEvent,
     arguments_of,
     expires,
@@ -68,7 +68,7 @@ class Notes(NamedTuple):
     ahead: float = 0.0
 
 
-class SlotsWorld(SlotsState):
+class SlotsWorld(SlotsProperties):
     """The world of the slots; see World."""
 
     # Choices -------------------------------------------------------------------------------------------------------

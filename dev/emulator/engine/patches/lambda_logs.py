@@ -15,7 +15,7 @@ from typing import Any
 from dev.emulator.engine.emulator import PatchError, lambda_runtime, replace
 
 MARKER = "\x03"  # End of Text
-MOST_SECONDS = 30.0  # until a log without a marker is given up: its environment has ended
+MOST_SECONDS = 30.0  # if the environment has ended, and a process that it started keeps its log open
 _END = "        _real_stdout.flush()\n\nrun()\n"
 
 
