@@ -129,7 +129,13 @@ BAD_BODIES = {
 }
 
 
-_LITERALS = st.from_regex(r"-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+_LITERALS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "-"]),
+    st.integers(1, 18).flatmap(lambda digits: st.integers(0, 10**digits)),
+    st.just("") | st.from_regex(r"\.[0-9]{1,18}", fullmatch=True),
+    st.just("") | st.from_regex(r"[eE][+-]?[0-9]{1,3}", fullmatch=True),
+)
 
 
 @given(literal=_LITERALS)
