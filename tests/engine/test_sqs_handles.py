@@ -71,14 +71,6 @@ def test_a_deleted_message_cannot_be_woken(aws: EmbeddedAws, fifo: Callable[...,
         hide(sqs, url, handle, 0)
 
 
-def test_a_hidden_head_blocks_its_group_and_no_other(aws: EmbeddedAws, fifo: Callable[..., str]) -> None:
-    sqs, url = aws.client("sqs"), fifo()
-    for body, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
-        send(sqs, url, body, group)
-    assert [receive(sqs, url)["Body"] for _ in range(2)] == ["a1", "b1"]
-    assert "Messages" not in sqs.receive_message(QueueUrl=url)
-
-
 def test_deduplication_is_per_group_if_the_queue_has_that_scope(aws: EmbeddedAws, fifo: Callable[..., str]) -> None:
     sqs = aws.client("sqs")
     url = fifo(DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")

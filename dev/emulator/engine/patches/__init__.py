@@ -25,6 +25,7 @@ ORDER = (
     "cloudformation_watching",
     "sqs_locks",
     "sqs_handles",
+    "sqs_groups",
     "sqs_sizes",
     "sqs_redrive",
     "event_source_groups",
