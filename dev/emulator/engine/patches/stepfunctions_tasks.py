@@ -3,8 +3,8 @@
 AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; no catcher matches
 States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions),
 "Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API Reference: TaskScheduledEventDetails"
-(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in the
-executions that LocalStack's snapshot tests *data_limit_exceeded* of test_states_errors.py have recorded, and here.
+(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in
+recorded executions (tests/conformance/test_jsonata.py), and here.
 MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
 error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """
@@ -78,7 +78,7 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     if not outcome:
         timed_out.set()
         drives.check()
-        raise sfn._ExecutionError("States.Timeout", f"Task timed out after {seconds} seconds")
+        raise sfn._ExecutionError("States.Timeout", "")
     result, error = outcome[0]
     if error is not None:
         raise error
@@ -91,9 +91,14 @@ def answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict[
     answer: dict[str, Any] = json.loads(body)
     if status >= 400:
         code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        cause = f"{answer.get('message', '')} (Service: {service}; Status Code: {status}; Error Code: {code})"
-        raise sfn._ExecutionError(error(code), cause)
+        raise sfn._ExecutionError(error(code), refusal_cause(answer.get("message", ""), service, status, code))
     return answer
+
+
+def refusal_cause(message: str, service: str, status: int, code: str) -> str:
+    """The cause of an optimized task that its service has refused (tests/conformance/test_stepfunctions.py)."""
+    about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
+    return f"{message} {about}"
 
 
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
