@@ -196,8 +196,14 @@ SMALL: dict[str, Small] = {
     "child whose start arrives late, status events": Small(
         _target("a", timeless=False, starters=1, aim="late"), 2, True
     ),
+    "child with a large output, a caller": Small(_target("a", callers="a", starters=1, large_outputs=True), 1, True),
     "child with settle time": Small(
         _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends"), 1, True
+    ),
+    "child that is aborted, and redriven in its settle time": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(400,), aim="ends"),
+        1,
+        True,
     ),
     "child that fails and is redriven, with clock": Small(
         _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True

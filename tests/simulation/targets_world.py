@@ -24,12 +24,14 @@ from tests.simulation.slots_actors import DEAD_LETTERS
 from tests.simulation.slots_state import GRACE, JOB, LAG, PERIOD, PROCESS, SECOND, Plan, request_of, token_of
 from tests.simulation.slots_world import SlotsWorld, random_plan
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import FAILED
+from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD
 from tests.simulation.worlds import DIE, LATE, LOSE, NOT_SENT, THROTTLE, Choice, Violation
 
 ANSWERS = ("send_task_success", "send_task_failure")
+_READ_TO_KEPT = 200  # seconds: the most from a workflow's read of its child until its request is kept
 _UNDONE = (NOT_SENT, THROTTLE, DIE)  # the call has no effect
 _CHILD_ENDS = ("FAILED", "ABORTED", "TIMED_OUT")
+_LARGE_OUTPUT = json.dumps("x" * LARGEST_PAYLOAD)
 _ELSEWHERE = json.dumps({PARENT_FIELD: "arn:execution:another:workflow"})
 
 
@@ -190,7 +192,10 @@ class TargetsWorld(SlotsWorld):
         self.log("child", f"{name} ends as {status}")
         self._keep_older("children")
         children = self.services["children"]
-        self.services["children"] = stepfunctions.close(children, name, status, self.now)
+        closed = stepfunctions.close(children, name, status, self.now)
+        if self.plan.large_outputs and status == "SUCCEEDED":
+            closed = closed.with_fields(**{name: closed[name].with_fields(output=_LARGE_OUTPUT)})
+        self.services["children"] = closed
 
     def leave(self, token: str, _: str) -> None:
         """A caller times out."""
@@ -300,10 +305,16 @@ class TargetsWorld(SlotsWorld):
             raise Violation("S10", f"{name}, which an operator has redriven, is stopped")
 
     def _check_kept(self, attributes: Record) -> None:
-        """S3: no request is kept whose child has succeeded, while its slot is held."""
+        """S3: while the slot is held, no request is kept whose child has succeeded, or was redriven before its read."""
         name = attributes["execution_name"]["StringValue"]
-        if self._is_confirmed(name) and self._succeeded_child(name):
+        if not self._is_confirmed(name):
+            return
+        if self._succeeded_child(name):
             raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")
+        child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
+        by_workflow = attributes["kept_by"]["StringValue"] == "workflow"
+        if by_workflow and child and child["status"] in OPEN and self.now - redriven_at > _READ_TO_KEPT:
+            raise Violation("S3", f"{name} is kept, and its child, which an operator has redriven, runs")
 
     def _check_answer(self, actor: str, question: Question, how: str) -> None:
         """S9: the workflow answers after the release, and an answer states how the work has ended.
@@ -421,5 +432,6 @@ def random_world(random: Random, **given: Any) -> TargetsWorld:
         refusals=random.choice((0, 0, 0, 0, 7, 9)),
         namesakes=random.choice((0, 0, 0, 1)),
         child_redrives=random.choice((0, 0, 1)),
+        large_outputs=random.random() < 0.1,
     )
     return TargetsWorld(replace(plan, **given))

@@ -38,10 +38,6 @@ _READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the states that any execution has entered
 
 
-class _TooLarge(Exception):
-    """A task's result exceeds the payload limit. The execution ends, and no catcher applies."""
-
-
 def run(
     outside: Outside,
     name: str,
@@ -91,8 +87,10 @@ def run(
             case "Task":
                 try:
                     at, known = _task(outside, state, context, known)
-                except _TooLarge:
-                    return "FAILED", "States.DataLimitExceeded", ""
+                except StateFailed as failed:
+                    if failed.error != interpreter.DATA_LIMIT_EXCEEDED:  # States.ALL catches the others
+                        raise
+                    return "FAILED", failed.error, ""
     return "SUCCEEDED", "", ""
 
 
@@ -135,8 +133,7 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         if waits:
             return _end(outside, arguments, answer)
         result = _upper_case(_plain(answer)) if is_own else _plain(answer)
-        if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
-            raise _TooLarge
+        _check_size(result)
         return result
     except ClientError as error:
         code = error.response["Error"]["Code"]
@@ -165,8 +162,14 @@ def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) ->
         ended = _plain(outside.ask(Question("actor", "wait_for_end", freeze(about))))
         has_succeeded = ended["JobRunState"] in ("SUCCEEDED", "STOPPED")
     if has_succeeded:
+        _check_size(ended)
         return ended
     raise StateFailed("States.TaskFailed", json.dumps(ended, separators=(",", ":")))
+
+
+def _check_size(result: Any) -> None:
+    if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
+        raise StateFailed(interpreter.DATA_LIMIT_EXCEEDED, "simulated")
 
 
 def _lower_case(arguments: dict[str, Any]) -> dict[str, Any]:

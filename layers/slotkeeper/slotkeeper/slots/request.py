@@ -20,8 +20,8 @@ SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
 MAX_BODY_BYTES = 65_536
 ADDED_BYTES = 1024
-# Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which an execution
-# ends without any Catch (Step Functions guide, "Service quotas", input or output size of a task).
+# Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which a task fails
+# with States.DataLimitExceeded (Step Functions guide, "Service quotas", input or output size of a task).
 MAX_INPUT_BYTES = 32_768
 
 Priority = Literal["high", "normal", "low"]
