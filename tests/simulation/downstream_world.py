@@ -351,5 +351,6 @@ def random_world(random: Random) -> DownstreamWorld:
             limited=limited,
             skews=random.choice(_SKEWS),
             receives=random.choice((0, 0, 898, 988)),
+            lax=random.random() < 0.75,
         )
     )

@@ -123,7 +123,8 @@ def _deployed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
-    service, action = resource.removeprefix("arn:aws:states:::").removeprefix("aws-sdk:").split(":", 1)
+    integration = resource.removeprefix("arn:aws:states:::")
+    service, action = integration.removeprefix("aws-sdk:").split(":", 1)
     action, waits, _ = action.partition(".sync")
     operation = re.sub(r"(?<!^)([A-Z])", r"_\1", action).lower()
     is_own = service in ("states", "sfn")
@@ -145,10 +146,13 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             ) from error
         if is_own:
             raise StateFailed(_own_error(service, code), "simulated") from error
+        if integration.startswith("sqs:"):  # of an optimized task, by the older SDK's base class
+            raise StateFailed("SQS.AmazonSQSException", f"simulated (Error Code: {code})") from error
         cause = f"Value for parameter ReceiptHandle is invalid ({code})" if code in _REFUSED_HANDLES else "simulated"
         raise StateFailed(f"{_NAMES[service]}.{code}", cause) from error
     except BotoCoreError as error:
-        raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
+        name = "SQS" if integration.startswith("sqs:") else _NAMES[service]
+        raise StateFailed(f"{name}.SdkClientException", "simulated") from error
 
 
 def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) -> Any:
@@ -195,7 +199,7 @@ _NAMES = {
     "dynamodb": "DynamoDB",
     "sqs": "Sqs",
     "glue": "Glue",
-    "sns": "Sns",
+    "sns": "SNS",
     "sfn": "Sfn",
     "states": "StepFunctions",
     "events": "EventBridge",

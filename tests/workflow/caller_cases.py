@@ -68,6 +68,17 @@ CASES = [
             },
         },
     ),
+    case(
+        "ReadToken.Catch.1.Assign",
+        {
+            "run_state": "UNKNOWN",
+            "failure": {
+                "error": "States.Timeout",
+                "cause": "Nothing was started, because the task token of the caller could not be read: States.Timeout",
+            },
+        },
+        errorOutput={"Error": "States.Timeout", "Cause": ""},
+    ),
     case("AskCaller.Arguments", {"TaskToken": TOKEN}, _KNOWN),
     *(
         case(

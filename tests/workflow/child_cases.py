@@ -97,15 +97,18 @@ CASES = [
         _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": True, "must_stop": True},
         context=REDRIVEN,
     ),
-    case(
-        "RunStateMachine.Catch.1.Assign",
-        _STARTED
-        | {
-            "failure": {"error": "States.Timeout", "cause": "no cause given"},
-            "return_request": False,
-            "must_stop": True,
-        },
-        errorOutput={"Error": "States.Timeout"},
+    *(
+        case(
+            "RunStateMachine.Catch.1.Assign",
+            _STARTED
+            | {
+                "failure": {"error": "States.Timeout", "cause": "no cause given"},
+                "return_request": False,
+                "must_stop": True,
+            },
+            errorOutput={"Error": "States.Timeout", **cause},
+        )
+        for cause in ({"Cause": ""}, {})
     ),
     case("ReadChild.Arguments", {"ExecutionArn": CHILD}, {"target": MACHINE}),
     _read(_seen("RUNNING"), _ours("RUNNING")),

@@ -60,10 +60,15 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
     try:
         value = _compiled(template).evaluate(None, {"states": known, **(variables or {})})
     except Exception as error:
-        raise StateFailed("States.QueryEvaluationError", str(error)) from error
+        raise _failed(template, f"threw an error during evaluation. {error}") from error
     if value is None:
-        raise StateFailed("States.QueryEvaluationError", f"no value: {template}")
+        raise _failed(template, "returned nothing (undefined).")
     return value
+
+
+def _failed(template: str, what: str) -> StateFailed:
+    """The failure of an expression, whose cause quotes it (tests/conformance/test_stepfunctions.py)."""
+    return StateFailed("States.QueryEvaluationError", f"The JSONata expression '{template[2:-2].strip()}' {what}")
 
 
 def deployed(expression: str) -> str:

@@ -78,7 +78,7 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     if not outcome:
         timed_out.set()
         drives.check()
-        raise sfn._ExecutionError("States.Timeout", f"Task timed out after {seconds} seconds")
+        raise sfn._ExecutionError("States.Timeout", "")
     result, error = outcome[0]
     if error is not None:
         raise error

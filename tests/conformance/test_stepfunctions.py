@@ -1,0 +1,209 @@
+"""Facts of Step Functions: ends of executions, tasks and their errors, task tokens."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from dev.emulator.aws import EmbeddedAws
+from tests.conformance.facts import Fact, Facts, code_of, documented, localstack, moto_verified
+from tests.engine.conftest import MachineMaker
+from tests.support.waiting import wait_until
+
+PARTS = "stepfunctions/v2"
+FACTS: Facts[Workflows] = Facts()
+_numbers = itertools.count(1)
+WAIT = {"Wait": {"Type": "Wait", "Seconds": 3600, "End": True}}
+CATCH = [{"ErrorEquals": ["States.ALL"], "Output": "{% $states.errorOutput %}", "Next": "Caught"}]
+CAUGHT = {"Caught": {"Type": "Succeed"}}
+# A task that takes longer than its timeout: nothing answers.
+SLOW = {
+    "Type": "Task",
+    "Resource": "arn:aws:states:::states:startExecution.sync:2",
+    "Arguments": {"StateMachineArn": "{% $states.input.child %}"},
+    "TimeoutSeconds": 1,
+    "End": True,
+}
+
+
+class Workflows:
+    """State machines and what their tasks use."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.client = aws.client
+        self.machine = MachineMaker(aws, self.unique)
+
+    def unique(self, stem: str) -> str:
+        """A name that no other row uses."""
+        return f"{stem}-{next(_numbers)}"
+
+
+def _end(workflows: Workflows, states: dict[str, Any], given: Any = None, **fields: Any) -> dict[str, Any]:
+    return workflows.machine.end_of(workflows.machine.start(workflows.machine(states, **fields), given))
+
+
+def _output(workflows: Workflows, states: dict[str, Any], given: Any = None) -> Any:
+    return json.loads(_end(workflows, states, given)["output"])
+
+
+def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
+    """The details of the last event of this type, or {}."""
+    events = workflows.machine.client.get_execution_history(executionArn=execution, maxResults=1000)["events"]
+    details = kind[0].lower() + kind[1:] + "EventDetails"
+    found: dict[str, Any] = next((event.get(details, {}) for event in reversed(events) if event["type"] == kind), {})
+    return found
+
+
+@FACTS.row(
+    "An execution that its state machine's TimeoutSeconds has ended has neither an error nor a cause.",
+    source=localstack(f"{PARTS}/timeouts/test_timeouts.py", "test_global_timeout"),
+    expected={"status": "TIMED_OUT"},
+)
+def execution_timeout_has_no_error(workflows: Workflows) -> dict[str, Any]:
+    ended = _end(workflows, WAIT, TimeoutSeconds=1)
+    return {name: ended[name] for name in ("status", "error", "cause") if name in ended}
+
+
+@FACTS.row(
+    "A task's timeout is caught with an empty cause.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_lambda.py", "test_invoke_timeout"),
+    expected={"Error": "States.Timeout", "Cause": ""},
+)
+def task_timeout_is_caught_without_cause(workflows: Workflows) -> Any:
+    return _output(workflows, {"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.machine(WAIT)})
+
+
+@FACTS.row(
+    "A task's timeout that no Catch handles ends the execution with an error and without a cause.",
+    source=localstack(f"{PARTS}/timeouts/test_timeouts.py", "test_fixed_timeout_service_lambda"),
+    expected=({"error"}, {"error": "States.Timeout"}),
+)
+def task_timeout_fails_without_cause(workflows: Workflows) -> Any:
+    machine = workflows.machine
+    execution = machine.start(machine({"Run": SLOW}), {"child": machine(WAIT)})
+    machine.end_of(execution)
+    timed_out = _last(workflows, execution, "TaskTimedOut")
+    return timed_out.keys() & {"error", "cause"}, _last(workflows, execution, "ExecutionFailed")
+
+
+@FACTS.row(
+    "The answer of an optimized startExecution contains the metadata of its HTTP call.",
+    source=localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution"),
+    expected={"ExecutionArn", "SdkHttpMetadata", "SdkResponseMetadata", "StartDate"},
+)
+def optimized_start_has_metadata(workflows: Workflows) -> set[str]:
+    task = {"Type": "Task", "Resource": "arn:aws:states:::states:startExecution", "End": True}
+    return {*_output(workflows, {"Start": task | {"Arguments": {"StateMachineArn": workflows.machine(WAIT)}}})}
+
+
+def _failure(workflows: Workflows, resource: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The error of a task, and the error code in its cause."""
+    task = {"Type": "Task", "Resource": f"arn:aws:states:::{resource}", "Arguments": arguments, "End": True}
+    ended = _end(workflows, {"Call": task})
+    return ended["error"], ended["cause"].partition("Error Code: ")[2].partition(";")[0]
+
+
+@FACTS.row(
+    "A refusal of SQS fails an optimized task by the base class's name; its cause contains the error code.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_sqs.py", "test_send_message_empty_body"),
+    expected=("SQS.AmazonSQSException", "MissingParameter"),
+)
+def optimized_sqs_error(workflows: Workflows) -> tuple[str, str]:
+    url = workflows.client("sqs").create_queue(QueueName=workflows.unique("queue"))["QueueUrl"]
+    return _failure(workflows, "sqs:sendMessage", {"QueueUrl": url, "MessageBody": None})
+
+
+@FACTS.row(
+    "A missing topic fails an optimized SNS task as SNS.NotFoundException.",
+    source=localstack(f"{PARTS}/services/test_sns_task_service.py", "test_publish_base_error_topic_arn"),
+    expected=("SNS.NotFoundException", "NotFound"),
+)
+def optimized_sns_error(workflows: Workflows) -> tuple[str, str]:
+    arn = "arn:aws:sns:us-east-1:000000000000:no-such-topic"
+    return _failure(workflows, "sns:publish", {"TopicArn": arn, "Message": "x"})
+
+
+@FACTS.row(
+    "putEvents adds the ARNs of the state machine and of the execution, in this order, to an entry's own resources.",
+    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_base"),
+    expected=["own", "stateMachine", "execution"],
+)
+def event_resources(workflows: Workflows) -> list[str]:
+    sqs, events, source = workflows.client("sqs"), workflows.client("events"), workflows.unique("source")
+    url = sqs.create_queue(QueueName=source)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name=source, EventPattern=json.dumps({"source": [source]}))
+    events.put_targets(Rule=source, Targets=[{"Id": "queue", "Arn": arn}])
+    entry = {"Source": source, "DetailType": "t", "Detail": {"a": 1}, "Resources": ["own"]}
+    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
+    _end(workflows, {"Put": put | {"End": True}})
+    (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"), "the event")
+    resources = json.loads(message["Body"])["resources"]
+    return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
+
+
+@FACTS.row(
+    "SendTaskSuccess checks the token before the output.",
+    source=moto_verified(
+        "test_stepfunctions/parser/test_stepfunctions_dynamodb_integration.py", "test_send_task_failure_invalid_token"
+    ),
+    expected="the token",
+)
+def token_is_checked_first(workflows: Workflows) -> str:
+    client = workflows.client("stepfunctions")
+    code = code_of(lambda: client.send_task_success(taskToken="bad_token", output="not JSON"))
+    # moto's test has the second code, LocalStack's test_sfn_send_task_outcome_with_no_such_token the first.
+    return "the token" if code in ("InvalidToken", "UnrecognizedClientException") else code
+
+
+def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]:
+    ended = _end(workflows, {"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
+    return ended["error"], ended["cause"]
+
+
+@FACTS.row(
+    "An expression without a value fails its state; the cause names the state, the field and the expression.",
+    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    expected=(
+        "States.QueryEvaluationError",
+        "An error occurred while executing the state 'Evaluate' (entered at the event id #2). The JSONata expression "
+        "'$doesNotExist' specified for the field 'Output/result' returned nothing (undefined).",
+    ),
+)
+def cause_of_an_undefined_value(workflows: Workflows) -> tuple[str, str]:
+    return _evaluation(workflows, {"Output": {"result": "{% $doesNotExist %}"}})
+
+
+@FACTS.row(
+    "The cause of an expression that fails quotes the expression before the error of JSONata.",
+    source=localstack(f"{PARTS}/intrinsic_functions/test_math_operations_jsonata.py", "test_math_random_seeded"),
+    expected=(
+        "States.QueryEvaluationError",
+        "An error occurred while executing the state 'Evaluate' (entered at the event id #2). The JSONata expression "
+        "'$randomSeeded($states.input.a)' specified for the field 'Output/result' threw an error during evaluation. "
+        "T1006: Attempted to invoke a non-function",
+    ),
+)
+def cause_of_a_failed_expression(workflows: Workflows) -> tuple[str, str]:
+    return _evaluation(workflows, {"Output": {"result": "{% $randomSeeded($states.input.a) %}"}})
+
+
+@FACTS.row(
+    "Every expression of an Assign sees the variables as they were on entry to the state.",
+    source=documented("Step Functions Developer Guide, Passing data between states with variables"),
+    expected={"a": 2, "b": 1},
+)
+def assign_sees_earlier_values(workflows: Workflows) -> Any:
+    first = {"Type": "Pass", "Assign": {"a": 1, "b": 0}, "Next": "Second"}
+    second = {"Type": "Pass", "Assign": {"a": 2, "b": "{% $a %}"}, "Next": "Last"}
+    last = {"Type": "Pass", "Output": {"a": "{% $a %}", "b": "{% $b %}"}, "End": True}
+    return _output(workflows, {"First": first, "Second": second, "Last": last})
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
+def test_stepfunctions(fact: Fact[Workflows], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Workflows(aws))
