@@ -177,8 +177,12 @@ lint-code: words
 words: setup-dev  #+ List words that the project decided against (dev/words.toml), with what to write instead
 	@$(PYTHON) -m dev.tools.words
 
+.PHONY: jsonata
+jsonata: setup-dev  #+ Compare the workflow's expressions with JSONata 2.0.6 itself, which Step Functions documents
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.workflow.reference
+
 .PHONY: lint
-lint: lint-code  ## Format, lint, types, words, the template and its security
+lint: lint-code jsonata  ## Format, lint, types, words, the workflow's expressions, the template and its security
 	@cfn-lint template.yaml examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt

@@ -11,6 +11,7 @@ ORDER = (
     "glue_jobs",
     "glue_runs",
     "stepfunctions_start",
+    "stepfunctions_jsonata",
     "stepfunctions_drives",
     "stepfunctions_expressions",
     "stepfunctions_redrive",
