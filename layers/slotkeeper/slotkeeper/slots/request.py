@@ -104,6 +104,11 @@ def process_of(group: str) -> str:
     return group.partition("#")[0]
 
 
+def process_of_execution(name: str) -> str:
+    """The process in an execution's name. A manually started execution may have any name."""
+    return name.rpartition("-")[0]
+
+
 @dataclass(frozen=True)
 class Request:
     """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it.
