@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,13 @@ ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
 @pytest.fixture
 def scene(account: Account) -> CallerScene:
     return CallerScene(account)
+
+
+def _handled_by(account: Account, by: str) -> Callable[[str, float], RunReport]:
+    """A run of the janitor, or one delivery of the execution's status event."""
+    if by == "run":
+        return lambda _, now: account.run_at(now)
+    return lambda execution, now: account.event_at(execution, now)[1]
 
 
 def _kept(scene: CallerScene) -> list[dict[str, Any]]:
@@ -75,6 +83,31 @@ def test_the_token_is_read_from_the_history_after_the_workflow_has_released_its_
     aborted.release()
     aborted.account.run_at(LATER)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_nothing_of_a_malformed_process_is_settled_until_its_item_is_repaired(aborted: CallerScene, by: str) -> None:
+    """The holder, which cannot be read, knows the target and the token. The child runs on, and succeeds."""
+    account, handle = aborted.account, _handled_by(aborted.account, by)
+    aborted.child("RUNNING")
+    account.write("default_weight", {"S": "two"})
+    for number in range(3):
+        assert handle(aborted.execution, LATER + number * 60).counts["MalformedProcesses"] == 1
+    assert (aborted.answers, _kept(aborted), aborted.stops) == ([], [], [])
+    aborted.child("SUCCEEDED", output="[7]")
+    account.write("default_weight", {"N": "1"})
+    handle(aborted.execution, LATER + 180)
+    assert (aborted.answers, _kept(aborted), account.item().holders) == ([(TOKEN, "[7]")], [], {})
+
+
+def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: Account) -> None:
+    settlement = account.settlement
+    for name in ("p-1", "other-1"):
+        settlement.memory.unsettled[name] = Execution(name, "ABORTED", NOW)
+    settlement.settled.add("p-1", "workflow", NOW)
+    settlement.settled.add("other-1", "workflow", NOW)
+    settlement.settle_found(RunReport(), NOW + 1, {}, {"p"})
+    assert list(settlement.memory.unsettled) == ["p-1"]
 
 
 def test_an_answer_of_success_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
@@ -409,11 +442,34 @@ def test_a_body_is_stripped_of_its_token(body: str, without: str) -> None:
     assert without_token(body) == without
 
 
-def test_an_error_message_that_repeats_a_body_is_masked() -> None:
-    assert (
-        masked('body must be an object (got [{"task_token": "secret')
-        == 'body must be an object (got [{"task_token": "...'
-    )
+@pytest.mark.parametrize("times", range(1, 5))
+@pytest.mark.parametrize("token", [TOKEN, 't"u', "t\\u", "it's"])
+def test_a_token_is_masked_however_often_its_body_was_encoded(token: str, times: int) -> None:
+    text, without = ({"process": "p", "task_token": value, "weight": 2} for value in (token, "..."))
+    for _ in range(times):
+        text, without = json.dumps(text), json.dumps(without)
+    assert masked(text) == without
+
+
+def test_a_token_is_masked_wherever_its_body_is_cut() -> None:
+    text = json.dumps(json.dumps(REQUEST | {"task_token": TOKEN}))
+    assert not any("A" in masked(text[:length]) for length in range(len(text)))
+
+
+def test_a_body_of_backslashes_is_masked_in_linear_time() -> None:
+    """Otherwise one message of 256 KiB uses up the function's time."""
+    body = "task_token" + "\\" * 100_000
+    assert masked(body) == body
+
+
+@pytest.mark.parametrize(
+    "body", [json.dumps(json.dumps(REQUEST | {"task_token": TOKEN})), json.dumps([{"task_token": TOKEN}])]
+)
+def test_the_token_of_a_body_that_is_no_object_is_in_no_dead_letter(callers: CallerScene, body: str) -> None:
+    outcome = _admit(callers, body)
+    assert outcome.code == "InvalidRequest"
+    (dead,) = callers.account.messages(callers.account.dead_letter_url)
+    assert "AAAA" not in json.dumps(dead) + outcome.reason
 
 
 @pytest.mark.parametrize("body", ["junk", "[]", "{}", '{"task_token": 7}', '{"task_token": ""}'])

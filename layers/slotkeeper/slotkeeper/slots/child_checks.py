@@ -19,7 +19,7 @@ from slotkeeper.slots.children import Child
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import MAX_WEIGHT
+from slotkeeper.slots.request import MAX_WEIGHT, process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement, SettleOutcome
 from slotkeeper.slots.targets import is_state_machine
@@ -83,7 +83,7 @@ class ChildChecks:
                 return report.cut_short("The run's time has ended; the next run lists the redriven child executions")
             try:
                 for name in self.dead.children.redriven(target):
-                    process = by_name.get(name.rpartition("-")[0])
+                    process = by_name.get(process_of_execution(name))
                     if process and name not in process.holders:
                         self._adopt(process, target, name, report)
             except Exception as error:

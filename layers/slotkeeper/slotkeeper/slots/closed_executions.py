@@ -30,7 +30,8 @@ from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport
 from slotkeeper.slots.settlement import Settlement, SettleOutcome
 from slotkeeper.slots.settlement_table import CLAIM_SECONDS
 from slotkeeper.slots.targets import is_state_machine
@@ -68,7 +69,12 @@ class ClosedExecutions:
         Raises:
             ClientError, BotoCoreError: a call failed; the event must be handled again.
         """
-        process = self._process_of(name, report)
+        try:
+            process = self._process_of(name)
+        except MalformedProcess as error:
+            # The holder decides whether the request has succeeded, and contains the caller's token.
+            report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), execution=name)
+            return AFTER_FAILURE_SECONDS
         holder = process.holders.get(name) if process else None
         if holder and holder.is_lease:
             holder = None  # a lease has no execution, even if a manually started one has its name
@@ -96,15 +102,11 @@ class ClosedExecutions:
         again = self._free(held, execution, search, report) if held and is_answerable else None
         return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
-    def _process_of(self, name: str, report: RunReport) -> Process | None:
-        process_name = name.rpartition("-")[0]
+    def _process_of(self, name: str) -> Process | None:
+        process_name = process_of_execution(name)
         if not PROCESS_NAME.fullmatch(process_name):
             return None  # started manually, under a name that no request can have
-        try:
-            return self.slots.read(process_name)
-        except MalformedProcess as error:  # its request is still settled
-            report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
-            return None
+        return self.slots.read(process_name)
 
     def _search(self, held: Held) -> JobRunSearch | None:
         """Search the holder's Glue runs; None if the search needs more than _MAX_PAGES pages."""

@@ -48,11 +48,14 @@ class GlueChecks:
     settle: Callable[[Held, RunReport], bool]
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
-    def check(self, holders: Iterable[Held], all_holders: set[str], report: RunReport, until: float) -> list[Held]:
+    def check(
+        self, holders: Iterable[Held], all_holders: set[str] | None, report: RunReport, until: float
+    ) -> list[Held]:
         """Check these holders until `until` (epoch seconds); return those whose slots were freed.
 
         Args:
-            all_holders: the names of all holders in the table, as read at the start of this run.
+            all_holders: the names of all holders in the table, as read at the start of this run. None: some could not
+                be read, so that no run is known to be without a slot.
         """
         started_at = self.dead.clock()
         freed: list[Held] = []
@@ -76,7 +79,7 @@ class GlueChecks:
                 continue
             if task.waiting:
                 turns.append(task)
-            else:
+            elif all_holders is not None:
                 self._report_unheld(task, all_holders, started_at, report)
         return freed
 

@@ -30,6 +30,10 @@ class SlotUnavailable(RuntimeError):
         super().__init__(message)
         self.seen = seen
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default pickle passes the message alone. A pool of processes, which sends errors by pickle, would hang.
+        return type(self), (str(self), self.seen), vars(self)
+
 
 class SlotLost(RuntimeError):
     """The lease ended before its block, and its slot was freed or taken over. More blocks than the limit may run."""

@@ -24,7 +24,11 @@ PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
 class MalformedProcess(ValueError):
-    """An attribute is missing or has the wrong type. The message names it."""
+    """An attribute is missing or has the wrong type. The message names it. `process`: its name, empty if unknown."""
+
+    def __init__(self, message: str, process: str = "") -> None:
+        super().__init__(message)
+        self.process = process
 
 
 HolderState = Literal["RESERVED", "RUNNING", "LEASED"]

@@ -104,6 +104,11 @@ def process_of(group: str) -> str:
     return group.partition("#")[0]
 
 
+def process_of_execution(name: str) -> str:
+    """The process in an execution's name. A manually started execution may have any name."""
+    return name.rpartition("-")[0]
+
+
 @dataclass(frozen=True)
 class Request:
     """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it.
@@ -214,6 +219,9 @@ def _validator() -> Callable[[Any], Any]:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
+    if not isinstance(error.value, dict) and field == "body":  # without its value, which may contain a task token
+        got = {str: "a string; was it encoded twice?", list: "an array"}.get(type(error.value), "another value")
+        return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
         return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
     if error.rule != "additionalProperties" or field != "body.arguments":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ from slotkeeper.slots.executions import (
 )
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable, Unanswered
@@ -169,18 +170,29 @@ class Settlement:
         missing = self.settled.missing(old)
         self.memory.unsettled.update((closing, each) for closing, each in old.items() if closing in missing)
 
-    def settle_found(self, report: RunReport, until: float, holders: Mapping[str, Holder]) -> None:
+    def settle_found(
+        self,
+        report: RunReport,
+        until: float,
+        holders: Mapping[str, Holder],
+        malformed: Collection[str] = (),
+    ) -> None:
         """Settle the executions that `find` found, the processes in turns, until `until` (epoch seconds).
 
         Args:
             holders: execution name -> holder, as the run has read them. An execution that holds a slot for a state
                 machine, or has a waiting caller, is settled when its work has ended (ChildChecks, GlueChecks).
+            malformed: the processes whose holders could not be read. Their executions are settled by a later run.
         """
         memory = self.memory
-        unsettled = [each for each in memory.unsettled.values() if not _is_checked(holders.get(each.name))]
+        unsettled = [
+            each
+            for each in memory.unsettled.values()
+            if process_of_execution(each.name) not in malformed and not _is_checked(holders.get(each.name))
+        ]
         # The oldest first, but behind those that were not tried yet: answers may be refused for days.
         unsettled.sort(key=lambda each: (each.closing in memory.tried, each.stopped_at or 0))
-        for execution in in_turns(unsettled, lambda each: each.name.rpartition("-")[0]):
+        for execution in in_turns(unsettled, lambda each: process_of_execution(each.name)):
             if self.clock() >= until:
                 left = len(memory.unsettled)
                 return report.cut_short("The run's time has ended; the next run settles the other requests", left=left)
