@@ -215,7 +215,7 @@ def _validator() -> Callable[[Any], Any]:
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
     if field == "body.task_token":  # without its value
-        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
+        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]
