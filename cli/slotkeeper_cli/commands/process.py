@@ -12,12 +12,15 @@ from rich.text import Text
 
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process
 from slotkeeper.slots.processes import check_settings
+from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.job_checks import most_holders
 from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
 from slotkeeper_cli.request_ids import RequestIds
@@ -205,6 +208,11 @@ def add(
             "Nothing was changed."
         )
     _warn_of_limit(context, control.process(process), control)
+    if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
+        context.out.note(
+            f"Note: {ALWAYS_FIT} requests whose callers wait for answers can hold its slots at the same time, more if "
+            f"their task tokens have less than {MAX_TOKEN_CHARACTERS:,} bytes. Other requests are not limited by this."
+        )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
 

@@ -32,6 +32,7 @@ from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import all_queue_attributes
 from slotkeeper_cli.retry_control import RetryControl, policy_text
+from slotkeeper_cli.run_times import usual_seconds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.stack_resources import StackResource, drifted_resources, resources, template_of
@@ -152,6 +153,12 @@ class Facts:
         """The Glue jobs of the processes, by name; None for a job that does not exist."""
         names = sorted({one.target for one in self.processes if not is_state_machine(one.target)})
         return dict(zip(names, in_parallel(lambda name: get_job(self._stack, name), names), strict=True))
+
+    @cached_property
+    def run_seconds(self) -> dict[str, float | None]:
+        """How long the work of each process's target usually takes; None if no run of it is known."""
+        targets = sorted({one.target for one in self.processes})
+        return dict(zip(targets, in_parallel(lambda target: usual_seconds(self._stack, target), targets), strict=True))
 
     @cached_property
     def allowed_jobs(self) -> set[str]:

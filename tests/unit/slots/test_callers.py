@@ -388,10 +388,12 @@ def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene, body
     assert _dead_letters(callers) == [{name: value for name, value in body.items() if name != "task_token"}]
 
 
-@pytest.mark.parametrize("token", ["", 7, None, ["x"], "x" * 2049], ids=["empty", "number", "null", "list", "long"])
+@pytest.mark.parametrize(
+    "token", ["", 7, None, ["x"], "x" * 2049, "é"], ids=["empty", "number", "null", "list", "long", "wide"]
+)
 def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerScene, token: Any) -> None:
     outcome = _admit(callers, {"process": "p", "task_token": token})
-    reason = "body.task_token must be a string of 1 to 2,048 characters without white space"
+    reason = "body.task_token must be a string of 1 to 2,048 visible ASCII characters"
     assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
 
 

@@ -24,8 +24,9 @@ def test_a_glue_job_name_and_a_state_machine_arn_are_targets(target: str) -> Non
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("", "1 to 255 characters"),
-        ("x" * 256, "1 to 255 characters"),
+        ("", "1 to 255 bytes"),
+        ("x" * 256, "1 to 255 bytes"),
+        ("é" * 128, "1 to 255 bytes"),
         (f"{ARN}:3", f"without version or alias, got '{ARN}:3'. Use {ARN}"),
         (f"{ARN}:PROD", "without version or alias"),
         ("arn:aws:states:eu-west-1:123456789012:execution:nightly:a", "the ARN of an execution"),

@@ -82,6 +82,7 @@ _CAUSES = {
     "blocked": "its weight is above the process's limit",
     "paused": "the process is paused",
     "full": "the process is full",
+    "callers": "the task tokens of the requests that hold slots leave no space for its own in the process's item",
     "overtaken": "requests of a higher priority come first",
 }
 
@@ -323,4 +324,6 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "blocked"
     if seen.paused:
         return "paused"
-    return "overtaken" if seen.fits(weight) else "full"
+    if not seen.fits(weight):
+        return "full"
+    return "overtaken" if seen.takes_token(candidate.token_bytes) else "callers"

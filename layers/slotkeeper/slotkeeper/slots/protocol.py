@@ -7,7 +7,7 @@
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
-                   priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
+                   priority, weight, since, execution, request_id, token_bytes}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
@@ -46,6 +46,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
+    MAX_TOKEN_BYTES,
     MalformedProcess,
     Process,
     WaitingRequest,
@@ -66,6 +67,7 @@ from slotkeeper.slots.reservation import (
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -77,6 +79,10 @@ ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND siz
 ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
+# The tokens of so many holders fit into the item, however long they are. A condition cannot measure a map, so with more
+# holders a request with a task token reads first. Between the read and the write another request may take the space:
+# one of each message group, which is why MAX_TOKEN_BYTES leaves some.
+ALWAYS_FIT = MAX_TOKEN_BYTES // MAX_TOKEN_CHARACTERS
 NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
@@ -189,7 +195,8 @@ class Slots:
         entry = candidate.new_holder(now)
         conditions = [RESERVE_CONDITION]
         update, names = RESERVE_UPDATE, {"#me": candidate.execution}
-        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(MAX_HOLDERS)}
+        most = ALWAYS_FIT if candidate.task_token and not seen else MAX_HOLDERS
+        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(most)}
         if seen and weight > 1:
             entry["weight"] = _number(weight)
             conditions.append(ROOM_FOR_WEIGHT)
@@ -231,11 +238,15 @@ class Slots:
             "since": _number(int(delivery.sent_at)),
             "execution": {"S": candidate.execution},
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
+        if candidate.task_token:
+            entry["token_bytes"] = _number(candidate.token_bytes)
+        # A task token that does not fit is refused until there are fewer holders.
+        most = MAX_HOLDERS if seen.takes_token(candidate.token_bytes) else len(seen.holders)
         values = {
             **_room(weight, seen),
             ":entry": {"M": entry},
             **_compared(delivery),
-            ":most": _number(MAX_HOLDERS),
+            ":most": _number(most),
             ":true": {"BOOL": True},
         }
         names = {"#me": candidate.execution, "#sequence": "sequence"}

@@ -223,7 +223,7 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
         got = {str: "a string; was it encoded twice?", list: "an array"}.get(type(error.value), "another value")
         return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
-        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
+        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]

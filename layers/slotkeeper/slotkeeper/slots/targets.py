@@ -43,8 +43,9 @@ def check_target(target: str) -> None:
 
     Whether the state machine exists and is of type Standard is known only to Step Functions.
     """
-    if not 1 <= len(target) <= 255:
-        raise ValueError(f"target must be 1 to 255 characters, got {target!r}")
+    # In bytes: Glue API reference, "Jobs", CreateJob, `Name`. Each holder contains its target.
+    if not 1 <= len(target.encode()) <= 255:
+        raise ValueError(f"target must be 1 to 255 bytes of UTF-8, got {target!r}")
     if not is_state_machine(target):
         return
     if ":states:" not in target:

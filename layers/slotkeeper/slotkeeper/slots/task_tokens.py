@@ -29,7 +29,9 @@ _TOKEN_TEXT = re.compile(
 def token_of(body: str) -> str:
     """The task token in a body that need not be a valid request; "" if it has none that Step Functions would take."""
     token = (_object(body) or {}).get("task_token")
-    return token if isinstance(token, str) and 1 <= len(token) <= MAX_TOKEN_CHARACTERS else ""
+    if not isinstance(token, str) or not token.isascii():
+        return ""
+    return token if 1 <= len(token) <= MAX_TOKEN_CHARACTERS else ""
 
 
 def without_token(body: str) -> str:
