@@ -31,7 +31,13 @@ def stopped(context: CheckContext) -> str:
             f"({error_of(execution)}): safe, but the slot is freed minutes later"
         )
     check_log(context, context.arn(name))
-    return "the error contains the run's state STOPPED; request kept, slot free"
+    return f"the error contains the run's state STOPPED; request kept, slot free. Its cause: {_cause(context, name)}"
+
+
+def _cause(context: CheckContext, name: str) -> str:
+    """The cause of the execution's failed task: its keys and their order are not documented."""
+    failed = [event for event in context.history(context.arn(name)) if event["type"] == "TaskFailed"]
+    return str(failed[0]["taskFailedEventDetails"].get("cause", "none")) if failed else "none"
 
 
 def redrive(context: CheckContext) -> str:
@@ -110,7 +116,9 @@ def check_log(context: CheckContext, arn: str) -> None:
 
 def _own_machine(context: CheckContext) -> str:
     definition = context.stack.machine["definition"]
-    task = definition["States"][RUN_STATE] | {"TimeoutSeconds": context.timings.task_timeout}
+    task = definition["States"][RUN_STATE] | {
+        "TimeoutSeconds": f"{{% {context.timings.task_timeout} * 1 %}}"
+    }  # computed, as deployed
     states = definition["States"] | {RUN_STATE: task}
     stepfunctions = context.stack.client("stepfunctions")
     arn = str(
