@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dev.smoke import own_resources as own
+from dev.smoke.check_cleanup import CLOSED
 from dev.smoke.check_context import CheckContext
 from dev.smoke.check_results import NotShown
 from dev.smoke.facts import Fact, refusal_of
@@ -388,7 +389,12 @@ def _redriven_map(context: CheckContext) -> dict[str, Any]:
     arn = own.start(context, own.machine(context, "map", definition), "map")
     own.ended(context, arn)
     context.stack.client("stepfunctions").redrive_execution(executionArn=arn)
-    execution = own.ended(context, arn)
+
+    def ended_again() -> Any:
+        execution = context.execution(arn)
+        return execution if execution.get("redriveCount") and execution["status"] in CLOSED else None
+
+    execution = context.wait(ended_again, "the end of the redriven Map", context.timings.start)
     return {"status": execution["status"], "output": json.loads(execution.get("output", "null"))}
 
 
@@ -451,7 +457,13 @@ def _caller_role(context: CheckContext) -> str:
                 "Action": ["states:SendTaskSuccess", "states:SendTaskHeartbeat"],
                 "Resource": [arn("states", f"stateMachine:{name}") for name in callers],
             },
+            # A Distributed Map starts its iterations as executions of its own state machine.
             {"Effect": "Allow", "Action": "states:StartExecution", "Resource": arn("states", f"stateMachine:{mine}")},
+            {
+                "Effect": "Allow",
+                "Action": ["states:DescribeExecution", "states:StopExecution"],
+                "Resource": arn("states", f"execution:{mine}"),
+            },
         ],
     )
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed, Skipped
+from dev.smoke.check_results import Failed, NotShown, Skipped
 from dev.smoke.facts import Fact, refusal_of
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
@@ -159,7 +159,10 @@ def _hidden(context: CheckContext) -> dict[str, Any]:
 
     (before,) = context.wait(registered, "the request to wait", context.timings.start)
     context.stopped.wait(context.timings.hold)
-    after = context.item(process).waiting[before.priority]
+    item = context.item(process)
+    if "smoke" not in item.holders:
+        raise NotShown("the janitor has freed the slot, so that it woke the request. Is GraceSeconds short?")
+    after = item.waiting[before.priority]
     return {"seconds": context.timings.hold, "receives before": before.receives, "receives after": after.receives}
 
 
@@ -252,7 +255,7 @@ def _glue(context: CheckContext) -> dict[str, Any]:
     context.undo.append((f"run {alive}", lambda: glue.batch_stop_job_run(JobName=job, JobRunIds=[alive])))
     refused = error_of("refused")
     runs = glue.get_job_runs(JobName=job, MaxResults=10)["JobRuns"]
-    return {"failed": failed, "refused": refused, "started": [run["StartedOn"].timestamp() for run in runs]}
+    return {"failed": failed, "refused": refused, "started": [str(run["StartedOn"]) for run in runs]}
 
 
 def _started(context: CheckContext, job: str) -> str:
@@ -269,6 +272,8 @@ def _started(context: CheckContext, job: str) -> str:
 def _failure(context: CheckContext) -> dict[str, Any]:
     """The error of a failed run, the order of its cause's keys, and the reason that RunGlueJob reads from the cause."""
     error = context.once(_glue)["failed"]
+    if not error.get("Cause", "").startswith("{"):
+        return dict(error)
     caught = outcome_of(context, "RunGlueJob", error=(error["Error"], error["Cause"]))
     cause = json.loads(error["Cause"])
     found = {
@@ -331,7 +336,7 @@ def _filled(context: CheckContext) -> dict[str, Any]:
 
 
 def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str]:
-    """Create a schedule in the worker's group whose message no one takes for work; its refusal, or an empty object."""
+    """Create a disabled schedule in the worker's group, which sends nothing; its refusal, or an empty object."""
     if "WorkerFunctionName" not in context.stack.outputs:
         raise Skipped("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
     scheduler, worker = context.stack.client("scheduler"), context.stack.environment("WorkerFunctionName")
@@ -342,6 +347,7 @@ def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str
             ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",
+            State="DISABLED",
             Target={
                 "Arn": worker["WORK_QUEUE_ARN"],
                 "RoleArn": worker["RETRY_SCHEDULE_ROLE_ARN"],
