@@ -51,8 +51,8 @@ ERROR_FACTS = (
         "condition-refused",
         "Which error does dynamodb:updateItem return when its condition is refused?",
         "DynamoDB.ConditionalCheckFailedException",
-        "S1: ConfirmSlot and ReleaseSlot catch it by this name. Otherwise change the name in every Retry and Catch "
-        "of the workflow",
+        "S1: ConfirmSlot and ReleaseSlot catch it by this name. Otherwise change the name in every Retry and Catch of "
+        "the workflow",
         _error("ConfirmSlot"),
         lambda answer: answer.get("Error") == "DynamoDB.ConditionalCheckFailedException",
     ),
@@ -279,8 +279,7 @@ CHILD_FACTS = (
         "In which order does ListExecutions return closed executions of one status?",
         "the one that ended last comes first, whenever it started",
         "S4: the janitor ends its reading of the list at the first execution that ended before its last run. "
-        "Otherwise it "
-        "reads whole lists (slots/executions.py, _closed)",
+        "Otherwise it reads whole lists (slots/executions.py, _closed)",
         _order,
         lambda names: names == ["slow", "quick"],
     ),
@@ -420,8 +419,7 @@ ENDED_FACTS = (
         "Where does the redrive of a failed Map begin, and what is RedriveCount in its iterations?",
         "only the failed item runs again, with RedriveCount 1; the results of the others are kept",
         "a caller's Map (examples/waiting-caller) sends only the items again whose work did not succeed. Otherwise "
-        "its page "
-        "must warn that a redrive repeats work",
+        "its page must warn that a redrive repeats work",
         _redriven_map,
         lambda answer: (
             answer == {"status": "SUCCEEDED", "output": [{"item": 1, "redrives": 0}, {"item": 2, "redrives": 1}]}
@@ -546,8 +544,7 @@ CALLER_FACTS = (
         "How long is a task token?",
         f"at most {_TOKEN_LENGTH:,} characters without white space",
         "request.schema.json permits 2,048 characters, and the size of an item with many callers is computed from "
-        "1,024. "
-        "Otherwise change both",
+        "1,024. Otherwise change both",
         lambda context: {"characters": len(context.once(_caller)[1]), "has_space": " " in context.once(_caller)[1]},
         lambda answer: answer["characters"] <= _TOKEN_LENGTH and not answer["has_space"],
     ),
@@ -556,8 +553,7 @@ CALLER_FACTS = (
         "What does SendTaskHeartbeat answer for a task without HeartbeatSeconds?",
         "it is accepted",
         "AskCaller finds a caller that has gone by it. If the error is TaskTimedOut, TaskDoesNotExist or "
-        "InvalidToken, no "
-        "caller's work is done: AskCaller needs another way",
+        "InvalidToken, no caller's work is done: AskCaller needs another way",
         _heartbeat,
         lambda refusal: not refusal,
     ),

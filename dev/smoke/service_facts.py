@@ -76,9 +76,8 @@ TABLE_FACTS = (
         "size-of-a-number",
         "What does DynamoDB answer to size() of a number in a condition?",
         "ConditionalCheckFailedException: the condition is false",
-        "F7: a malformed item admits nothing, and the starter reads it to find the reason. Otherwise handle the "
-        "other error "
-        "in slots/protocol.py",
+        "F7: a malformed item admits nothing, and the starter reads it to find the reason. Otherwise handle the other "
+        "error in slots/protocol.py",
         lambda context: context.once(_slot_cycle)["size"],
         lambda refusal: refusal.get("error") == "ConditionalCheckFailedException",
         not_here="the embedded AWS accepts it, which the simulated and the local DynamoDB do not",
@@ -172,8 +171,8 @@ QUEUE_FACTS = (
         "FIFO: what does ChangeMessageVisibility answer with a handle whose visibility timeout has passed?",
         "a refusal whose code or message contains ReceiptHandle or MessageNotInflight",
         "WakeWaiting and the janitor clear a registration whose handle is refused. If it is accepted, nothing is "
-        "lost, but a "
-        "left-over registration keeps lower priorities out until its message is received: clear it by its age",
+        "lost, but a left-over registration keeps lower priorities out until its message is received: clear it by its "
+        "age",
         lambda context: context.once(_handles)["expired"],
         _is_refused,
     ),
@@ -181,9 +180,8 @@ QUEUE_FACTS = (
         "older-handle",
         "FIFO: what does ChangeMessageVisibility answer with a handle that is older than the message's newest receive?",
         "a refusal whose code or message contains ReceiptHandle or MessageNotInflight, and the message stays hidden",
-        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a "
-        "starter is "
-        "working on: correctness.md must count on one more delivery, which S7 makes harmless",
+        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a starter "
+        "is working on: correctness.md must count on one more delivery, which S7 makes harmless",
         lambda context: context.once(_handles)["older"],
         _is_refused,
     ),
@@ -191,9 +189,8 @@ QUEUE_FACTS = (
         "visibility-after-batch-item-failures",
         "Does a visibility timeout that the starter has set survive its batchItemFailures answer?",
         "yes: the request is not received again while it waits",
-        "S5 and the receives of a waiting request: if the message returns at once, it uses up its 1,000 receives. "
-        "Then the "
-        "starter must delete and send it again",
+        "S5 and the receives of a waiting request: if the message returns immediately, it uses up its 1,000 receives. "
+        "Then the starter must delete and send it again",
         _hidden,
         lambda answer: answer["receives before"] == answer["receives after"],
     ),
@@ -201,8 +198,8 @@ QUEUE_FACTS = (
         "redriven-message",
         "Which id, body and attributes has a dead letter after StartMessageMoveTask?",
         "another message id, the same body and attributes",
-        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are not: "
-        "the kept request's `error` and `cause` would be missing",
+        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are "
+        "not: the kept request's `error` and `cause` would be missing",
         _moved,
         lambda answer: (
             not answer["id kept by the redrive"]
@@ -387,8 +384,7 @@ SCHEDULE_FACTS = (
         "What does Scheduler answer to a one-time schedule whose time has passed?",
         "ValidationException: nothing is created",
         "a worker that creates its schedule too late leaves the message on the queue, and SQS delivers it again. If "
-        "it is "
-        "accepted and never delivered, the worker must compare the time first",
+        "it is accepted and never delivered, the worker must compare the time first",
         lambda context: _schedule(context, "past", datetime.now(UTC) - timedelta(hours=1)),
         lambda refusal: refusal.get("error") == "ValidationException",
         not_here="the embedded AWS accepts it and delivers it",
@@ -397,16 +393,15 @@ SCHEDULE_FACTS = (
         "fill-without-data",
         "Does FILL(metric, 0) give zeros for a metric that has never had a data point?",
         "yes",
-        "StarterIdleAlarm rings in a stack whose event source has never received a message. Otherwise it stays "
-        "silent until "
-        "the first receive: use another metric",
+        "StarterIdleAlarm rings in a stack whose event source has never received a message. Otherwise it stays silent "
+        "until the first receive: use another metric",
         _filled,
         lambda answer: bool(answer["values"]) and set(answer["values"]) == {0.0},
         not_here="the embedded AWS evaluates no metric math",
     ),
 )
 
-# ------------------------------------------------------------------------------------------- by hand ("manual")
+# ------------------------------------------------------------------------------ what only a person can show ("manual")
 
 MANUAL_FACTS = (
     Fact(

@@ -149,8 +149,7 @@ FACTS = (
         "Is `$error` in RunGlueJob's Assign caught as States.QueryEvaluationError?",
         "yes: the next state is IsGlueRunKnownToHaveEnded, and the failure is Glue.JobRunNotSucceeded",
         "S3: a run that ended as STOPPED is kept as failed. Otherwise the execution fails without keeping it: move "
-        "the test "
-        "of JobRunState from RunGlueJob's Assign to a Choice state",
+        "the test of JobRunState from RunGlueJob's Assign to a Choice state",
         lambda context: outcome_of(context, "RunGlueJob", result={"Id": "jr_1", "JobRunState": "STOPPED"}),
         lambda answer: (
             _caught(QUERY_ERROR, "IsGlueRunKnownToHaveEnded")(answer)
