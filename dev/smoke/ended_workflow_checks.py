@@ -37,7 +37,7 @@ def stopped(context: CheckContext) -> str:
 def _cause(context: CheckContext, name: str) -> str:
     """The cause of the execution's failed task: its keys and their order are not documented."""
     failed = [event for event in context.history(context.arn(name)) if event["type"] == "TaskFailed"]
-    return str(failed[0]["taskFailedEventDetails"].get("cause", "none")) if failed else "none"
+    return str(failed[0]["taskFailedEventDetails"].get("cause", "none"))[:1000] if failed else "none"
 
 
 def redrive(context: CheckContext) -> str:

@@ -124,7 +124,7 @@ def _child_statements(context: CheckContext) -> Any:
 
 
 def _child_role(context: CheckContext) -> str:
-    return own.role(context, _child_statements(context))
+    return own.role(context, "child-role", _child_statements(context))
 
 
 def _child(context: CheckContext) -> str:
@@ -448,6 +448,7 @@ def _caller_role(context: CheckContext) -> str:
     mine = own.name_of(context, "*")
     return own.role(
         context,
+        "caller-role",
         lambda arn: [
             {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": arn("sqs", mine)},
             {

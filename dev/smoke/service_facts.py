@@ -231,7 +231,9 @@ def _run_glue_job(context: CheckContext, job: str) -> str:
     """Create a machine with the deployed RunGlueJob, and a role for this job."""
     actions = ["glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"]
     role = own.role(
-        context, lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}]
+        context,
+        "glue-role",
+        lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}],
     )
     states = {"RunGlueJob": context.stack.machine["definition"]["States"]["RunGlueJob"]}
     return own.machine(context, "glue", own.chain(states, {"target": job, "timeout_minutes": 10}), role)
@@ -383,8 +385,8 @@ SCHEDULE_FACTS = (
         "schedule-in-the-past",
         "What does Scheduler answer to a one-time schedule whose time has passed?",
         "ValidationException: nothing is created",
-        "a worker that creates its schedule too late leaves the message on the queue, and SQS delivers it again. If "
-        "it is accepted and never delivered, the worker must compare the time first",
+        "the worker sends a message through the queue whose schedule was refused. If a late one is accepted and never "
+        "delivered, its attempt is lost: raise MIN_SCHEDULE_AHEAD_SECONDS in retry/delivery.py",
         lambda context: _schedule(context, "past", datetime.now(UTC) - timedelta(hours=1)),
         lambda refusal: refusal.get("error") == "ValidationException",
         not_here="the embedded AWS accepts it and delivers it",
