@@ -13,6 +13,7 @@ from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
 from dev.smoke.check_results import Failed, NotShown, Skipped
 from dev.smoke.facts import Fact, refusal_of
+from dev.smoke.schedule_check import exists
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.reservation import Candidate, Granted
@@ -355,14 +356,8 @@ def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str
         )
     )
     if not refusal:
-        context.undo.append((f"schedule {named['Name']}", lambda: _deleted(scheduler, named)))
+        context.undo.append((f"schedule {named['Name']}", lambda: exists(scheduler.delete_schedule, named)))
     return refusal
-
-
-def _deleted(scheduler: Any, named: dict[str, str]) -> None:
-    refusal = refusal_of(lambda: scheduler.delete_schedule(**named))
-    if refusal and refusal["error"] != "ResourceNotFoundException":
-        raise TimeoutError(f"{refusal['error']}: {refusal['message']}")
 
 
 def _conflict(context: CheckContext) -> dict[str, str]:
