@@ -19,6 +19,7 @@ _VARIABLES = {
     "target": "smoke",
     "timeout_minutes": 1,
     "settle_seconds": 1,
+    "closed_seconds": 0,
     "caller": "WAITS",
     "token": {},
     "starts": 0,
