@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from dev.smoke.check_results import CheckEnded, Failed, Skipped
+from dev.smoke.check_results import Failed, Skipped
 from dev.smoke.facts import FactAnswer
 from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
@@ -68,7 +68,7 @@ class CheckContext:
         if make.__name__ not in self._shared:
             try:
                 self._shared[make.__name__] = make(self)
-            except (CheckEnded, ClientError) as error:
+            except Exception as error:  # it is raised again below
                 self._shared[make.__name__] = error
         made = self._shared[make.__name__]
         if isinstance(made, Exception):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dev.smoke import own_resources as own
+from dev.smoke.check_cleanup import CLOSED
 from dev.smoke.check_context import CheckContext
 from dev.smoke.check_results import NotShown
 from dev.smoke.facts import Fact, refusal_of
@@ -50,8 +51,8 @@ ERROR_FACTS = (
         "condition-refused",
         "Which error does dynamodb:updateItem return when its condition is refused?",
         "DynamoDB.ConditionalCheckFailedException",
-        "S1: ConfirmSlot and ReleaseSlot catch it by this name. Otherwise change the name in every Retry and Catch "
-        "of the workflow",
+        "S1: ConfirmSlot and ReleaseSlot catch it by this name. Otherwise change the name in every Retry and Catch of "
+        "the workflow",
         _error("ConfirmSlot"),
         lambda answer: answer.get("Error") == "DynamoDB.ConditionalCheckFailedException",
     ),
@@ -123,7 +124,7 @@ def _child_statements(context: CheckContext) -> Any:
 
 
 def _child_role(context: CheckContext) -> str:
-    return own.role(context, _child_statements(context))
+    return own.role(context, "child-role", _child_statements(context))
 
 
 def _child(context: CheckContext) -> str:
@@ -278,8 +279,7 @@ CHILD_FACTS = (
         "In which order does ListExecutions return closed executions of one status?",
         "the one that ended last comes first, whenever it started",
         "S4: the janitor ends its reading of the list at the first execution that ended before its last run. "
-        "Otherwise it "
-        "reads whole lists (slots/executions.py, _closed)",
+        "Otherwise it reads whole lists (slots/executions.py, _closed)",
         _order,
         lambda names: names == ["slow", "quick"],
     ),
@@ -388,7 +388,12 @@ def _redriven_map(context: CheckContext) -> dict[str, Any]:
     arn = own.start(context, own.machine(context, "map", definition), "map")
     own.ended(context, arn)
     context.stack.client("stepfunctions").redrive_execution(executionArn=arn)
-    execution = own.ended(context, arn)
+
+    def ended_again() -> Any:
+        execution = context.execution(arn)
+        return execution if execution.get("redriveCount") and execution["status"] in CLOSED else None
+
+    execution = context.wait(ended_again, "the end of the redriven Map", context.timings.start)
     return {"status": execution["status"], "output": json.loads(execution.get("output", "null"))}
 
 
@@ -414,8 +419,7 @@ ENDED_FACTS = (
         "Where does the redrive of a failed Map begin, and what is RedriveCount in its iterations?",
         "only the failed item runs again, with RedriveCount 1; the results of the others are kept",
         "a caller's Map (examples/waiting-caller) sends only the items again whose work did not succeed. Otherwise "
-        "its page "
-        "must warn that a redrive repeats work",
+        "its page must warn that a redrive repeats work",
         _redriven_map,
         lambda answer: (
             answer == {"status": "SUCCEEDED", "output": [{"item": 1, "redrives": 0}, {"item": 2, "redrives": 1}]}
@@ -444,6 +448,7 @@ def _caller_role(context: CheckContext) -> str:
     mine = own.name_of(context, "*")
     return own.role(
         context,
+        "caller-role",
         lambda arn: [
             {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": arn("sqs", mine)},
             {
@@ -451,7 +456,13 @@ def _caller_role(context: CheckContext) -> str:
                 "Action": ["states:SendTaskSuccess", "states:SendTaskHeartbeat"],
                 "Resource": [arn("states", f"stateMachine:{name}") for name in callers],
             },
+            # A Distributed Map starts its iterations as executions of its own state machine.
             {"Effect": "Allow", "Action": "states:StartExecution", "Resource": arn("states", f"stateMachine:{mine}")},
+            {
+                "Effect": "Allow",
+                "Action": ["states:DescribeExecution", "states:StopExecution"],
+                "Resource": arn("states", f"execution:{mine}"),
+            },
         ],
     )
 
@@ -534,8 +545,7 @@ CALLER_FACTS = (
         "How long is a task token?",
         f"at most {_TOKEN_LENGTH:,} characters without white space",
         "request.schema.json permits 2,048 characters, and the size of an item with many callers is computed from "
-        "1,024. "
-        "Otherwise change both",
+        "1,024. Otherwise change both",
         lambda context: {"characters": len(context.once(_caller)[1]), "has_space": " " in context.once(_caller)[1]},
         lambda answer: answer["characters"] <= _TOKEN_LENGTH and not answer["has_space"],
     ),
@@ -544,8 +554,7 @@ CALLER_FACTS = (
         "What does SendTaskHeartbeat answer for a task without HeartbeatSeconds?",
         "it is accepted",
         "AskCaller finds a caller that has gone by it. If the error is TaskTimedOut, TaskDoesNotExist or "
-        "InvalidToken, no "
-        "caller's work is done: AskCaller needs another way",
+        "InvalidToken, no caller's work is done: AskCaller needs another way",
         _heartbeat,
         lambda refusal: not refusal,
     ),

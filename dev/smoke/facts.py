@@ -76,12 +76,21 @@ def _judged(fact: Fact, context: CheckContext) -> FactAnswer:
         return FactAnswer(fact.name, Verdict.NOT_TRIED, None, fact.not_here)
     try:
         answer = fact.ask(context)
-        is_assumed = fact.agrees(answer)
     except (CheckEnded, ClientError, BotoCoreError) as error:
         return FactAnswer(fact.name, Verdict.NOT_SHOWN, None, str(error))
-    if is_assumed:
+    except Exception as error:  # an error of this program shows nothing about AWS; the other facts are still asked
+        return FactAnswer(fact.name, Verdict.NOT_SHOWN, None, f"unexpected error: {type(error).__name__}: {error}")
+    if _agrees(fact, answer):
         return FactAnswer(fact.name, Verdict.AS_ASSUMED, answer)
     return FactAnswer(fact.name, Verdict.DIFFERENT, answer, fact.depends)
+
+
+def _agrees(fact: Fact, answer: Any) -> bool:
+    """Whether an answer is as assumed. An answer of another form is not."""
+    try:
+        return bool(fact.agrees(answer))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return False
 
 
 def _summary(answers: Iterable[FactAnswer]) -> str:

@@ -11,8 +11,9 @@ from botocore.exceptions import ClientError
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed, Skipped
+from dev.smoke.check_results import Failed, NotShown, Skipped
 from dev.smoke.facts import Fact, refusal_of
+from dev.smoke.schedule_check import exists
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.reservation import Candidate, Granted
@@ -76,9 +77,8 @@ TABLE_FACTS = (
         "size-of-a-number",
         "What does DynamoDB answer to size() of a number in a condition?",
         "ConditionalCheckFailedException: the condition is false",
-        "F7: a malformed item admits nothing, and the starter reads it to find the reason. Otherwise handle the "
-        "other error "
-        "in slots/protocol.py",
+        "F7: a malformed item admits nothing, and the starter reads it to find the reason. Otherwise handle the other "
+        "error in slots/protocol.py",
         lambda context: context.once(_slot_cycle)["size"],
         lambda refusal: refusal.get("error") == "ConditionalCheckFailedException",
         not_here="the embedded AWS accepts it, which the simulated and the local DynamoDB do not",
@@ -159,7 +159,10 @@ def _hidden(context: CheckContext) -> dict[str, Any]:
 
     (before,) = context.wait(registered, "the request to wait", context.timings.start)
     context.stopped.wait(context.timings.hold)
-    after = context.item(process).waiting[before.priority]
+    item = context.item(process)
+    if "smoke" not in item.holders:
+        raise NotShown("the janitor has freed the slot, so that it woke the request. Is GraceSeconds short?")
+    after = item.waiting[before.priority]
     return {"seconds": context.timings.hold, "receives before": before.receives, "receives after": after.receives}
 
 
@@ -169,8 +172,8 @@ QUEUE_FACTS = (
         "FIFO: what does ChangeMessageVisibility answer with a handle whose visibility timeout has passed?",
         "a refusal whose code or message contains ReceiptHandle or MessageNotInflight",
         "WakeWaiting and the janitor clear a registration whose handle is refused. If it is accepted, nothing is "
-        "lost, but a "
-        "left-over registration keeps lower priorities out until its message is received: clear it by its age",
+        "lost, but a left-over registration keeps lower priorities out until its message is received: clear it by its "
+        "age",
         lambda context: context.once(_handles)["expired"],
         _is_refused,
     ),
@@ -178,9 +181,8 @@ QUEUE_FACTS = (
         "older-handle",
         "FIFO: what does ChangeMessageVisibility answer with a handle that is older than the message's newest receive?",
         "a refusal whose code or message contains ReceiptHandle or MessageNotInflight, and the message stays hidden",
-        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a "
-        "starter is "
-        "working on: correctness.md must count on one more delivery, which S7 makes harmless",
+        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a starter "
+        "is working on: correctness.md must count on one more delivery, which S7 makes harmless",
         lambda context: context.once(_handles)["older"],
         _is_refused,
     ),
@@ -188,9 +190,8 @@ QUEUE_FACTS = (
         "visibility-after-batch-item-failures",
         "Does a visibility timeout that the starter has set survive its batchItemFailures answer?",
         "yes: the request is not received again while it waits",
-        "S5 and the receives of a waiting request: if the message returns at once, it uses up its 1,000 receives. "
-        "Then the "
-        "starter must delete and send it again",
+        "S5 and the receives of a waiting request: if the message returns immediately, it uses up its 1,000 receives. "
+        "Then the starter must delete and send it again",
         _hidden,
         lambda answer: answer["receives before"] == answer["receives after"],
     ),
@@ -198,8 +199,8 @@ QUEUE_FACTS = (
         "redriven-message",
         "Which id, body and attributes has a dead letter after StartMessageMoveTask?",
         "another message id, the same body and attributes",
-        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are not: "
-        "the kept request's `error` and `cause` would be missing",
+        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are "
+        "not: the kept request's `error` and `cause` would be missing",
         _moved,
         lambda answer: (
             not answer["id kept by the redrive"]
@@ -231,7 +232,9 @@ def _run_glue_job(context: CheckContext, job: str) -> str:
     """Create a machine with the deployed RunGlueJob, and a role for this job."""
     actions = ["glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"]
     role = own.role(
-        context, lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}]
+        context,
+        "glue-role",
+        lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}],
     )
     states = {"RunGlueJob": context.stack.machine["definition"]["States"]["RunGlueJob"]}
     return own.machine(context, "glue", own.chain(states, {"target": job, "timeout_minutes": 10}), role)
@@ -252,7 +255,7 @@ def _glue(context: CheckContext) -> dict[str, Any]:
     context.undo.append((f"run {alive}", lambda: glue.batch_stop_job_run(JobName=job, JobRunIds=[alive])))
     refused = error_of("refused")
     runs = glue.get_job_runs(JobName=job, MaxResults=10)["JobRuns"]
-    return {"failed": failed, "refused": refused, "started": [run["StartedOn"].timestamp() for run in runs]}
+    return {"failed": failed, "refused": refused, "started": [str(run["StartedOn"]) for run in runs]}
 
 
 def _started(context: CheckContext, job: str) -> str:
@@ -269,6 +272,8 @@ def _started(context: CheckContext, job: str) -> str:
 def _failure(context: CheckContext) -> dict[str, Any]:
     """The error of a failed run, the order of its cause's keys, and the reason that RunGlueJob reads from the cause."""
     error = context.once(_glue)["failed"]
+    if not error.get("Cause", "").startswith("{"):
+        return dict(error)
     caught = outcome_of(context, "RunGlueJob", error=(error["Error"], error["Cause"]))
     cause = json.loads(error["Cause"])
     found = {
@@ -331,7 +336,7 @@ def _filled(context: CheckContext) -> dict[str, Any]:
 
 
 def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str]:
-    """Create a schedule in the worker's group whose message no one takes for work; its refusal, or an empty object."""
+    """Create a disabled schedule in the worker's group, which sends nothing; its refusal, or an empty object."""
     if "WorkerFunctionName" not in context.stack.outputs:
         raise Skipped("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
     scheduler, worker = context.stack.client("scheduler"), context.stack.environment("WorkerFunctionName")
@@ -342,6 +347,7 @@ def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str
             ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",
+            State="DISABLED",
             Target={
                 "Arn": worker["WORK_QUEUE_ARN"],
                 "RoleArn": worker["RETRY_SCHEDULE_ROLE_ARN"],
@@ -350,14 +356,8 @@ def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str
         )
     )
     if not refusal:
-        context.undo.append((f"schedule {named['Name']}", lambda: _deleted(scheduler, named)))
+        context.undo.append((f"schedule {named['Name']}", lambda: exists(scheduler.delete_schedule, named)))
     return refusal
-
-
-def _deleted(scheduler: Any, named: dict[str, str]) -> None:
-    refusal = refusal_of(lambda: scheduler.delete_schedule(**named))
-    if refusal and refusal["error"] != "ResourceNotFoundException":
-        raise TimeoutError(f"{refusal['error']}: {refusal['message']}")
 
 
 def _conflict(context: CheckContext) -> dict[str, str]:
@@ -380,9 +380,8 @@ SCHEDULE_FACTS = (
         "schedule-in-the-past",
         "What does Scheduler answer to a one-time schedule whose time has passed?",
         "ValidationException: nothing is created",
-        "a worker that creates its schedule too late leaves the message on the queue, and SQS delivers it again. If "
-        "it is "
-        "accepted and never delivered, the worker must compare the time first",
+        "the worker sends a message through the queue whose schedule was refused. If a late one is accepted and never "
+        "delivered, its attempt is lost: raise MIN_SCHEDULE_AHEAD_SECONDS in retry/delivery.py",
         lambda context: _schedule(context, "past", datetime.now(UTC) - timedelta(hours=1)),
         lambda refusal: refusal.get("error") == "ValidationException",
         not_here="the embedded AWS accepts it and delivers it",
@@ -391,16 +390,15 @@ SCHEDULE_FACTS = (
         "fill-without-data",
         "Does FILL(metric, 0) give zeros for a metric that has never had a data point?",
         "yes",
-        "StarterIdleAlarm rings in a stack whose event source has never received a message. Otherwise it stays "
-        "silent until "
-        "the first receive: use another metric",
+        "StarterIdleAlarm rings in a stack whose event source has never received a message. Otherwise it stays silent "
+        "until the first receive: use another metric",
         _filled,
         lambda answer: bool(answer["values"]) and set(answer["values"]) == {0.0},
         not_here="the embedded AWS evaluates no metric math",
     ),
 )
 
-# ------------------------------------------------------------------------------------------- by hand ("manual")
+# ------------------------------------------------------------------------------ what only a person can show ("manual")
 
 MANUAL_FACTS = (
     Fact(

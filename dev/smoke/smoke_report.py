@@ -60,7 +60,7 @@ def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult], items:
 def mask(value: Any) -> Any:
     """`value` without account numbers, keys, tokens, receipt handles and the queries of URLs; long texts are cut."""
     if isinstance(value, dict):
-        return {key: mask(each) for key, each in value.items()}
+        return {mask(key): mask(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [mask(each) for each in value]
     if not isinstance(value, str):

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from dev.emulator.environment import ROOT, child_environment
 from dev.smoke import timings
 from dev.smoke.check_catalogue import CHECKS, Check
 from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed
+from dev.smoke.check_results import Failed, Status
 from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
-from dev.smoke.facts import Verdict
+from dev.smoke.facts import Verdict, ask_all
 from dev.smoke.stack_under_test import embedded
 from slotkeeper.slots.reservation import Candidate
 from tests.e2e.deployed_stack import DeployedStack
@@ -106,6 +107,17 @@ def _breaks_before_it_starts(context: CheckContext) -> str:
 
 def _check(name: str, carry_out: Any) -> Check:
     return Check(name, "", "", "", "", carry_out, lambda _pace: Spending())
+
+
+def test_the_embedded_aws_does_not_show_what_the_facts_say_it_cannot(stack: DeployedStack) -> None:
+    """Otherwise `not_here` is outdated, and hides a fact that could be tried here."""
+    facts = [replace(fact, not_here="") for check in CHECKS for fact in check.facts if fact.not_here]
+    under_test = embedded(stack.aws.state_dir / "outputs.json")
+    checks = [_check("unseen", ask_all(facts))]
+    _, (result,) = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
+    assert (result.status, result.left_behind) == (Status.FAILED, [])  # an answer that differs fails its check
+    assert [answer.name for answer in result.answers] == [fact.name for fact in facts]
+    assert [answer.name for answer in result.answers if answer.verdict is Verdict.AS_ASSUMED] == []
 
 
 def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:

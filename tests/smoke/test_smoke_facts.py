@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from dev.smoke.check_catalogue import BY_NAME, CHECKS
 from dev.smoke.check_context import CheckContext
 from dev.smoke.check_results import Failed, NotShown, Skipped
-from dev.smoke.facts import Fact, Verdict, ask_all, refusal_of
+from dev.smoke.facts import Fact, Verdict, _agrees, ask_all, refusal_of
 from dev.smoke.own_resources import chain
 from dev.smoke.smoke_report import LONGEST_TEXT, mask
 
@@ -61,9 +61,21 @@ def test_one_different_answer_fails_the_check_and_the_others_are_still_asked() -
 @pytest.mark.parametrize("error", [DENIED, UNREACHABLE, NotShown("no run"), Skipped("no worker"), Failed("too late")])
 def test_a_question_without_an_answer_could_not_be_shown_and_states_why(error: Exception) -> None:
     context = _context()
-    with pytest.raises(NotShown, match="1 could not be shown"):
-        ask_all([_fact(_raise(error))])(context)
+    with pytest.raises(NotShown, match="1 as assumed; 1 could not be shown"):
+        ask_all([_fact(_raise(error)), _fact(lambda _: "yes")])(context)
     assert (context.answers[0].verdict, context.answers[0].means) == (Verdict.NOT_SHOWN, str(error))
+
+
+def test_an_answer_of_another_form_is_different_and_an_error_of_this_program_is_not() -> None:
+    context = _context()
+    odd = Fact("odd", "Is it?", "yes", "change it", lambda _: {}, lambda answer: answer["missing"] == 1)
+    broken = _fact(_raise(RuntimeError("a mistake")))
+    with pytest.raises(Failed):
+        ask_all([odd, broken])(context)
+    assert [(each.verdict, each.means) for each in context.answers] == [
+        (Verdict.DIFFERENT, "change it"),
+        (Verdict.NOT_SHOWN, "unexpected error: RuntimeError: a mistake"),
+    ]
 
 
 def test_what_the_embedded_aws_cannot_show_is_not_asked_there_and_not_passed() -> None:
@@ -170,7 +182,7 @@ DIFFERENT: dict[str, Any] = {
         "reason": "r",
     },
     "too-many-runs": {"Error": "Glue.AWSGlueException"},
-    "order-of-runs": [1.0, 2.0],
+    "order-of-runs": ["2026-11-24 00:00:01+00:00", "2026-11-24 00:00:02+00:00"],
     "schedule-twice": {"error": "ValidationException", "message": ""},
     "schedule-in-the-past": {},
     "fill-without-data": {"values": [], "status": "Complete"},
@@ -185,7 +197,7 @@ def test_every_fact_that_is_asked_has_a_different_answer_and_a_unique_name() -> 
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_a_different_answer_is_not_taken_for_the_assumed_one(name: str) -> None:
-    assert not FACTS[name].agrees(DIFFERENT[name])
+    assert not _agrees(FACTS[name], DIFFERENT[name])
 
 
 @pytest.mark.parametrize("fact", FACTS.values(), ids=lambda fact: fact.name)
