@@ -94,5 +94,5 @@ def code_of(call: Callable[[], Any]) -> str:
     try:
         call()
     except ClientError as error:
-        return error.response["Error"]["Code"].removeprefix("AWS.SimpleQueueService.")
+        return error.response["Error"]["Code"]
     return "accepted"

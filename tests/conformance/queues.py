@@ -1,4 +1,7 @@
-"""Queues for the rows of SQS: the same calls on the embedded and on the simulated AWS."""
+"""Queues for the rows of SQS: the same calls on the embedded and on the simulated AWS.
+
+FIFO queues have the properties of the template's.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tests.simulation.frozen import Record, freeze, record
 from tests.support.waiting import wait_until
 
 URL = "queue"
+PREFIX = "AWS.SimpleQueueService."  # of most of the codes
 _numbers = itertools.count(1)
 
 
@@ -22,7 +26,7 @@ class Queue(ABC):
 
     @abstractmethod
     def send(self, body: str, group: str = "g") -> None:
-        """Send a message. A standard queue ignores the group."""
+        """Send a message. On a FIFO queue the body is its deduplication id; a standard queue ignores the group."""
 
     @abstractmethod
     def receive(self, most: int = 1) -> dict[str, str]:
@@ -35,6 +39,10 @@ class Queue(ABC):
     @abstractmethod
     def delete(self, handle: str) -> str:
         """DeleteMessage: the error's code, or "accepted"."""
+
+    @abstractmethod
+    def move(self) -> None:
+        """Let the later calls use the URL of a queue that does not exist."""
 
     @abstractmethod
     def let_expire(self) -> None:
@@ -57,12 +65,13 @@ class EngineQueue(Queue):
         self._fifo = fifo
         attributes = {"VisibilityTimeout": str(visibility)}
         if fifo:
-            attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+            attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
+            attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
         name = f"conformance-{next(_numbers)}" + ".fifo" * fifo
         self._url = self._client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
     def send(self, body: str, group: str = "g") -> None:
-        fields = {"MessageGroupId": group} if self._fifo else {}
+        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
         self._client.send_message(QueueUrl=self._url, MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:
@@ -75,6 +84,9 @@ class EngineQueue(Queue):
     def delete(self, handle: str) -> str:
         return self._code("delete_message", ReceiptHandle=handle)
 
+    def move(self) -> None:
+        self._url += "-missing"
+
     def let_expire(self) -> None:
         name = "ApproximateNumberOfMessagesNotVisible"
         wait_until(
@@ -85,7 +97,7 @@ class EngineQueue(Queue):
         )
 
     def _code(self, operation: str, **fields: Any) -> str:
-        return code_of(lambda: getattr(self._client, operation)(QueueUrl=self._url, **fields))
+        return code_of(lambda: getattr(self._client, operation)(QueueUrl=self._url, **fields)).removeprefix(PREFIX)
 
 
 class SimulatedQueue(Queue):
@@ -93,11 +105,13 @@ class SimulatedQueue(Queue):
 
     def __init__(self, *, fifo: bool = False, visibility: int = 60) -> None:
         self._queues = record({URL: sqs.queue(visibility, fifo)})
+        self._url = URL
         self._now = 0.0
         self._fifo = fifo
 
     def send(self, body: str, group: str = "g") -> None:
-        self._perform("send_message", MessageBody=body, MessageGroupId=group if self._fifo else None)
+        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
+        self._perform("send_message", MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:
         messages = sqs.receivable(self._queue, self._now, together=most > 1)[:most]
@@ -115,6 +129,9 @@ class SimulatedQueue(Queue):
     def delete(self, handle: str) -> str:
         return self._perform("delete_message", ReceiptHandle=handle)
 
+    def move(self) -> None:
+        self._url = "missing"
+
     def let_expire(self) -> None:
         self._now = max(message["visible_at"] for message in self._queue["messages"])
 
@@ -124,6 +141,6 @@ class SimulatedQueue(Queue):
         return queue
 
     def _perform(self, operation: str, **fields: Any) -> str:
-        given = freeze({"QueueUrl": URL} | fields)
+        given = freeze({"QueueUrl": self._url} | fields)
         self._queues, answer = sqs.perform(self._queues, operation, given, self._now)
-        return answer.error or "accepted"
+        return answer.error.removeprefix(PREFIX) or "accepted"

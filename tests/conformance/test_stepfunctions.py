@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from operator import attrgetter
 from typing import Any
 
@@ -176,6 +177,101 @@ def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]
 )
 def cause_of_an_undefined_value(workflows: Workflows) -> tuple[str, str]:
     return _evaluation(workflows, {"Output": {"result": "{% $doesNotExist %}"}})
+
+
+@FACTS.row(
+    "A missing state machine fails an optimized startExecution by the exception's name.",
+    source=localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution_no_such_arn"),
+    expected=("StepFunctions.StateMachineDoesNotExistException", "StateMachineDoesNotExist"),
+)
+def optimized_start_error(workflows: Workflows) -> tuple[str, str]:
+    arguments = {"StateMachineArn": workflows.machine(WAIT) + "-missing"}
+    return _failure(workflows, "states:startExecution", arguments)
+
+
+@FACTS.row(
+    "A token that was never valid fails an SDK task as Sfn.InvalidTokenException.",
+    source=localstack(
+        f"{PARTS}/services/test_aws_sdk_task_service.py", "test_sfn_send_task_outcome_with_no_such_token"
+    ),
+    expected="Sfn.InvalidTokenException",
+)
+def sdk_error(workflows: Workflows) -> str:
+    return _failure(workflows, "aws-sdk:sfn:sendTaskSuccess", {"TaskToken": "bad_token", "Output": "1"})[0]
+
+
+@FACTS.row(
+    "A missing table fails an optimized DynamoDB task as DynamoDB.ResourceNotFoundException.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_dynamodb.py", "test_put_item_no_such_table"),
+    expected="DynamoDB.ResourceNotFoundException",
+)
+def optimized_dynamodb_error(workflows: Workflows) -> str:
+    arguments = {"TableName": "no-such-table", "Item": {"name": {"S": "a"}}}
+    return _failure(workflows, "dynamodb:putItem", arguments)[0]
+
+
+@FACTS.row(
+    "An entry that EventBridge refuses fails putEvents, with the answer as the cause.",
+    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_malformed_detail"),
+    expected=("EventBridge.FailedEntry", [{"ErrorCode", "ErrorMessage"}], 1),
+)
+def refused_event(workflows: Workflows) -> tuple[str, list[set[str]], int]:
+    entry = {"Source": "aws.reserved", "DetailType": "t", "Detail": {"a": 1}}
+    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
+    ended = _end(workflows, {"Put": put | {"End": True}})
+    answer = json.loads(ended["cause"])
+    return ended["error"], [{*each} for each in answer["Entries"]], answer["FailedEntryCount"]
+
+
+@FACTS.row(
+    "The context object of a first run has the redrive count 0, and times as ISO 8601 in UTC.",
+    source=localstack(f"{PARTS}/context_object/test_context_object.py", "test_input_path"),
+    expected=[0, True, True],
+)
+def context_object(workflows: Workflows) -> Any:
+    times = ("$states.context.Execution.StartTime", "$states.context.State.EnteredTime")
+    seen = ["{% $states.context.Execution.RedriveCount %}", *(f"{{% {time} %}}" for time in times)]
+    count, *moments = _output(workflows, {"Read": {"Type": "Pass", "Output": seen, "End": True}})
+    return [count, *(bool(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", each)) for each in moments)]
+
+
+@FACTS.row(
+    "A start with the name and the input of a running execution returns that execution; another input is refused.",
+    source=localstack(f"{PARTS}/test_sfn_api.py", "test_start_execution_idempotent"),
+    expected=(True, "ExecutionAlreadyExists"),
+)
+def start_is_idempotent(workflows: Workflows) -> tuple[bool, str]:
+    machine, name = workflows.machine, workflows.unique("same")
+    arn = machine(WAIT)
+    first, again = (machine.start(arn, {"a": 1}, name) for _ in range(2))
+    return first == again, code_of(lambda: machine.start(arn, {"a": 2}, name))
+
+
+@FACTS.row(
+    "A start with the name and the input of a closed execution is refused.",
+    source=documented("Step Functions API Reference, StartExecution"),
+    expected="ExecutionAlreadyExists",
+)
+def start_of_a_closed_name(workflows: Workflows) -> str:
+    machine, name = workflows.machine, workflows.unique("closed")
+    arn = machine(CAUGHT)
+    machine.end_of(machine.start(arn, {"a": 1}, name))
+    return code_of(lambda: machine.start(arn, {"a": 1}, name))
+
+
+@FACTS.row(
+    "An undefined value also fails a state in its Assign and in its Arguments.",
+    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    expected=[("States.QueryEvaluationError", field) for field in ("Assign/result", "Arguments/QueueNamePrefix")],
+)
+def undefined_in_assign_and_arguments(workflows: Workflows) -> list[tuple[str, str]]:
+    task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues"}
+    fields: list[dict[str, Any]] = [
+        {"Assign": {"result": "{% $none %}"}},
+        task | {"Arguments": {"QueueNamePrefix": "{% $none %}"}},
+    ]
+    failures = [_evaluation(workflows, each) for each in fields]
+    return [(error, cause.partition("the field '")[2].partition("'")[0]) for error, cause in failures]
 
 
 @FACTS.row(

@@ -115,12 +115,6 @@ def test_a_parent_that_starts_its_open_child_again_waits_for_the_same_child(
     assert len(machine.client.list_executions(stateMachineArn=child)["executions"]) == 1
 
 
-def test_a_missing_state_machine_fails_the_task(machine: MachineMaker) -> None:
-    missing = machine(ECHO) + "-missing"
-    closed = machine.end_of(machine.start(machine(run(missing)), {"a": 1}))
-    assert closed["error"] == "StepFunctions.StateMachineDoesNotExistException"
-
-
 def test_a_stopped_parent_stops_its_child(machine: MachineMaker, unique: Callable[[str], str]) -> None:
     child, name = machine(WAIT), unique("parent")
     execution = machine.start(machine(run(child)), {"a": 1}, name)

@@ -110,9 +110,9 @@ def test_a_message_that_cannot_be_sent_fails_the_task(
     callers: Callers, faults: Faults, unique: Callable[[str], str]
 ) -> None:
     name = unique("caller")
-    faults.add("Ask", "refuse", execution=name, error="SQS.AWSSimpleQueueServiceException")
+    faults.add("Ask", "refuse", execution=name, error="SQS.AmazonSQSException")
     execution = callers.machine.start(callers.machine(callers.asks()), {"a": 1}, name)
-    assert callers.end_of(execution)["error"] == "SQS.AWSSimpleQueueServiceException"
+    assert callers.end_of(execution)["error"] == "SQS.AmazonSQSException"
 
 
 def test_answers_that_the_api_refuses_leave_the_task_waiting(callers: Callers) -> None:

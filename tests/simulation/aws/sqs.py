@@ -34,7 +34,7 @@ def perform(queues: Record, operation: str, parameters: Record, now: float) -> t
     """One operation on `queues`, URL -> queue; `now` in seconds since the epoch."""
     url = parameters["QueueUrl"]
     if url not in queues:
-        return queues, Answer(error="QueueDoesNotExist")
+        return queues, Answer(error="AWS.SimpleQueueService.NonExistentQueue")
     changed, answer = _OPERATIONS[operation](queues[url], parameters, now)
     return (queues if changed is queues[url] else queues.with_fields(**{url: changed})), answer
 

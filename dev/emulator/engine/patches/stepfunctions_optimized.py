@@ -13,6 +13,7 @@ from typing import Any
 
 from dev.emulator.engine.emulator import PatchError, sqs
 from dev.emulator.engine.emulator import stepfunctions as sfn
+from dev.emulator.engine.patches.stepfunctions_tasks import refusal_cause
 
 SEND = "arn:aws:states:::sqs:sendMessage"
 PUBLISH = "arn:aws:states:::sns:publish"
@@ -37,19 +38,20 @@ def sdk_metadata() -> dict[str, Any]:
 def _send(original: Callable[..., Any]) -> Callable[..., Any]:
     def send(resource: str, arguments: dict[str, Any]) -> Any:
         if arguments.get("MessageBody") is None:
-            raise _refusal("SQS.AmazonSQSException", "AmazonSQS", 400, *_MISSING_BODY)
+            raise _refused_by_sqs("MissingParameter", "The request must contain the parameter MessageBody.")
         try:
             return original(resource, arguments) | sdk_metadata()
         except sfn._ExecutionError as error:
             if not isinstance(error.__context__, sqs._Err):
                 raise
-            code = error.error.removeprefix("SQS.")
-            raise _refusal("SQS.AmazonSQSException", "AmazonSQS", 400, code, error.cause) from None
+            raise _refused_by_sqs(error.error.removeprefix("SQS."), error.cause) from None
 
     return send
 
 
-_MISSING_BODY = ("MissingParameter", "The request must contain the parameter MessageBody.")
+def _refused_by_sqs(code: str, message: str) -> Exception:
+    error: Exception = sfn._ExecutionError("SQS.AmazonSQSException", refusal_cause(message, "AmazonSQS", 400, code))
+    return error
 
 
 def _publish(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,15 +62,8 @@ def _publish(original: Callable[..., Any]) -> Callable[..., Any]:
             found = re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", error.cause, re.DOTALL)
             if found is None:
                 raise
-            code, text = found.group(1), unescape(found.group(2))
-            status = 404 if code == "NotFound" else 400
-            name = f"SNS.{code.removesuffix('Exception')}Exception"
-            raise _refusal(name, "AmazonSNS", status, code, text) from None
+            code, status = found.group(1), 404 if found.group(1) == "NotFound" else 400
+            cause = refusal_cause(unescape(found.group(2)), "AmazonSNS", status, code)
+            raise sfn._ExecutionError(f"SNS.{code.removesuffix('Exception')}Exception", cause) from None
 
     return publish
-
-
-def _refusal(name: str, service: str, status: int, code: str, text: str) -> Exception:
-    about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
-    error: Exception = sfn._ExecutionError(name, f"{text} {about}")
-    return error

@@ -91,9 +91,14 @@ def answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict[
     answer: dict[str, Any] = json.loads(body)
     if status >= 400:
         code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        cause = f"{answer.get('message', '')} (Service: {service}; Status Code: {status}; Error Code: {code})"
-        raise sfn._ExecutionError(error(code), cause)
+        raise sfn._ExecutionError(error(code), refusal_cause(answer.get("message", ""), service, status, code))
     return answer
+
+
+def refusal_cause(message: str, service: str, status: int, code: str) -> str:
+    """The cause of an optimized task that its service has refused (tests/conformance/test_stepfunctions.py)."""
+    about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
+    return f"{message} {about}"
 
 
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
