@@ -24,8 +24,8 @@ _original_string = Functions.string
 
 def apply() -> None:
     """Replace the package's $string, in expressions and in `&`."""
-    Functions.string = staticmethod(_string)
-    Jsonata.static_frame.lookup("string").method = _string
+    Functions.string = staticmethod(string)
+    Jsonata.static_frame.lookup("string").method = string
 
 
 def parse(text: str) -> Any:
@@ -48,7 +48,8 @@ def doubles(value: Any) -> Any:
     return int(Decimal(repr(number))) if number.is_integer() and abs(number) < 1e21 else number
 
 
-def _string(value: Any, prettify: Any = None) -> Any:
+def string(value: Any, prettify: Any = None) -> Any:
+    """$string, and what `&` joins. None, for no value, has none."""
     if prettify:
         return _original_string(value, prettify)
     if isinstance(value, Utils.JList) and value.outer_wrapper:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from slotkeeper.slots.children import PARENT_FIELD
-from slotkeeper.slots.executions import ANSWER_FAILED, SUCCEEDED_CAUSE
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
 from tests.simulation.aws import stepfunctions, tasks
@@ -305,9 +305,12 @@ class TargetsWorld(SlotsWorld):
             raise Violation("S10", f"{name}, which an operator has redriven, is stopped")
 
     def _check_kept(self, attributes: Record) -> None:
-        """S3: while the slot is held, no request is kept whose child has succeeded, or was redriven before its read."""
+        """S3: no request is kept whose child has succeeded, or was redriven before it was read.
+
+        That is known while the slot is held, and from the error of a child that could not be read.
+        """
         name = attributes["execution_name"]["StringValue"]
-        if not self._is_confirmed(name):
+        if not self._is_confirmed(name) and attributes["error"]["StringValue"] != CHILD_TOO_LARGE:
             return
         if self._succeeded_child(name):
             raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")

@@ -84,6 +84,10 @@ def a_large_output_is_an_error_like_others(patch: Patch) -> None:
         change_state(patch, name, lambda state: state["Catch"].pop(0))
 
 
+def child_that_could_not_be_read_is_settled_without_it(patch: Patch) -> None:
+    patch.setattr(Settlement, "_unread_child", lambda *_: None)
+
+
 def settled_child_is_not_read_again(patch: Patch) -> None:
     change_state(patch, "SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded"))
 
@@ -159,6 +163,7 @@ REDRIVEN = CHILD | {"fails": 1, "child_redrives": 1, "run_seconds": (300,)}
         (adopted_child_is_stopped, REDRIVEN, False, 0, "S10"),
         (succeeded_child_is_kept_as_failed, CHILD, True, 1, "S3"),
         (a_large_output_is_an_error_like_others, CHILD | {"large_outputs": True}, True, 0, "S3"),
+        (child_that_could_not_be_read_is_settled_without_it, CHILD | {"large_outputs": True}, True, 1, "S3"),
         (settled_child_is_not_read_again, SETTLES_LONG, False, 1, "S3"),
         (an_existing_child_counts_as_a_failed_start, CHILD, True, 1, "S3"),
     ],

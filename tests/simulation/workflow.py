@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.executions import ANSWER_FAILED
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
@@ -76,7 +76,8 @@ def run(
                 return "SUCCEEDED", "", ""
             case "Fail":
                 error = state.fields["Error"]
-                return "FAILED", error, state.value("Cause", context, known) if error == ANSWER_FAILED else ""
+                is_read = error in (ANSWER_FAILED, CHILD_TOO_LARGE)
+                return "FAILED", error, state.value("Cause", context, known) if is_read else ""
             case "Choice":
                 at = state.choose(context, known)
             case "Wait":

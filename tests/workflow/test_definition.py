@@ -10,7 +10,7 @@ import pytest
 from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.executions import ACCOUNTED_FOR
+from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE
 from slotkeeper.slots.glue import ENDED_STATES, MARKER
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
@@ -150,7 +150,7 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
 
 def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    assert errors == ACCOUNTED_FOR | {"RequestNotKept", "ChildTooLarge"}
+    assert errors == ACCOUNTED_FOR | {"RequestNotKept", CHILD_TOO_LARGE}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonata.jsonata import Jsonata
 
+from slotkeeper.slots import request
 from tests.workflow import reference
 from tests.workflow.case import case
 from tests.workflow.expression_cases import CASES
@@ -41,6 +42,13 @@ def test_a_wrong_expected_value_disagrees(capsys: Output, monkeypatch: Patch) ->
     with pytest.raises(SystemExit, match="1"):
         reference.main()
     assert "WaitForGlueRun.Assign\n  expected   " in capsys.readouterr().out
+
+
+def test_a_starter_that_accepts_sixteen_digits_disagrees(capsys: Output, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(request, "MAX_DIGITS", 16)
+    with pytest.raises(SystemExit, match="1"):
+        reference.main()
+    assert "the starter accepts 1234567890123456\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("one", "other"), [(True, 1), ("1", 1), (None, reference.NO_VALUE), ([1], 1)])

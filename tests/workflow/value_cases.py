@@ -22,7 +22,7 @@ class Question(NamedTuple):
     variables: Variables
 
 
-NUMBERS = [
+_EDGES = [
     *("0", "-0", "1", "-1", "1.0", "1.50", "0.1", "1e2", "1E-2"),
     # 15 digits
     *("123456789012345", "-123456789012345", "0.000123456789012345", "12345678.9012345"),
@@ -56,16 +56,24 @@ def questions(random_numbers: int = 300) -> list[Question]:
     """All of them.
 
     Args:
-        random_numbers: how many numbers to add to NUMBERS.
+        random_numbers: as for `numbers`.
     """
-    numbers = [json.loads(number) for number in NUMBERS + _random_numbers(random_numbers)]
-    asked = [Question(_field(text), {}, {"n": number}) for number in numbers for text in _OF_A_NUMBER]
-    for number in numbers:
-        context = of_input({"process": "p", "attempt": 1, "input": {"n": number}})
-        asked += [Question(body, {"context": context}, {"token": {}}) for body in _BODIES]
+    found = [json.loads(number) for number in numbers(random_numbers)]
+    asked = [Question(_field(text), {}, {"n": number}) for number in found for text in _OF_A_NUMBER]
     for value in _VALUES:
         asked += [Question(_field(text), {"result": {"value": value}}, {"variable": value}) for text in _OF_A_VALUE]
     return asked + [Question(_field(text), {}, {}) for text in _CONSTANT]
+
+
+def sent_again(number: str) -> list[Question]:
+    """The bodies of a request with this number that the workflow keeps or returns."""
+    context = of_input({"process": "p", "attempt": 1, "input": {"n": json.loads(number)}})
+    return [Question(body, {"context": context}, {"token": {}}) for body in _BODIES]
+
+
+def numbers(random_numbers: int = 300) -> list[str]:
+    """Numbers as JSON. `random_numbers`: how many to add to those at the edges, the same ones each time."""
+    return _EDGES + _random_numbers(random_numbers)
 
 
 def _field(expression: str) -> str:
@@ -73,7 +81,7 @@ def _field(expression: str) -> str:
 
 
 def _random_numbers(count: int) -> list[str]:
-    random = Random(1)  # noqa: S311 - the same numbers each time
+    random = Random(1)  # noqa: S311
 
     def number() -> str:
         digits = "".join(random.choices("0123456789", k=random.randint(1, 19)))

@@ -7,7 +7,7 @@ twice only in that case.
 
 A request whose child execution has succeeded has succeeded, although its workflow did not end well: it is not kept. The
 holder contains the target, so this is known only while the slot is held. After the workflow has released the slot, the
-request is kept, like that of a Glue job.
+request is kept, like that of a Glue job, unless the workflow's error names the child (CHILD_TOO_LARGE).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.executions import (
     ACCOUNTED_FOR,
     ANSWER_FAILED,
+    CHILD_TOO_LARGE,
     REQUEST_FAILED,
     SUCCEEDED_CAUSE,
     Execution,
@@ -251,6 +252,7 @@ class Settlement:
         """
         if self.settled.has(execution.closing):
             return SettleOutcome.SETTLED
+        child = child or self._unread_child(execution)
         # The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
         by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
         must_answer = self.answers is not None and has_caller(execution.input)
@@ -266,6 +268,14 @@ class Settlement:
                 return outcome
         self.settled.add(execution.closing, "workflow" if by_workflow else "janitor", self.clock())
         return SettleOutcome.SETTLED
+
+    def _unread_child(self, execution: Execution) -> Child | None:
+        """The child that the workflow could not read. If the workflow was redriven, no holder names its target."""
+        if execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE or self.answers is None:
+            return None
+        arn = execution.cause.partition(" ")[0]
+        target = arn.removesuffix(f":{execution.name}").replace(":execution:", ":stateMachine:")
+        return self.answers.children.describe(target, execution.name, execution.arn)
 
     def _claim_and_settle(
         self,
