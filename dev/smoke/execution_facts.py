@@ -211,9 +211,6 @@ _BY_NAME = (
     "Otherwise limit the child's input and output together, since its success cannot be read"
 )
 _BY_ALL = "nothing, while a catcher names the error before States.ALL; it decides whether that catcher is needed"
-_GUIDE = (
-    "the embedded AWS follows the guide, in which States.ALL does not match this error; AWS's recorded answers differ"
-)
 
 CHILD_FACTS = (
     Fact(
@@ -272,7 +269,6 @@ CHILD_FACTS = (
         _BY_ALL,
         lambda context: context.once(_large_child),
         lambda answer: all(text == "caught States.DataLimitExceeded" for name, text in answer.items() if "ALL" in name),
-        not_here=_GUIDE,
     ),
     Fact(
         "order-of-closed-executions",

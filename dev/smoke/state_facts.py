@@ -228,7 +228,6 @@ FACTS = (
         "which numbers a request may contain. If the digits are unchanged, such numbers need not be sent as text",
         lambda context: _message(context, "KeepRequest")["arguments"],
         lambda digits: digits["digits_16"] == "1234567890123460",
-        not_here="the embedded AWS's JSONata keeps these digits",
     ),
     Fact(
         "largest-answer",
