@@ -208,6 +208,7 @@ SMALL: dict[str, Small] = {
     "child that fails and is redriven, with clock": Small(
         _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
     ),
+    "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
     "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
     "2 children, two callers": Small(_target("ab", callers="ab"), 0, True),
     "2 children": Small(_target("ab", starters=1), 1, False),

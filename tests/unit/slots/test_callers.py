@@ -240,13 +240,9 @@ def test_a_request_that_is_returned_after_a_redrive_is_answered_by_its_next_atte
 @pytest.mark.parametrize("error", ["", "RequestFailed"], ids=["aborted", "left to the janitor"])
 def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: CallerScene, error: str) -> None:
     account = scene.account
-    account.write("target", {"S": "job"})
-    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
-    account.confirm(scene.execution)
-    scene.abort()
+    _with_glue_run(scene, "RUNNING")
     if error:
         scene.fail(error, "the run is unknown")
-    scene.run("RUNNING")
     account.event_at(scene.execution, NOW + 1)
     account.run_at(LATER)
     assert scene.answers == []
@@ -255,6 +251,52 @@ def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: Call
         account.run_at(LATER + (number + 1) * LOOK_GAP)
     assert [token for token, *_ in scene.answers] == [TOKEN]
     assert account.item().holders == {}
+
+
+def _with_glue_run(scene: CallerScene, state: str) -> None:
+    """Abort the workflow of a caller's Glue job, whose run is in this state."""
+    account = scene.account
+    account.write("target", {"S": "job"})
+    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
+    account.confirm(scene.execution)
+    scene.abort()
+    scene.run(state)
+
+
+RESULT = (TOKEN, '{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}')
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: CallerScene, by: str) -> None:
+    succeeded: list[str] = []
+    scene.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
+    _with_glue_run(scene, "SUCCEEDED")
+    for number in range(2):
+        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+    assert (scene.answers, _kept(scene), succeeded) == ([RESULT], [], [scene.execution])
+    assert scene.account.item().holders == {}
+
+
+def test_an_answer_of_a_succeeded_glue_run_is_repeated_after_its_slot_was_freed(scene: CallerScene) -> None:
+    _with_glue_run(scene, "SUCCEEDED")
+    scene.refusal = "ThrottlingException"
+    for number in range(2):
+        scene.account.run_at(LATER + number * LOOK_GAP)
+    assert scene.account.item().holders == {}
+    scene.refusal = ""
+    scene.account.new_janitor()
+    scene.account.run_at(LATER + 120)
+    assert (scene.answers, _kept(scene)) == ([RESULT], [])
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerScene, by: str) -> None:
+    _with_glue_run(scene, "FAILED")
+    for number in range(2):
+        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+    (kept,) = scene.account.messages(scene.account.failed_url)
+    assert kept["MessageAttributes"]["glue_run_state"]["StringValue"] == "FAILED"
+    assert scene.answers == [ABORTED]
 
 
 def test_a_caller_is_answered_after_the_settle_time(account: Account) -> None:
@@ -326,7 +368,7 @@ def test_a_request_whose_token_is_lost_is_settled_without_answer(aborted: Caller
 def test_a_claim_does_not_drop_an_answer_that_was_noted_since_it_was_read(account: Account) -> None:
     table = SettlementTable(account.dynamodb, account.settled_table)
     assert table.unanswered("p-1") is None
-    due = Unanswered(True, TOKEN, TARGET)
+    due = Unanswered(True, TOKEN, TARGET, "jr_1")
     assert table.claim("p-1", NOW)
     assert table.note_unanswered("p-1", due, NOW)
     assert not table.claim("p-1", NOW + 2 * CLAIM_SECONDS)

@@ -40,7 +40,7 @@ class SlotLost(RuntimeError):
 
 
 class NestedLease(RuntimeError):
-    """This thread already holds a lease of the process. If it waited for another slot, it could wait for itself."""
+    """This thread or asyncio task already holds a lease of the process, and could wait for itself."""
 
 
 @dataclass(frozen=True)

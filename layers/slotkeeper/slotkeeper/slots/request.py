@@ -262,7 +262,7 @@ def _validator() -> Callable[[Any], Any]:
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
     if not isinstance(error.value, dict) and field == "body":  # without its value, which may contain a task token
-        got = {str: "a string; was it encoded twice?", list: "an array"}.get(type(error.value), "another value")
+        got = "a string; was it encoded twice?" if isinstance(error.value, str) else "another value"
         return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
         return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
