@@ -179,10 +179,10 @@ words: setup-dev  #+ List words that the project decided against (dev/words.toml
 
 .PHONY: lint
 lint: lint-code  ## Format, lint, types, words, the template and its security
-	@cfn-lint template.yaml examples/*/template.yaml
+	@$(PYTHON) -m dev.tools.merged build/merged/template.json
+	@cfn-lint build/merged/template.json examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
-	@$(PYTHON) -m dev.tools.merged build/merged/template.json
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
 
 .PHONY: hooks
