@@ -88,7 +88,26 @@ LETS = {
 )
 def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: bool) -> None:
     topic = {"KmsMasterKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"}
-    assert levels(alarm_checks.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
+    assert levels(alarm_checks.topic_key, topic=topic, key_policy=lambda _: policy) == ([] if may else ["problem"])
+
+
+OF_RULES = {**LETS, "Principal": {"Service": alarm_checks.EVENTBRIDGE}}
+OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (key_policy(ROOT, LETS), ["problem"]),
+        (key_policy(ROOT, OF_RULES), []),
+        (key_policy(ROOT, OF_RULES | OF_ACCOUNT), ["problem"]),
+        (key_policy(ROOT, OF_RULES, OF_RULES | OF_ACCOUNT | {"Effect": "Deny"}), ["problem"]),
+    ],
+)
+def test_whether_a_keys_policy_lets_eventbridge_send_status_events(policy: dict[str, Any], expected: list[str]) -> None:
+    key = {"KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/1"}
+    assert levels(alarm_checks.status_event_key, parameters=key, key_policy=lambda _: policy) == expected
+    assert levels(alarm_checks.status_event_key, key_policy=lambda _: policy) == []
 
 
 def test_a_topic_with_an_aws_managed_key_is_a_problem() -> None:

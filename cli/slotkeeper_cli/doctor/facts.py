@@ -267,10 +267,9 @@ class Facts:
         arn = self._stack.outputs["FailureTopicArn"]
         return [one for page in pages.paginate(TopicArn=arn) for one in page["Subscriptions"]]
 
-    @cached_property
-    def topic_key_policy(self) -> Mapping[str, Any]:
-        """The policy of the customer managed key with which the topic is encrypted."""
-        response = self._stack.client("kms").get_key_policy(KeyId=self.topic["KmsMasterKeyId"], PolicyName="default")
+    def key_policy(self, key: str) -> Mapping[str, Any]:
+        """The policy of a customer managed key."""
+        response = self._stack.client("kms").get_key_policy(KeyId=key, PolicyName="default")
         policy: Mapping[str, Any] = json.loads(response["Policy"])
         return policy
 

@@ -47,8 +47,8 @@ def test_other_targets_are_refused_with_the_reason(target: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10080, got 0"),
-        ({"timeout_minutes": 10_081}, "from 1 to 10080"),
+        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10079, got 0"),
+        ({"timeout_minutes": 10_080}, "from 1 to 10079"),
         ({"timeout_minutes": True}, "got True"),
         ({"settle_seconds": -1}, "settle time must be a whole number of seconds from 0 to 86400, got -1"),
         ({"settle_seconds": 86_401}, "from 0 to 86400"),

@@ -259,7 +259,7 @@ class Settlement:
         """
         if self.settled.has(execution.closing):
             return SettleOutcome.SETTLED
-        child = child or self._unread_child(execution)
+        work = work or self._unread_child(execution)
         # The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
         by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
         must_answer = self.answers is not None and has_caller(execution.input)

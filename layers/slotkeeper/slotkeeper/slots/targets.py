@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 NO_TARGET = "none"  # of a process for leases alone, which is read as the name of a Glue job that does not exist
-MAX_TIMEOUT_MINUTES = 10_080  # a week
+# Glue refuses a timeout that is not less than seven days (Glue Web API, StartJobRun, `Timeout`).
+MAX_TIMEOUT_MINUTES = 10_079
 MAX_SETTLE_SECONDS = 86_400
 
 # The characters of a name: Step Functions API Reference, CreateStateMachine, `name`.
