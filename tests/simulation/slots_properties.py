@@ -204,6 +204,7 @@ class SlotsProperties(SlotsState):
     def _check_woken(self) -> None:
         """S6: the next janitor run wakes the request whose turn it is, if it fits, or clears its registration.
 
+        A message of a lower priority becomes visible at the end of a turn, so at the clock's next step.
         A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
         its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
         """
@@ -211,6 +212,8 @@ class SlotsProperties(SlotsState):
         for handle, (registration, since) in self._to_wake.items():
             late = self.now - max(since, self.disturbed_at)
             bound: float = PERIOD
+            if registration is not None and higher(registration.priority):
+                bound += STEP
             if registration is None and (deferred := self.deferred.get(handle)) is not None:
                 late = min(late, self.now - deferred)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
