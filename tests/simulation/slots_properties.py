@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.process import higher
@@ -142,6 +143,13 @@ class SlotsProperties(SlotsState):
         for owner in filter(None, succeeded):
             if request_of(executions[owner]["input"]) == request:
                 raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
+
+    def _check_size(self, execution: str, request: dict[str, Any]) -> None:
+        """S1, when a workflow is started: its request has the weight of its slot, if that is still reserved."""
+        process = self._process(request["process"])
+        holder = process.holders.get(execution) if process else None
+        if process and holder and holder.weight != (request.get("weight") or process.default_weight):
+            raise Violation("S1", f"{execution} of weight {request.get('weight')} starts in a slot of {holder.weight}")
 
     def _check_order(self, given: str) -> None:
         request = request_of(given)

@@ -430,6 +430,7 @@ class SlotsWorld(SlotsProperties):
         answer = super().perform(question)
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
+            self._check_size(question.parameters["name"], request)
             if request["attempt"] == 1:
                 self._check_order(question.parameters["input"])
             self._run(question.parameters["name"], _AT_THE_START)

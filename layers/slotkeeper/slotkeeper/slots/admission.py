@@ -53,6 +53,7 @@ from slotkeeper.slots.reservation import (
     Candidate,
     Full,
     Granted,
+    HeldByAnother,
     Misconfigured,
     Paused,
     Registration,
@@ -182,6 +183,13 @@ class Starter:
                         # Another message with this id may have made the reservation, which ended only its own wait.
                         self.slots.end_wait(candidate)
                     return self._start(delivery, request, now, made_here=made_here, was_registered=was_registered)
+                case HeldByAnother(weight):
+                    reason = (
+                        f"request_id {request.request_id!r} is already used by another request, which holds a slot of "
+                        f"weight {weight} as {request.execution_name}. A request_id must be unique for 90 days. Send "
+                        "this request again with a new request_id"
+                    )
+                    return self._dead_letter(delivery, now, "RequestIdReused", reason, request)
                 case UnknownProcess():
                     reason = (
                         f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process "

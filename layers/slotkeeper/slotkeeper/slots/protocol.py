@@ -77,6 +77,7 @@ from slotkeeper.slots.reservation import (
     Candidate,
     Full,
     Granted,
+    HeldByAnother,
     Misconfigured,
     Paused,
     Registration,
@@ -425,10 +426,14 @@ class Slots:
         return seen
 
 
-def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother | Cancelled | Full | Paused | None:
     """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
-    if candidate.execution in seen.holders:
-        return AlreadyHeld()
+    if holder := seen.holders.get(candidate.execution):
+        # The work would start in a slot of another size:
+        # 1. The starter reserves a slot of weight 1 for a request, and dies before it starts the workflow.
+        # 2. Another request with the same id, of weight 50, would start in that slot, above the limit.
+        is_same = holder.weight == candidate.weight_in(seen) or candidate.lease is not None
+        return AlreadyHeld() if is_same else HeldByAnother(holder.weight)
     if cancelled := seen.cancelled.get(candidate.execution):
         return Cancelled(cancelled.since, cancelled.by)
     if candidate.is_admitted_by(seen):
