@@ -202,6 +202,32 @@ def test_add_rejects_an_invalid_default_weight(operator: Operator, weight: str) 
     assert operator.slots.read("dpus") is None
 
 
+def test_add_stores_the_length_of_a_turn_and_set_turn_changes_it(operator: Operator) -> None:
+    added = operator.run("process", "add", "q", "--limit", "2", "--target", "sample-job", "--turn-seconds", "0")
+    assert added.stdout == "q has 2 slots for Glue job sample-job. A turn lasts 0 s.\n"
+    assert operator.process("q").turn_seconds == operator.audited()[-1]["turn_seconds"] == 0
+
+    ended = operator.run("process", "set-turn", "q", "5", "--json")
+
+    assert ended.json == {"process": "q", "before": 0, "after": 5}
+    assert operator.process("q").turn_seconds == 5
+    assert operator.process("sample").turn_seconds == 1
+    assert [operator.audited()[-1][key] for key in ("action", "before", "after")] == ["process set-turn", 0, 5]
+
+
+@pytest.mark.parametrize("seconds", ["-1", "61", "1.5"])
+def test_an_invalid_length_of_a_turn_is_rejected(operator: Operator, seconds: str) -> None:
+    options = ("--limit", "2", "--target", "sample-job", f"--turn-seconds={seconds}")
+    for ended in (
+        operator.run("process", "add", "q", *options),
+        operator.run("process", "set-turn", "sample", "--", seconds),
+    ):
+        assert ended.exit_code == 2
+        assert seconds in ended.stderr
+    assert operator.slots.read("q") is None
+    assert operator.process().turn_seconds == 1
+
+
 def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:
     operator.hold("a")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
@@ -147,6 +148,13 @@ class SlotsProperties(SlotsState):
             if request_of(executions[owner]["input"]) == request:
                 raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
 
+    def _check_size(self, execution: str, request: dict[str, Any]) -> None:
+        """S1, when a workflow is started: its request has the weight of its slot, if that is still reserved."""
+        process = self._process(request["process"])
+        holder = process.holders.get(execution) if process else None
+        if process and holder and holder.weight != (request.get("weight") or process.default_weight):
+            raise Violation("S1", f"{execution} of weight {request.get('weight')} starts in a slot of {holder.weight}")
+
     def _check_order(self, given: str) -> None:
         request = request_of(given)
         # A request that was sent twice may start from its second message if the first was dead-lettered.
@@ -208,6 +216,7 @@ class SlotsProperties(SlotsState):
     def _check_woken(self) -> None:
         """S6: the next janitor run wakes the request whose turn it is, if it fits, or clears its registration.
 
+        A message of a lower priority becomes visible at the end of a turn, so at the clock's next step.
         A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
         its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
         """
@@ -215,6 +224,8 @@ class SlotsProperties(SlotsState):
         for handle, (registration, since) in self._to_wake.items():
             late = self.now - max(since, self.disturbed_at)
             bound: float = PERIOD
+            if registration is not None and higher(registration.priority):
+                bound += STEP
             if registration is None and (deferred := self.deferred.get(handle)) is not None:
                 late = min(late, self.now - deferred)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP

@@ -123,6 +123,9 @@ SMALL: dict[str, Small] = {
     "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
     "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
     "3 requests, 1 slot, two of them under one id": Small(_slots(("a", "a*", "b"), 1, 0, False), 0, True),
+    "2 requests of other weights and priorities under one id": Small(
+        _slots(("+a2", "a1"), 2, 0, False, starters=1), 1, True
+    ),
     "2 requests under one id, 1 slot": Small(_slots(("a", "a*"), 1, 0, False), 1, False),
     "2 requests, 1 slot, the process removed and added again": Small(
         _slots("ab", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 0, True

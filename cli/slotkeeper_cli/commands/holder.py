@@ -101,7 +101,7 @@ def _release_lease(context: CommandContext, control: SlotControl, process: Proce
 
 def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
     """Wake the next request, and print the result."""
-    woken = wake_next(control.slots, control.queue, released["process"])
+    woken = wake_next(control.slots, control.queue, released["process"], time.time())
     weight = f", weight {released['weight']}," * (released["weight"] != 1)
     wake = " The first waiting request was woken." * woken
     context.out.result(

@@ -185,4 +185,4 @@ class ClosedExecutions:
     def _wake(self, held: Held, report: RunReport) -> None:
         # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.
         with report.guard("Could not wake a waiting request", process_name=held.process.name):
-            wake_next(self.slots, self.queue, held.process.name)
+            wake_next(self.slots, self.queue, held.process.name, self.clock())

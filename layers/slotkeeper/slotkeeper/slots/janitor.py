@@ -177,9 +177,11 @@ class Janitor:
         self.shuffle(waiting)
         spent: list[tuple[Process, WaitingRequest]] = []
         for start in range(0, len(waiting), _WAKE_BATCH):
-            some = waiting[start : start + _WAKE_BATCH]
+            some, now = waiting[start : start + _WAKE_BATCH], self.clock()
             try:
-                woken = self.queue.make_all_visible([first.receipt_handle for _, first in some])
+                woken = self.queue.make_all_visible(
+                    [(first.receipt_handle, process.wake_delay(first.priority, now)) for process, first in some]
+                )
             except Exception as error:
                 report.failed("Could not wake waiting requests", error, processes=[each.name for each, _ in some])
                 if is_outage(error):
@@ -197,7 +199,7 @@ class Janitor:
             if self.clock() >= clear_until:
                 break
             with report.guard("Could not clear a registration", process_name=process.name):
-                self.slots.clear(process.name, first)
+                self.slots.clear(process.name, first, self.clock())
             self._wake([process], report)
 
     def _free(self, processes: Sequence[Process], report: RunReport, until: float, *, knows_all: bool) -> list[Held]:
@@ -282,7 +284,7 @@ class Janitor:
             if self.clock() >= until:
                 break
             try:
-                if wake_next(self.slots, self.queue, name):
+                if wake_next(self.slots, self.queue, name, self.clock()):
                     report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=name)
             except Exception as error:
                 report.failed("Could not wake a waiting request", error, process_name=name)

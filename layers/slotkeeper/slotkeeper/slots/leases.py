@@ -207,7 +207,7 @@ class Leases:
         if dynamodb is None:
             with _lock:
                 dynamodb = boto3.client("dynamodb", config=client_config(read_timeout=2, attempts=3))
-        self.steps = LeaseSteps(dynamodb, table_name, self._sqs_client, _count_skipped_wake)
+        self.steps = LeaseSteps(dynamodb, table_name, self._sqs_client, _count_skipped_wake, clock)
         self._were_refused: set[str] = set()  # processes whose last attempt was refused
 
     def lease(

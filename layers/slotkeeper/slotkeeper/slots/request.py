@@ -34,6 +34,7 @@ Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
 DEFAULT_PRIORITY: Priority = "normal"
 MAX_WEIGHT = 100_000
+_FRESH_SECONDS = 1  # after it was sent; SQS delivers a message that waits for no other in less
 Position = tuple[str, int]  # of a delivery in its message group: sortable sequence number, receive count
 
 
@@ -65,6 +66,10 @@ class Delivery:
         SendMessage).
         """
         return self.sequence.zfill(40)
+
+    def has_waited(self, now: float) -> bool:
+        """Whether the message was received before, or has been on the queue for a second, as in a backlog."""
+        return self.receives > 1 or now - self.sent_at >= _FRESH_SECONDS
 
     @property
     def position(self) -> Position:

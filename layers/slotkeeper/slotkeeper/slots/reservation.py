@@ -83,6 +83,13 @@ class AlreadyHeld:
 
 
 @dataclass(frozen=True)
+class HeldByAnother:
+    """Another request with this id holds a slot, since its weight is not this one's. Its slot may be too small."""
+
+    weight: int
+
+
+@dataclass(frozen=True)
 class Full:
     """The request or its task token does not fit, or another one has its turn.
 
@@ -119,7 +126,7 @@ class Misconfigured:
     reason: str
 
 
-Reservation = Granted | AlreadyHeld | Full | Paused | Cancelled | UnknownProcess | Misconfigured
+Reservation = Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | Misconfigured
 
 
 class Registration(Enum):
