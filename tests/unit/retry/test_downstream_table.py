@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.downstream import table as downstream_table
-from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from slotkeeper.retry.downstream.table import (
     MAX_ROUNDS,
@@ -61,7 +61,7 @@ def put(dynamodb: Any, fields: Any = MappingProxyType({}), **attributes: Any) ->
 
 
 def count_failure(health: Health) -> tuple[Health, int]:
-    after = replace(health, failures=health.failures + 1)
+    after = replace(health, outcomes=health.outcomes + FAILURE)
     return after, after.failures
 
 
@@ -160,7 +160,7 @@ def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_r
 
     def decide(health: Health) -> tuple[Health, int]:
         next(rounds)
-        put(dynamodb, {"failures": health.failures + 1}, version={"N": str(health.failures + 2)})
+        put(dynamodb, {"outcomes": health.outcomes + FAILURE}, version={"N": str(health.failures + 2)})
         return count_failure(health)
 
     with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
@@ -189,8 +189,10 @@ MALFORMED = {
     "no state": {"health": {"S": "{}"}},
     "a change without a time": {"health": {"S": json.dumps(STORED | {"changes": [{"to": "OPEN"}]})}},
     "permits that are no map": {"health": {"S": json.dumps(STORED | {"permits": 5})}},
-    "a permit without a time": {"health": {"S": json.dumps(STORED | {"permits": {"a": "b"}})}},
-    "a number that is text": {"health": {"S": json.dumps(STORED | {"failures": "3"})}},
+    "a permit without a time": {"health": {"S": json.dumps(STORED | {"permits": {"a": ["b", 1]}})}},
+    "a permit without an epoch": {"health": {"S": json.dumps(STORED | {"permits": {"a": 5}})}},
+    "outcomes that are no text": {"health": {"S": json.dumps(STORED | {"outcomes": 5})}},
+    "a number that is text": {"health": {"S": json.dumps(STORED | {"spent": "3"})}},
 }
 
 
@@ -211,7 +213,7 @@ def test_a_malformed_item_does_not_hide_the_others(table: DownstreamTable, dynam
     table.change("mail", count_failure)
     healths = table.read_all()
     assert isinstance(healths[NAME], MalformedHealth)
-    assert healths["mail"] == Health(failures=1)
+    assert healths["mail"] == Health(outcomes=FAILURE)
 
 
 TIMES = st.floats(0, 4e9)
@@ -222,13 +224,14 @@ HEALTHS = st.builds(
     since=TIMES,
     forced=st.booleans(),
     healthy=st.booleans(),
-    failures=st.integers(0, 1000),
+    outcomes=st.text("sf", max_size=16),
+    spent=st.floats(0, 100),
     probe_at=TIMES,
     limit=st.integers(0, 1000),
     limit_set=st.none() | st.integers(1, 1000),
     cut=TIMES | st.just(-1.0),
     seconds=TIMES,
-    permits=st.dictionaries(st.text(max_size=4), TIMES, max_size=4),
+    permits=st.dictionaries(st.text(max_size=4), st.tuples(TIMES, st.integers(0, 9)), max_size=4),
     changes=st.lists(st.builds(Change, TIMES, st.sampled_from(State), st.text(max_size=9)), max_size=MAX_CHANGES).map(
         tuple
     ),

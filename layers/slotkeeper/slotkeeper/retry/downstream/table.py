@@ -138,9 +138,11 @@ def _health(text: str) -> Health:
     for name, default in vars(Health()).items():
         if type(default) in (int, float) and not isinstance(fields.get(name, default), int | float):
             raise TypeError(f"{name} must be a number")
+    if not isinstance(fields.get("outcomes", ""), str):
+        raise TypeError("outcomes must be text")
     fields["state"] = State(given["state"])
     fields["changes"] = tuple(Change(**_known(Change, change)) for change in given["changes"])
-    fields["permits"] = {code: float(until) for code, until in dict(given["permits"]).items()}
+    fields["permits"] = {code: (float(until), int(epoch)) for code, (until, epoch) in dict(given["permits"]).items()}
     return Health(**fields)
 
 
