@@ -334,7 +334,7 @@ def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched:
 def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, watched: Watched) -> None:
     watched.put("mail", Health(healthy=True))
     assert "downstream" not in operator.run("status").stdout
-    watched.failing()
+    watched.put("default", rules.replace(watched.failing(), probe_at=time.time() + 25))
     watched.put("mail", Health(healthy=True, limit_set=2))
     watched.malformed("odd")
     text = operator.run("status").stdout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,14 @@ from slotkeeper.retry.downstream import table as downstream_table
 from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from slotkeeper.retry.downstream.table import (
+    DAY,
+    KEPT_DAYS,
     MAX_ROUNDS,
     PAUSE_SECONDS,
     ROUNDS_WITHOUT_PAUSE,
     DownstreamTable,
     MalformedHealth,
+    NotRead,
     TooManyWriters,
 )
 from tests.support.boundary import Calls
@@ -241,3 +245,40 @@ HEALTHS = st.builds(
 @given(HEALTHS)
 def test_a_health_is_read_as_it_was_written(health: Health) -> None:
     assert downstream_table._health(downstream_table._to_json(health)) == health
+
+
+@pytest.mark.parametrize(
+    ("change", "expires"),
+    [
+        pytest.param(count_failure, True, id="written by a worker"),
+        pytest.param(lambda health: (force_open(health, 7.0, "planned"), None), False, id="opened by an operator"),
+        pytest.param(lambda health: (set_limit(health, 3), None), False, id="limited by an operator"),
+    ],
+)
+def test_an_item_that_no_operator_has_set_expires(
+    table: DownstreamTable, dynamodb: Any, change: Callable[[Health], Any], expires: bool
+) -> None:
+    before = time.time()
+    table.change(NAME, change)
+    expiry = item(dynamodb).get("expires_at")
+    assert (expiry is not None) is expires
+    assert expiry is None or abs(int(expiry["N"]) - before - KEPT_DAYS * DAY) <= 2 * DAY
+    table.change(NAME, lambda health: (replace(force_closed(health, 8.0, "done"), limit_set=None), None))
+    assert "expires_at" in item(dynamodb)
+
+
+def test_downstreams_beyond_a_number_are_not_read_and_that_is_stated(
+    table: DownstreamTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        table.change(name, count_failure)
+    monkeypatch.setattr(downstream_table, "MOST_READ", 2)
+    assert list(table.read_all()) == ["a", "b", "c"]  # one page, which has all
+    items = table._table.dynamodb.scan(TableName=TABLE)["Items"]
+    scan = [{"Items": items[:2], "LastEvaluatedKey": {}}, {"Items": items[2:]}]
+    monkeypatch.setattr(
+        table._table, "dynamodb", SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: scan))
+    )
+    found = table.read_all()
+    assert (len(found), str(found[""])) == (3, "the downstreams after the first 2 of downstreams are not read")
+    assert isinstance(found[""], NotRead)
