@@ -258,6 +258,10 @@ SMALL: dict[str, Small] = {
     "downstream down for 90 s, a worker dies": Small(
         _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
     ),
+    "downstream that is healthy, a worker dies": Small(_downstream("a", fault_kinds=("die", "die after")), 1, True),
+    "downstream opened by an operator, and a request of another one": Small(
+        lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
+    ),
     "downstream opened and closed by an operator, no fault": Small(
         _downstream("a", commands=("open", "close"), receives=898), 0, True
     ),
