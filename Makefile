@@ -183,10 +183,10 @@ jsonata: setup-dev  #+ Compare the workflow's expressions with JSONata 2.0.6 its
 
 .PHONY: lint
 lint: lint-code jsonata  ## Format, lint, types, words, the workflow's expressions, the template and its security
-	@cfn-lint template.yaml examples/*/template.yaml
+	@$(PYTHON) -m dev.tools.merged build/merged/template.json
+	@cfn-lint build/merged/template.json examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
-	@$(PYTHON) -m dev.tools.merged build/merged/template.json
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
 
 .PHONY: hooks

@@ -330,7 +330,7 @@ class SlotsState(World):
                 yield process, request, message
 
     def _fits(self, process: Process, request: Request) -> bool:
-        return process.fits(request.weight or process.default_weight)
+        return process.fits(request.weight or process.default_weight, len(request.task_token))
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""

@@ -70,6 +70,12 @@ class TargetsWorld(SlotsWorld):
         child = self._child(name)
         return child is not None and child["status"] == "SUCCEEDED" and not child["redrives"]
 
+    def _succeeded_runs(self) -> list[str]:
+        """The executions of the Glue runs that have succeeded."""
+        return [
+            run["arguments"].get(MARKER) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"
+        ]
+
     def _not_adopted(self) -> list[str]:
         """The open children that were redriven and hold no slot."""
         held, executions = self._holders(), self.services["stepfunctions"]
@@ -97,7 +103,9 @@ class TargetsWorld(SlotsWorld):
         closed = self.services["stepfunctions"][execution]
         answer_failed = closed["error"] == ANSWER_FAILED and closed["cause"].startswith(SUCCEEDED_CAUSE)
         child = self._child(execution)
-        return answer_failed or (child is not None and child["status"] == "SUCCEEDED")
+        waits = "caller" in _fields(closed["input"])  # otherwise its request is kept before its run has ended
+        succeeded_run = waits and execution in self._succeeded_runs()
+        return answer_failed or succeeded_run or (child is not None and child["status"] == "SUCCEEDED")
 
     def _dead(self) -> list[str]:
         return super()._dead() + self._not_adopted()
@@ -333,9 +341,8 @@ class TargetsWorld(SlotsWorld):
         if actor.startswith("workflow ") and self._is_confirmed(actor.removeprefix("workflow ")):
             raise Violation("S9", f"{token} is answered while {actor} holds a slot")
         has_succeeded = question.operation == "send_task_success"
-        runs = self.services["glue"][JOB]["runs"]
         ended_well = [name for name in names if self._is_machine(name) and self._succeeded_child(name)]
-        ended_well += [run["id"] for run in runs if run["state"] == "SUCCEEDED"]
+        ended_well += self._succeeded_runs()
         if has_succeeded and not ended_well and not any(child["redrives"] for _, child in self._children()):
             raise Violation("S9", f"{token} is answered with success, and no work has succeeded")
         # A status event may settle an execution that an operator redrives meanwhile, and that returns its request.
@@ -344,8 +351,8 @@ class TargetsWorld(SlotsWorld):
         if question.parameters.get("error") == "CallerGone":
             raise Violation("S9", f"{token} waits, and counts as gone")
         known = [name for name in names if actor.startswith("workflow ") or self._is_confirmed(name)]
-        if not has_succeeded and any(self._is_machine(name) and self._succeeded_child(name) for name in known):
-            raise Violation("S9", f"{token} is answered with a failure, and its child has SUCCEEDED")
+        if not has_succeeded and {*known} & {*ended_well}:
+            raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
 
     def check(self) -> None:
         super().check()

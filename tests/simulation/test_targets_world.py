@@ -14,6 +14,7 @@ from slotkeeper.slots.caller_answers import CallerAnswers
 from slotkeeper.slots.child_checks import ChildChecks
 from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
+from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import small_worlds, targets_world
@@ -277,6 +278,10 @@ def dead_letter_has_the_token(patch: Patch) -> None:
     patch.setattr("slotkeeper.slots.queues.without_token", lambda body: body)
 
 
+def a_succeeded_run_counts_as_failed(patch: Patch) -> None:
+    patch.setattr(GlueRun, "has_succeeded", False)
+
+
 CALLER = CHILD | {"callers": "a"}
 
 
@@ -291,6 +296,7 @@ CALLER = CHILD | {"callers": "a"}
         (no_heartbeat, CALLER | {"leaves": 1}, 0),
         (a_throttled_heartbeat_counts_as_gone, CALLER, 1),
         (dead_letter_has_the_token, CALLER | {"cancels": ("a",)}, 0),
+        (a_succeeded_run_counts_as_failed, CALLER | {"machines": ()}, 1),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

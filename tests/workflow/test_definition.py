@@ -209,7 +209,7 @@ def test_glue_ends_a_run_before_the_tasks_timeout() -> None:
     task = states()["RunGlueJob"]
     assert task["Arguments"]["Timeout"] == "{% $timeout_minutes %}"
     assert task["TimeoutSeconds"] == "{% $timeout_minutes * 60 + 900 %}"
-    longest_glue_minutes = 10080
+    longest_glue_minutes = 10079
     assert longest_glue_minutes * 60 + 900 < definition()["TimeoutSeconds"]
 
 

@@ -24,6 +24,7 @@ ORDER = (
     "stepfunctions_lists",
     "stepfunctions_events",
     "stepfunctions_sdk_errors",
+    "stepfunctions_test_state",
     "cloudformation_properties",
     "cloudformation_watching",
     "sqs_locks",

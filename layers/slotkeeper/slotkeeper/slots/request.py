@@ -34,6 +34,7 @@ Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
 DEFAULT_PRIORITY: Priority = "normal"
 MAX_WEIGHT = 100_000
+_FRESH_SECONDS = 1  # after it was sent; SQS delivers a message that waits for no other in less
 Position = tuple[str, int]  # of a delivery in its message group: sortable sequence number, receive count
 
 
@@ -65,6 +66,10 @@ class Delivery:
         SendMessage).
         """
         return self.sequence.zfill(40)
+
+    def has_waited(self, now: float) -> bool:
+        """Whether the message was received before, or has been on the queue for a second, as in a backlog."""
+        return self.receives > 1 or now - self.sent_at >= _FRESH_SECONDS
 
     @property
     def position(self) -> Position:
@@ -108,6 +113,11 @@ def message_group(process: str, priority: str = DEFAULT_PRIORITY) -> str:
 def process_of(group: str) -> str:
     """The process of a message group."""
     return group.partition("#")[0]
+
+
+def process_of_execution(name: str) -> str:
+    """The process in an execution's name. A manually started execution may have any name."""
+    return name.rpartition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -256,8 +266,11 @@ def _validator() -> Callable[[Any], Any]:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
+    if not isinstance(error.value, dict) and field == "body":  # without its value, which may contain a task token
+        got = "a string; was it encoded twice?" if isinstance(error.value, str) else "another value"
+        return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
-        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
+        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]
