@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import Request
+from slotkeeper.slots.request import InvalidRequest, Request, check_numbers
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.formatting import one_line
 from slotkeeper_cli.request_sender import InvalidRequests
@@ -21,12 +21,15 @@ def read_input(text: str) -> dict[str, Any]:
     """The input that an option contains: JSON, or @ and the name of a file with JSON.
 
     Raises:
-        typer.BadParameter: it is not a JSON object, or the file cannot be read.
+        typer.BadParameter: it is not a JSON object, the file cannot be read, or the workflow would change a number.
     """
     try:
         if text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
         value = json.loads(text)
+        check_numbers(text)
+    except InvalidRequest as error:
+        raise typer.BadParameter(f"--input: {error}. Nothing was sent.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(
             f'--input cannot be read: {error}. Expected is a JSON object, such as \'{{"day": "2026-11-21"}}\', or '

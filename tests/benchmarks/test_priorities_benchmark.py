@@ -56,9 +56,9 @@ def steps_of_slots(table: Any, seed: int) -> list[Any]:
             case "end":
                 results.append(slots.end_wait(candidate))
             case "clear":
-                results += [slots.clear("p", waiting) for waiting in seen.waiting.values()]
+                results += [slots.clear("p", waiting, START + number) for waiting in seen.waiting.values()]
             case "wake":
-                results.append(slots.to_wake("p"))
+                results.append(slots.to_wake("p", START + number))
             case "limit":
                 processes.set_limit("p", random.randrange(2, 7))
             case "pause":

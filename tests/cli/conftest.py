@@ -47,7 +47,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The receipt handles that were made visible. moto would reject the invented handles of these tests."""
     handles: list[str] = []
 
-    def note(_: RequestQueue, handle: str) -> bool:
+    def note(_: RequestQueue, handle: str, _after: int = 0) -> bool:
         handles.append(handle)
         return True
 

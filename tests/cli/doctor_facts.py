@@ -74,6 +74,7 @@ WHOLE: dict[str, Any] = {
     "processes": [process()],
     "malformed": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
+    "run_seconds": {"job": None},
     "allowed_jobs": {"job"},
     "machines": {},
     "allowed_machines": set(),

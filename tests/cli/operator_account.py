@@ -195,9 +195,14 @@ class Operator:
         name = asked["executionArn"].rpartition(":")[2]
         return {"events": self.histories.get(name, [entered("RunGlueJob"), {"type": "ExecutionStarted"}])}
 
-    def run_glue(self, execution: str, state: str = "RUNNING") -> str:
+    def run_glue(self, execution: str, state: str = "RUNNING", seconds: int = 0) -> str:
         """Add a Glue run of an execution; return its id."""
-        run = {"Id": f"jr_{len(self.glue_runs)}", "JobName": "sample-job", "JobRunState": state}
+        run = {
+            "Id": f"jr_{len(self.glue_runs)}",
+            "JobName": "sample-job",
+            "JobRunState": state,
+            "ExecutionTime": seconds,
+        }
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 

@@ -130,6 +130,20 @@ def test_set_limit_warns_of_max_concurrent_runs_and_of_the_item_size(operator: O
     assert "divide it" in operator.run("process", "set-limit", "sample", "500").stderr
 
 
+def test_set_limit_compares_the_starts_a_second_with_the_times_of_the_newest_runs(operator: Operator) -> None:
+    for seconds in (2, 3, 400):
+        operator.run_glue("sample-1", "SUCCEEDED", seconds)
+    operator.run_glue("sample-1", "FAILED", 9999)
+    assert "(they usually take 3 s)" in operator.run("process", "set-limit", "sample", "40").stderr
+    assert "usually take" not in operator.run("process", "set-limit", "sample", "36").stderr
+
+
+@pytest.mark.parametrize(("limit", "is_noted"), [("64", False), ("65", True)])
+def test_add_states_how_many_callers_fit(operator: Operator, limit: str, is_noted: bool) -> None:
+    added = operator.run("process", "add", "wide", "--limit", limit, "--target", "sample-job")
+    assert ("64 requests whose callers wait" in added.stderr) == is_noted
+
+
 def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
 
@@ -186,6 +200,32 @@ def test_add_rejects_an_invalid_default_weight(operator: Operator, weight: str) 
     options = ("--limit", "2", "--target", "sample-job", f"--default-weight={weight}")
     assert operator.run("process", "add", "dpus", *options).exit_code == 2
     assert operator.slots.read("dpus") is None
+
+
+def test_add_stores_the_length_of_a_turn_and_set_turn_changes_it(operator: Operator) -> None:
+    added = operator.run("process", "add", "q", "--limit", "2", "--target", "sample-job", "--turn-seconds", "0")
+    assert added.stdout == "q has 2 slots for Glue job sample-job. A turn lasts 0 s.\n"
+    assert operator.process("q").turn_seconds == operator.audited()[-1]["turn_seconds"] == 0
+
+    ended = operator.run("process", "set-turn", "q", "5", "--json")
+
+    assert ended.json == {"process": "q", "before": 0, "after": 5}
+    assert operator.process("q").turn_seconds == 5
+    assert operator.process("sample").turn_seconds == 1
+    assert [operator.audited()[-1][key] for key in ("action", "before", "after")] == ["process set-turn", 0, 5]
+
+
+@pytest.mark.parametrize("seconds", ["-1", "61", "1.5"])
+def test_an_invalid_length_of_a_turn_is_rejected(operator: Operator, seconds: str) -> None:
+    options = ("--limit", "2", "--target", "sample-job", f"--turn-seconds={seconds}")
+    for ended in (
+        operator.run("process", "add", "q", *options),
+        operator.run("process", "set-turn", "sample", "--", seconds),
+    ):
+        assert ended.exit_code == 2
+        assert seconds in ended.stderr
+    assert operator.slots.read("q") is None
+    assert operator.process().turn_seconds == 1
 
 
 def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:

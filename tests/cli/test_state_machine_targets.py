@@ -116,6 +116,8 @@ def test_submit_sends_an_input(operator: Operator, tmp_path: Path, source: str) 
         ("loads", ("--input", "@no-such-file"), 2, "No such file"),
         ("loads", ("--input", json.dumps({"x": "y" * 40_000})), 2, "input has 40,0"),
         ("loads", ("--input", "{}", "--arg", "--day=1"), 2, "has arguments and input"),
+        ("loads", ("--input", '{"a": [{"id": 1234567890123456}]}'), 2, "input.a[0].id is 1234567890123456; "),
+        ("loads", ("--input", '{"n": 0.10000000000000000555}'), 2, "input.n is 0.10000000000000000555; "),
     ],
 )
 def test_submit_refuses_what_the_target_does_not_take(

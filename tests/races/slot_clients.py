@@ -166,15 +166,16 @@ class Client:
 
     def _wake(self) -> None:
         """Wake the waiting request whose turn it is: it is received again, or SQS rejects the receipt handle."""
-        waiting = self._slots.to_wake(self._process)
-        if waiting is None:
+        due = self._slots.to_wake(self._process, time.time())
+        if due is None:
             return
+        waiting = due.waiting
         if self._random.random() < 0.5:
             self._starter(self._messages.receive(int(waiting.sequence), waiting.receives + 1))
         else:
             # A slow waker clears what it read at an earlier wake.
             spent, self._woken = self._woken or waiting, waiting
-            self._do("clear", spent.receipt_handle, lambda _: self._slots.clear(self._process, spent))
+            self._do("clear", spent.receipt_handle, lambda _: self._slots.clear(self._process, spent, time.time()))
 
     def _candidate(self, message: Message, mark: int) -> Candidate:
         return message.candidate(self._process, mark)

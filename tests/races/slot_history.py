@@ -68,7 +68,7 @@ class Waiting(NamedTuple):
 class Item:
     """The process's item at one instant. `disturbed` changes when the test itself writes a wrong count.
 
-    `waiting` is by priority: each registration and tombstone.
+    `waiting` is by priority: each registration and tombstone. So is `turns`: when the last turn began.
     """
 
     limit: int
@@ -76,6 +76,7 @@ class Item:
     holders: Mapping[str, Entry]
     paused: bool
     waiting: Mapping[str, Waiting]
+    turns: Mapping[str, int]
     disturbed: int
 
     @classmethod
@@ -86,6 +87,7 @@ class Item:
             holders={name: Entry.read(entry["M"]) for name, entry in raw["holders"]["M"].items()},
             paused=raw.get("paused", {}).get("BOOL", False),
             waiting={priority: Waiting.read(entry["M"]) for priority, entry in raw["waiting"]["M"].items()},
+            turns={each: int(raw[f"turn_{each}"]["N"]) for each in PRIORITIES if f"turn_{each}" in raw},
             disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
         )
 
@@ -93,7 +95,8 @@ class Item:
     def digest(self) -> int:
         """Equal items have equal digests; other items almost certainly have others."""
         holders, waiting = frozenset(self.holders.items()), frozenset(self.waiting.items())
-        return hash((self.limit, self.count, holders, self.paused, waiting, self.disturbed))
+        turns = frozenset(self.turns.items())
+        return hash((self.limit, self.count, holders, self.paused, waiting, turns, self.disturbed))
 
     @property
     def weight(self) -> int:

@@ -281,8 +281,10 @@ def reject_wakes(dynamodb: Any, table: str, race: Race) -> list[Operation]:
     processes.set_limit(PROCESS, max(race.limit, *race.weights))
     operations = []
     for _ in range(MAX_WAKES):
-        if waiting := slots.to_wake(PROCESS):
+        if due := slots.to_wake(PROCESS, time.time()):
             start = time.monotonic()
-            answer = slots.clear(PROCESS, waiting)
-            operations.append(Operation("clear", waiting.receipt_handle, start, time.monotonic(), str(answer), [MARKS]))
+            answer = slots.clear(PROCESS, due.waiting, time.time())
+            operations.append(
+                Operation("clear", due.waiting.receipt_handle, start, time.monotonic(), str(answer), [MARKS])
+            )
     return operations

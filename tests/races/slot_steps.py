@@ -58,6 +58,7 @@ class Rules:
                 f"{new.weight}"
             )
         yield from self._wrong_waiting(old, new, granted, other_change=bool(removed or changed))
+        yield from _wrong_turns(old, new, granted)
 
     def _wrong_grant(self, old: Item, name: str, entry: Entry, granted: Message | None) -> Iterator[str]:
         if (entry.state, entry.target) != ("RESERVED", None):
@@ -102,6 +103,17 @@ class Rules:
         admitted = old.fits(now.weight, self.most_holders) and not old.before(priority, with_message=True)
         if self.counted and admitted:
             yield f"{now} waits although a slot is free"
+
+
+def _wrong_turns(old: Item, new: Item, granted: Message | None) -> Iterator[str]:
+    """A turn begins with a grant, since all requests of the races have waited, or with the end of a registration."""
+    for priority in PRIORITIES:
+        was, now = old.turns.get(priority), new.turns.get(priority)
+        if granted and granted.sequence and priority == granted.priority:
+            if was == now:
+                yield f"{granted} admitted without a turn"
+        elif was != now and (priority not in old.registered or priority in new.registered):
+            yield f"the turn of {priority} was {was} and is {now}, but no registration of it has ended"
 
 
 def _may_become(old: Entry, new: Entry) -> bool:

@@ -64,6 +64,7 @@ _receives = st.sampled_from([{"N": str(number)} for number in RECEIVES])
 _cancelled = st.dictionaries(st.sampled_from(EXECUTIONS), _map({"since": _times}, {"by": _texts})).map(
     lambda noted: {"M": noted}
 )
+_turns = st.sampled_from([{"N": str(int(NOW * 1000) + ahead)} for ahead in (-1500, -1, 0, 5000)])
 _positions = {"sequence": _sequences, "receives": _receives}
 
 
@@ -85,6 +86,9 @@ _kept = st.fixed_dictionaries(
         "default_weight": st.just({"N": "2"}),
         "cancelled": _cancelled,
         "paused": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
+        "turn_high": _turns,
+        "turn_normal": _turns,
+        "turn_seconds": st.sampled_from([{"N": "0"}, {"N": "2"}]),
     },
 )
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -135,9 +136,9 @@ def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int) -> tup
     return candidate, *_with_process(both, fits, in_use, in_use)
 
 
-def _with_registration(both: Both, fits: bool, priority: Priority, seen: WaitingRequest) -> tuple[Any, ...]:
+def _with_registration(both: Both, now: float, fits: bool, priority: Priority, seen: WaitingRequest) -> tuple[Any, ...]:
     read = Slots(both.client("dynamodb"), "slots").read(KEY) if fits else None
-    return KEY, (read.waiting.get(priority) if read else None) or seen
+    return KEY, (read.waiting.get(priority) if read else None) or seen, now
 
 
 def _with_token(both: Both, fits: bool, seen: TokenItem, code: str) -> tuple[Any, ...]:
@@ -180,12 +181,12 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "reserve": (_unkeyed, _candidates, _seconds),
         "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few),
         "end_wait": (_unkeyed, _candidates),
-        "clear": (_with_registration, _fits, _priorities, _waiting),
+        "clear": (_with_registration, _seconds, _fits, _priorities, _waiting),
         "release": (_with_holder, _executions, _fits, _seen_holders),
         "adopt": (_keyed, _executions, _seconds, _jobs, st.sampled_from([1, 2])),
         "cancel": (_keyed, _executions),
         "mark_quiet": (_with_holder, _executions, _fits, _seen_holders, st.none() | _seconds),
-        "to_wake": (_keyed,),
+        "to_wake": (_keyed, _seconds),
         "can_proceed": (_unkeyed, _candidates),
         "read": (_keyed,),
     },
@@ -198,6 +199,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "create": (_keyed, _limits, _jobs, st.booleans(), st.sampled_from([1, 2])),
         "remove": (_keyed,),
         "set_limit": (_keyed, _limits),
+        "set_turn": (_keyed, _limits),
         "change_target": (_keyed, _jobs, _jobs),
         "pause": (_keyed,),
         "resume": (_keyed,),
@@ -264,7 +266,10 @@ _FIRST = {
 
 @cache
 def _question(task: str, execution: str) -> Question:
-    context = {"Execution": {"Name": execution, "Input": {"process": KEY}}}
+    context = {
+        "Execution": {"Name": execution, "Input": {"process": KEY}},
+        "State": {"EnteredTime": datetime.fromtimestamp(NOW, UTC).isoformat()},
+    }
     arguments = evaluate(states()[task]["Arguments"], {"context": context}, {"first": _FIRST})
     operation = {"updateItem": "update_item", "getItem": "get_item"}[states()[task]["Resource"].rpartition(":")[2]]
     return Question("dynamodb", operation, freeze(arguments | {"TableName": "slots"}))

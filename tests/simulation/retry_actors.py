@@ -94,6 +94,7 @@ def deliver(
             most=watching.most,
             clock=time.now,
         ),
+        downstream=lambda request: request.payload.get("to", DEFAULT),
         work_seconds=WORK_SECONDS,
         clock=time.now,
         timer=lambda: 0.0,

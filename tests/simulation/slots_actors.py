@@ -156,7 +156,7 @@ def cancel(outside: Outside, execution: str) -> str:
     """An operator cancels a request; the outcome."""
     dynamodb = outside.client("dynamodb")
     queue = RequestQueue(outside.client("sqs"), REQUESTS)
-    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue)
+    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue, outside.clock)
     try:
         return operations.cancel_request(execution.rpartition("-")[0], execution, outside.clock(), "operator")
     except Exception as error:
@@ -167,7 +167,7 @@ def change(outside: Outside, process: str, limit: int) -> str:
     """An operator sets the limit, pauses (0) or resumes (-1); the outcome."""
     dynamodb = outside.client("dynamodb")
     queue = RequestQueue(outside.client("sqs"), REQUESTS)
-    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue)
+    operations = Operations(Processes(dynamodb, SLOTS), Slots(dynamodb, SLOTS), queue, outside.clock)
     try:
         if limit > 0:
             return f"woken: {operations.set_limit(process, limit)}"

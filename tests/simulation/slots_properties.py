@@ -1,11 +1,13 @@
-"""The checks of S1 to S8, S1b and S1c (docs/correctness.md) for a state of the slots' world."""
+"""The checks of S1 to S8, S1b, S1c and S2b (docs/correctness.md) for a state of the slots' world."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
+from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.process import higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
@@ -77,12 +79,15 @@ class SlotsProperties(SlotsState):
                     raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
 
     def _check_process(self, item: Record, before: Record) -> None:
-        """S1, S2 and S8 after a write of a process's item."""
+        """S1, S2, S2b and S8 after a write of a process's item."""
         held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
         limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
         weight = sum(int(entry["M"]["weight"]["N"]) if "weight" in entry["M"] else 1 for entry in held.values())
         if in_use != weight:
             raise Violation("S2", f"slots_in_use is {in_use}, and the holders' weights are {weight} in sum")
+        tokens = sum(len(entry["M"]["task_token"]["S"]) for entry in held.values() if "task_token" in entry["M"])
+        if tokens > items.MAX_TOKEN_BYTES:
+            raise Violation("S2b", f"the holders' task tokens have {tokens} bytes")
         adopted = {name for name, entry in held.items() if "redriven" in entry["M"]}
         granted = held.keys() - held_before.keys() - adopted if "waiting" in before else ()
         if granted and weight > limit:
@@ -124,14 +129,14 @@ class SlotsProperties(SlotsState):
         for name in self.processes:
             process = self._process(name)
             first = process.first if process else None
-            if process and first and process.fits(first.weight):
+            if process and first and process.fits(first.weight, first.token_bytes):
                 self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
         for process, request, message in self._waiting():
             handle = message["handle"]
             registered = {each.receipt_handle for each in process.waiting.values()}
             position = str(message["sequence"]).zfill(40), message["receives"]
             weight = request.weight or process.default_weight
-            if handle not in registered and process.admits(weight, request.priority, position):
+            if handle not in registered and process.admits(weight, request.priority, position, len(request.task_token)):
                 self._to_wake[handle] = None, before.get(handle, (None, self.now))[1]
 
     def _check_not_again(self, execution: str) -> None:
@@ -142,6 +147,13 @@ class SlotsProperties(SlotsState):
         for owner in filter(None, succeeded):
             if request_of(executions[owner]["input"]) == request:
                 raise Violation("S7", f"{execution} starts a run although the run of {owner} has SUCCEEDED")
+
+    def _check_size(self, execution: str, request: dict[str, Any]) -> None:
+        """S1, when a workflow is started: its request has the weight of its slot, if that is still reserved."""
+        process = self._process(request["process"])
+        holder = process.holders.get(execution) if process else None
+        if process and holder and holder.weight != (request.get("weight") or process.default_weight):
+            raise Violation("S1", f"{execution} of weight {request.get('weight')} starts in a slot of {holder.weight}")
 
     def _check_order(self, given: str) -> None:
         request = request_of(given)
@@ -204,6 +216,7 @@ class SlotsProperties(SlotsState):
     def _check_woken(self) -> None:
         """S6: the next janitor run wakes the request whose turn it is, if it fits, or clears its registration.
 
+        A message of a lower priority becomes visible at the end of a turn, so at the clock's next step.
         A message without a registration comes back after its starter's backoff. Without a backoff it comes back when
         its hiding time ends: its starter may have died after the hide, while its process was removed and added again.
         """
@@ -211,6 +224,8 @@ class SlotsProperties(SlotsState):
         for handle, (registration, since) in self._to_wake.items():
             late = self.now - max(since, self.disturbed_at)
             bound: float = PERIOD
+            if registration is not None and higher(registration.priority):
+                bound += STEP
             if registration is None and (deferred := self.deferred.get(handle)) is not None:
                 late = min(late, self.now - deferred)
                 bound = backoff_seconds(int(handle.partition("#")[2]), code.VISIBILITY) + STEP
@@ -234,7 +249,7 @@ class SlotsProperties(SlotsState):
             for name in self.processes:
                 process = self._process(name)
                 first = process.first if process else None
-                if process and first and process.fits(first.weight):
+                if process and first and process.fits(first.weight, first.token_bytes):
                     return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
         if self.faults:
             return ""

@@ -72,6 +72,7 @@ class Plan:
         refusals: how many answers to callers Step Functions refuses before it accepts one.
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
+        large_outputs: the output of a child is above the limit of a task's result.
         containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
             container. Not for timeless worlds, where the lead of the janitor's clock changes.
         lax: SQS hides a message although it is visible again.
@@ -122,6 +123,7 @@ class Plan:
     refusals: int = 0
     namesakes: int = 0
     child_redrives: int = 0
+    large_outputs: bool = False
 
 
 # The item of a removed process.
@@ -328,7 +330,7 @@ class SlotsState(World):
                 yield process, request, message
 
     def _fits(self, process: Process, request: Request) -> bool:
-        return process.fits(request.weight or process.default_weight)
+        return process.fits(request.weight or process.default_weight, len(request.task_token))
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
+from slotkeeper.slots.process import TURN_SECONDS
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
@@ -93,6 +94,7 @@ class SlotsWorld(SlotsProperties):
         due = self._due_events() if self.plan.janitor_runs or not self.timeless else []
         if due and "status event" not in self.actors:
             choices.append(Choice("deliver_event", due[0]))
+        choices += self._ends_of_turns()
         choices += [Choice("land", str(n)) for n in range(len(self.in_transit))]
         choices += self._external_choices()
         if "scheduled run" not in self.actors:
@@ -105,6 +107,13 @@ class SlotsWorld(SlotsProperties):
     def ends_of_work(self) -> list[Choice]:
         """The ends of Glue runs."""
         return [Choice("end_run", run["id"], self._ends_as(run)) for run in self._alive() if self._may_end(run)]
+
+    def _ends_of_turns(self) -> list[Choice]:
+        """In a timeless world, a message that a wake makes visible after a turn comes back at any time."""
+        if not self.timeless:
+            return []
+        woken = (message for message in self._in_flight() if message["visible_at"] <= self.now + TURN_SECONDS)
+        return [Choice("expire", message["id"]) for message in woken]
 
     def due_times(self) -> list[float]:
         """The moments at which something is due."""
@@ -421,6 +430,7 @@ class SlotsWorld(SlotsProperties):
         answer = super().perform(question)
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
+            self._check_size(question.parameters["name"], request)
             if request["attempt"] == 1:
                 self._check_order(question.parameters["input"])
             self._run(question.parameters["name"], _AT_THE_START)

@@ -123,6 +123,9 @@ SMALL: dict[str, Small] = {
     "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
     "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
     "3 requests, 1 slot, two of them under one id": Small(_slots(("a", "a*", "b"), 1, 0, False), 0, True),
+    "2 requests of other weights and priorities under one id": Small(
+        _slots(("+a2", "a1"), 2, 0, False, starters=1), 1, True
+    ),
     "2 requests under one id, 1 slot": Small(_slots(("a", "a*"), 1, 0, False), 1, False),
     "2 requests, 1 slot, the process removed and added again": Small(
         _slots("ab", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 0, True
@@ -196,12 +199,19 @@ SMALL: dict[str, Small] = {
     "child whose start arrives late, status events": Small(
         _target("a", timeless=False, starters=1, aim="late"), 2, True
     ),
+    "child with a large output, a caller": Small(_target("a", callers="a", starters=1, large_outputs=True), 1, True),
     "child with settle time": Small(
         _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends"), 1, True
+    ),
+    "child that is aborted, and redriven in its settle time": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(400,), aim="ends"),
+        1,
+        True,
     ),
     "child that fails and is redriven, with clock": Small(
         _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
     ),
+    "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
     "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
     "2 children, two callers": Small(_target("ab", callers="ab"), 0, True),
     "2 children": Small(_target("ab", starters=1), 1, False),
@@ -247,6 +257,10 @@ SMALL: dict[str, Small] = {
     ),
     "downstream down for 90 s, a worker dies": Small(
         _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
+    ),
+    "downstream that is healthy, a worker dies": Small(_downstream("a", fault_kinds=("die", "die after")), 1, True),
+    "downstream opened by an operator, and a request of another one": Small(
+        lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
     ),
     "downstream opened and closed by an operator, no fault": Small(
         _downstream("a", commands=("open", "close"), receives=898), 0, True

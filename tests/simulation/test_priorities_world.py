@@ -33,7 +33,7 @@ def rule_3_a_dead_letter_leaves_the_registration(patch: Patch) -> None:
 
 
 def rule_3_no_wake_after_a_dead_letter(patch: Patch) -> None:
-    def dead_letter(self: Starter, delivery: Any, code: str, reason: str, request: Any = None) -> Any:
+    def dead_letter(self: Starter, delivery: Any, _now: float, code: str, reason: str, request: Any = None) -> Any:
         self.queue.dead_letter(delivery, code, reason)
         self.slots.end_wait(protocol.Candidate.of(request, delivery))
         return admission.DeadLettered(code, reason, request)
@@ -61,6 +61,17 @@ def rule_5_only_the_highest_priority_is_woken(patch: Patch) -> None:
 def rule_6_outdated_registrations_stay(patch: Patch) -> None:
     patch.setattr(Slots, "clear", lambda *_: False)
     change_state(patch, "IsReceiptHandleRefused", lambda state: state.update(Choices=[]))
+
+
+def a_message_stays_hidden_after_a_turn(patch: Patch) -> None:
+    delay = protocol.wake_delay
+    patch.setattr(protocol, "wake_delay", lambda *given: 225 * delay(*given))
+
+    def hide(state: dict[str, Any]) -> None:
+        seconds = state["Arguments"]["VisibilityTimeout"]
+        state["Arguments"]["VisibilityTimeout"] = seconds.replace("$max([", "225 * $max([")
+
+    change_state(patch, "WakeWaiting", hide)
 
 
 def the_limit_may_change_after_the_read(patch: Patch) -> None:
@@ -98,6 +109,7 @@ def _plan(requests: str, limit: int, **given: Any) -> Plan:
         (rule_4_no_wake_after_a_grant, _plan("c2 +a -b", 2), {"S6"}),
         (rule_5_only_the_highest_priority_is_woken, _plan("+a b c", 1), {"S6"}),
         (rule_6_outdated_registrations_stay, _plan("+a b", 1, removals=1, starters=2), {"S6", "END"}),
+        (a_message_stays_hidden_after_a_turn, _plan("c2 +a -b", 2), {"S6"}),
         (the_limit_may_change_after_the_read, _plan("a2", 2, limits=(1, 2)), {"S1"}),
         (released_by_one, _plan("a2", 2), {"S2"}),
         (a_blocked_head_keeps_others_out, _plan("+a3 b", 2, starters=2), {"S6", "S3"}),

@@ -155,6 +155,7 @@ CHILDREN = {
     "StopChild",
     "SettleChild",
     "ChildNotSucceeded",
+    "ChildTooLarge",
     "NameTaken",
     "WrongInput",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.executions import ANSWER_FAILED
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
@@ -36,10 +36,6 @@ _REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the states that any execution has entered
-
-
-class _TooLarge(Exception):
-    """A task's result exceeds the payload limit. The execution ends, and no catcher applies."""
 
 
 def run(
@@ -80,7 +76,8 @@ def run(
                 return "SUCCEEDED", "", ""
             case "Fail":
                 error = state.fields["Error"]
-                return "FAILED", error, state.value("Cause", context, known) if error == ANSWER_FAILED else ""
+                is_read = error in (ANSWER_FAILED, CHILD_TOO_LARGE)
+                return "FAILED", error, state.value("Cause", context, known) if is_read else ""
             case "Choice":
                 at = state.choose(context, known)
             case "Wait":
@@ -91,8 +88,10 @@ def run(
             case "Task":
                 try:
                     at, known = _task(outside, state, context, known)
-                except _TooLarge:
-                    return "FAILED", "States.DataLimitExceeded", ""
+                except StateFailed as failed:
+                    if failed.error != interpreter.DATA_LIMIT_EXCEEDED:  # States.ALL catches the others
+                        raise
+                    return "FAILED", failed.error, ""
     return "SUCCEEDED", "", ""
 
 
@@ -136,8 +135,7 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         if waits:
             return _end(outside, arguments, answer)
         result = _upper_case(_plain(answer)) if is_own else _plain(answer)
-        if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
-            raise _TooLarge
+        _check_size(result)
         return result
     except ClientError as error:
         code = error.response["Error"]["Code"]
@@ -169,8 +167,14 @@ def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) ->
         ended = _plain(outside.ask(Question("actor", "wait_for_end", freeze(about))))
         has_succeeded = ended["JobRunState"] in ("SUCCEEDED", "STOPPED")
     if has_succeeded:
+        _check_size(ended)
         return ended
     raise StateFailed("States.TaskFailed", json.dumps(ended, separators=(",", ":")))
+
+
+def _check_size(result: Any) -> None:
+    if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
+        raise StateFailed(interpreter.DATA_LIMIT_EXCEEDED, "simulated")
 
 
 def _lower_case(arguments: dict[str, Any]) -> dict[str, Any]:

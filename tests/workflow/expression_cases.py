@@ -12,6 +12,8 @@ from slotkeeper.slots.request import execution_name
 from tests.workflow import caller_cases, child_cases, confirm_cases
 from tests.workflow.case import (
     CONTEXT,
+    DELAYS,
+    ENTERED,
     EXECUTION,
     REDRIVEN,
     REQUEST,
@@ -25,6 +27,7 @@ from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
+NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1}
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -331,11 +334,11 @@ CASES = [
             "TableName": "${SlotTableName}",
             "Key": {"process_name": {"S": "p"}},
             "ConsistentRead": True,
-            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused",
+            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds",
         },
     ),
     *(
-        case("ReadWaiting.Assign", {"first": first, "room": room}, result=result)
+        case("ReadWaiting.Assign", {"first": first, "room": room, **NO_TURN}, result=result)
         for result, first, room in (
             ({}, {}, 0),  # the process was removed
             ({"Item": {}}, {}, 0),
@@ -345,7 +348,7 @@ CASES = [
         )
     ),
     *(
-        case("ReadWaiting.Assign", {"first": first and first["M"], "room": room}, result={"Item": item})
+        case("ReadWaiting.Assign", {"first": first and first["M"], "room": room, **NO_TURN}, result={"Item": item})
         for waiting, first, room in (
             ({}, {}, 3),
             ({"receipt_handle": {"S": "handle"}}, {}, 3),  # of an earlier version
@@ -367,15 +370,34 @@ CASES = [
     *(
         case(
             "ReadWaiting.Assign",
-            {"first": _registered("normal")["M"], "room": room},
+            {"first": _registered("normal")["M"], "room": room, **NO_TURN},
             result={"Item": _FREE | {"waiting": {"M": {"normal": _registered("normal")}}, "paused": {"BOOL": paused}}},
         )
         for paused, room in ((True, 0), (False, 3))
     ),
-    case(
-        "WakeWaiting.Arguments",
-        {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": 0},
-        {"first": _registered("high")["M"]},
+    *(
+        case("ReadWaiting.Assign", {"first": {}, "room": 0, **turns}, result={"Item": item})
+        for item, turns in (
+            ({"turn_high": {"N": "7"}}, {"turns": {"high": 0, "normal": 7, "low": 7}, "turn_seconds": 1}),
+            ({"turn_normal": {"N": "8"}}, {"turns": {"high": 0, "normal": 0, "low": 8}, "turn_seconds": 1}),
+            (
+                {"turn_high": {"N": "7"}, "turn_normal": {"N": "8"}, "turn_seconds": {"N": "5"}},
+                {"turns": {"high": 0, "normal": 7, "low": 8}, "turn_seconds": 5},
+            ),
+            ({"turn_seconds": {"N": "0"}}, {"turns": NO_TURN["turns"], "turn_seconds": 0}),
+        )
+    ),
+    *(
+        case(
+            "WakeWaiting.Arguments",
+            {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": delay},
+            {
+                "first": _registered("low")["M"],
+                "turns": {"high": 0, "normal": 0, "low": ENTERED + ahead},
+                "turn_seconds": turn_seconds,
+            },
+        )
+        for turn_seconds, ahead, delay in DELAYS
     ),
     *(
         case("WakeWaiting.Catch.0.Assign", {"is_refused": is_refused}, errorOutput=error)
@@ -387,10 +409,14 @@ CASES = [
         {
             "TableName": "${SlotTableName}",
             "Key": {"process_name": {"S": "p"}},
-            "UpdateExpression": "SET waiting.#priority = :entry",
+            "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
             "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
-            "ExpressionAttributeNames": {"#priority": "low"},
-            "ExpressionAttributeValues": {":entry": _TOMBSTONE, ":handle": {"S": "handle"}},
+            "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
+            "ExpressionAttributeValues": {
+                ":entry": _TOMBSTONE,
+                ":handle": {"S": "handle"},
+                ":turn": {"N": str(ENTERED)},
+            },
         },
         {"first": _registered("low")["M"]},
     ),

@@ -1,8 +1,9 @@
 """The interpreter of the workflow's definition, for the walks (walks.py) and for the simulation.
 
-Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and a state's
-Assign and Catch see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing
-data between states with variables"). No state reads its input, so the interpreter has none.
+Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and null is a
+value (recorded by LocalStack's snapshot test test_map_state_items_eval_jsonata_fail[null]). A state's Assign and Catch
+see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing data between states
+with variables"). No state reads its input, so the interpreter has none.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from typing import Any
 
 import jsonata
 
+from dev.emulator import jsonata_values
 from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze
 from tests.workflow.definition import END, states, targets
 
 ME = "p-1"
+RANDOM = 0.5  # of $random: walks must be reproducible
+DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
+# Whether States.ALL matches this error. It does in the executions of Lambda tasks that LocalStack's snapshot tests
+# *data_limit_exceeded* of test_states_errors.py have recorded. The Step Functions guide, "Handling errors in Step
+# Functions workflows", states that it does not.
+ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
     "GlueTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
@@ -27,6 +35,7 @@ SUBSTITUTES = {
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
 Variables = dict[str, Any]
+jsonata_values.apply()
 
 
 class StateFailed(Exception):
@@ -52,13 +61,18 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
         return [evaluate(part, known, variables) for part in template]
     if not isinstance(template, str) or not template.startswith("{%"):
         return template
+    expression = deployed(template).removeprefix("{%").removesuffix("%}").strip()
+    # The package takes a variable that is None for one without a value, and returns None for null and for no value.
+    given = {name: jsonata_values.NULL if value is None else value for name, value in (variables or {}).items()}
     try:
-        value = _compiled(template).evaluate(None, {"states": known, **(variables or {})})
+        value = _compiled(expression).evaluate(None, {"states": known, **given})
+        if value is None and not _compiled(f"$exists(({expression}))").evaluate(None, {"states": known, **given}):
+            raise _failed(template, "returned nothing (undefined).")
+    except StateFailed:
+        raise
     except Exception as error:
         raise _failed(template, f"threw an error during evaluation. {error}") from error
-    if value is None:
-        raise _failed(template, "returned nothing (undefined).")
-    return value
+    return jsonata_values.doubles(value)
 
 
 def _failed(template: str, what: str) -> StateFailed:
@@ -74,22 +88,12 @@ def deployed(expression: str) -> str:
 
 
 @cache
-def _compiled(template: str) -> Any:
-    compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
+def _compiled(expression: str) -> Any:
+    compiled = jsonata.Jsonata.jsonata(expression)
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
-    compiled.register_lambda("string", _string)
-    compiled.register_lambda("parse", json.loads)
-    compiled.register_lambda("random", lambda: 0.5)  # walks must be reproducible
+    compiled.register_lambda("parse", jsonata_values.parse)
+    compiled.register_lambda("random", lambda: RANDOM)
     return compiled
-
-
-def _string(value: Any) -> str | None:
-    """$string, which escapes only the characters that JSON must escape; the library's escapes all but ASCII."""
-    return (
-        value
-        if value is None or isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    )
 
 
 def mentioned(template: Any) -> set[str]:
@@ -197,7 +201,8 @@ def still_read(name: str) -> set[str]:
 
 def matches(rule: dict[str, Any], error: str) -> bool:
     """Whether a retrier or a catcher is for this error."""
-    return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
+    catches_all = "States.ALL" in rule["ErrorEquals"] and (error != DATA_LIMIT_EXCEEDED or ALL_CATCHES_DATA_LIMIT)
+    return error in rule["ErrorEquals"] or catches_all
 
 
 STATES = {name: State(fields) for name, fields in states().items()}

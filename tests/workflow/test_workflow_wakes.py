@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from slotkeeper.slots.process import WaitingRequest
+from slotkeeper.slots.process import WaitingRequest, higher
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import PRIORITIES
-from tests.workflow.case import CONTEXT
+from tests.workflow.case import CONTEXT, DELAYS, ENTERED
 from tests.workflow.definition import states
 from tests.workflow.expression_cases import OTHER_SQS_ERRORS, REJECTED_HANDLES
 from tests.workflow.interpreter import STATES, StateFailed, Variables, evaluate
@@ -57,16 +57,17 @@ def _item(weights: tuple[int | None, ...], in_use: int, paused: bool = False) ->
     return numbers | {"waiting": {"M": entries}} | ({"paused": {"BOOL": True}} if paused else {})
 
 
-def _woken_by_the_workflow(item: dict[str, Any]) -> str | None:
+def _woken_by_the_workflow(item: dict[str, Any]) -> tuple[str, int] | None:
     _, variables = STATES["ReadWaiting"].leave(CONTEXT, {}, result={"Item": item})
     if STATES["IsRequestWaiting"].choose(CONTEXT, variables) != "WakeWaiting":
         return None
-    return str(STATES["WakeWaiting"].value("Arguments", CONTEXT, variables)["ReceiptHandle"])
+    arguments = STATES["WakeWaiting"].value("Arguments", CONTEXT, variables)
+    return arguments["ReceiptHandle"], arguments["VisibilityTimeout"]
 
 
-def _woken_by_the_layer(item: dict[str, Any]) -> str | None:
-    waiting = Slots(cast(Any, _OneItem(item)), "slots").to_wake("p")
-    return waiting.receipt_handle if waiting else None
+def _woken_by_the_layer(item: dict[str, Any]) -> tuple[str, int] | None:
+    wake = Slots(cast(Any, _OneItem(item)), "slots").to_wake("p", ENTERED / 1000)
+    return (wake.waiting.receipt_handle, wake.delay) if wake else None
 
 
 @pytest.mark.parametrize(("in_use", "paused"), [(2, False), (4, False), (LIMIT, False), (LIMIT + 2, False), (2, True)])
@@ -76,8 +77,27 @@ def test_the_workflow_wakes_the_same_request_as_the_layer(in_use: int, paused: b
         item = _item(weights, in_use, paused)
         assert _woken_by_the_workflow(item) == _woken_by_the_layer(item), item
         woken.add(_woken_by_the_layer(item))
-    handles = {f"handle-{priority}" for priority in PRIORITIES}
+    handles = {(f"handle-{priority}", 0) for priority in PRIORITIES}
     assert woken == {None} | (handles if in_use < LIMIT and not paused else set())
+
+
+@pytest.mark.parametrize(("turn_seconds", "ahead", "delay"), DELAYS)
+def test_the_workflow_and_the_layer_delay_a_wake_by_the_rest_of_a_turn(
+    turn_seconds: int, ahead: int, delay: int
+) -> None:
+    for turns in product((None, "high", "normal", "low"), repeat=2):
+        began = {f"turn_{priority}": {"N": str(ENTERED + ahead)} for priority in turns if priority}
+        for priority in PRIORITIES:
+            weights = tuple(1 if each == priority else None for each in PRIORITIES)
+            item = _item(weights, 2) | began | {"turn_seconds": {"N": str(turn_seconds)}}
+            is_delayed = any(f"turn_{each}" in began for each in higher(priority))
+            expected = (f"handle-{priority}", delay if is_delayed else 0)
+            assert _woken_by_the_workflow(item) == _woken_by_the_layer(item) == expected
+
+
+def test_a_turn_lasts_a_second_without_a_setting() -> None:
+    item = _item((None, None, 1), 2) | {"turn_normal": {"N": str(ENTERED)}}
+    assert _woken_by_the_workflow(item) == _woken_by_the_layer(item) == ("handle-low", 1)
 
 
 def test_the_workflow_clears_a_registration_like_the_layer() -> None:
@@ -85,10 +105,12 @@ def test_the_workflow_clears_a_registration_like_the_layer() -> None:
     waiting = WaitingRequest(
         "low", "handle-low", sequence="1", receives=3, weight=3, since=1, execution="p-low", request_id=""
     )
-    Slots(cast(Any, table), "slots").clear("p", waiting)
+    Slots(cast(Any, table), "slots").clear("p", waiting, ENTERED / 1000)
     arguments = STATES["ClearWaiting"].value("Arguments", CONTEXT, {"first": entry})
     for field in ("UpdateExpression", "ConditionExpression"):
-        named = arguments[field].replace("#priority", arguments["ExpressionAttributeNames"]["#priority"])
+        named = arguments[field]
+        for name, attribute in arguments["ExpressionAttributeNames"].items():
+            named = named.replace(name, attribute)
         assert named == table.written[field]
     assert arguments["ExpressionAttributeValues"] == table.written["ExpressionAttributeValues"]
 

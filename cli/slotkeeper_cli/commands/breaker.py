@@ -203,10 +203,11 @@ def _closed_text(control: DownstreamControl, downstream: str, health: Health) ->
         start = f"It starts with 1 caller, and permits more after each {window} in full use without throttling"
     else:
         start = "The policy disables the concurrency limit"
-    opens = f"opens again after {count(settings.breaker.failure_threshold, 'consecutive failure')}"
-    within = duration(settings.breaker.recovery + MAX_SPREAD_SECONDS)
+    breaker = settings.breaker
+    opens = f"opens again if {breaker.failure_threshold} of the last {count(breaker.considered, 'call')} failed"
+    within = duration(breaker.recovery + MAX_SPREAD_SECONDS)
     return (
-        f"the breaker is closed. {start}. {f'It {opens}' if settings.breaker.enabled else 'The policy disables it'}. "
+        f"the breaker is closed. {start}. {f'It {opens}' if breaker.enabled else 'The policy disables it'}. "
         f"Messages that were held back return within about {within}."
     )
 

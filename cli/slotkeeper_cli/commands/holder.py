@@ -101,7 +101,7 @@ def _release_lease(context: CommandContext, control: SlotControl, process: Proce
 
 def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
     """Wake the next request, and print the result."""
-    woken = wake_next(control.slots, control.queue, released["process"])
+    woken = wake_next(control.slots, control.queue, released["process"], time.time())
     weight = f", weight {released['weight']}," * (released["weight"] != 1)
     wake = " The first waiting request was woken." * woken
     context.out.result(
@@ -155,15 +155,17 @@ def _in_use(
     grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not confirmed it")
+    # The token is in the holder: released here, its caller would wait until its own timeout. A request whose execution
+    # was never started is still in the queue, with its token.
+    answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
+    unanswered = answer * (bool(holder.task_token) and execution is not None)
     match judge(holder, execution, now, grace):
         case Verdict.CANCEL:
-            return ""
+            return unanswered
         case Verdict.ALIVE:
             return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
         case Verdict.CHECK_WORK:
-            # The token is in the holder: released here, its caller would wait until its own timeout.
-            answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
-            return _work_alive(context, control, process, name, checked) or answer * bool(holder.task_token)
+            return _work_alive(context, control, process, name, checked) or unanswered
 
 
 def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: float, grace: int) -> str:

@@ -10,14 +10,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, Process
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MAX_TURN_SECONDS, TURN_SECONDS, Process
 from slotkeeper.slots.processes import check_settings
+from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.job_checks import most_holders
 from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
 from slotkeeper_cli.request_ids import RequestIds
@@ -32,6 +35,12 @@ _LIMIT: dict[str, Any] = {
     "max": MAX_SLOT_LIMIT,
     "help": f"Most requests that may run at the same time, or the most that their weights may add up to. At most "
     f"{MAX_HOLDERS} run.",
+}
+_TURN: dict[str, Any] = {
+    "min": 0,
+    "max": MAX_TURN_SECONDS,
+    "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
+    "next one of its priority comes first. 0: never.",
 }
 Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.")]
@@ -84,6 +93,18 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
     for problem in limit_problems(context.stack, process, control.read_all()[0]):
         context.out.note(f"Warning: {problem}.")
+
+
+@app.command("set-turn", cls=StackCommand)
+def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
+    """Set for how long requests of a higher priority delay those of a lower one when slots become free."""
+    context = current_context()
+    control = SlotControl(context.stack)
+    before = control.process(process)
+    audit("process set-turn", process=process, before=before.turn_seconds, after=seconds)
+    control.processes.set_turn(process, seconds)
+    data = {"process": process, "before": before.turn_seconds, "after": seconds}
+    context.out.result(data, f"{process}: a turn of {before.turn_seconds} s -> {seconds} s.")
 
 
 @app.command("pause", cls=StackCommand)
@@ -164,6 +185,7 @@ def add(
             "it. For state machines only.",
         ),
     ] = 0,
+    turn_seconds: Annotated[int, typer.Option(**_TURN)] = TURN_SECONDS,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
@@ -176,7 +198,13 @@ def add(
     control = SlotControl(context.stack)
     try:
         check_settings(
-            process, limit, target, default_weight, timeout_minutes=timeout_minutes, settle_seconds=settle_seconds
+            process,
+            limit,
+            target,
+            default_weight,
+            timeout_minutes=timeout_minutes,
+            settle_seconds=settle_seconds,
+            turn_seconds=turn_seconds,
         )
         check_account_and_region(context.stack, target)
     except ValueError as error:
@@ -188,7 +216,7 @@ def add(
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
-    own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
+    own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds, "turn_seconds": turn_seconds}
     audit("process add", process=process, **settings, **own, forced=bool(problems))
     if not control.processes.create(
         process,
@@ -198,13 +226,19 @@ def add(
         default_weight,
         timeout_minutes=timeout_minutes,
         settle_seconds=settle_seconds,
+        turn_seconds=turn_seconds,
         queue_url=context.stack.outputs["RequestQueueUrl"],
     ):
         raise CommandRefused(
-            f"process {process!r} exists already: change it with slotkeeper process set-limit, pause and resume. "
-            "Nothing was changed."
+            f"process {process!r} exists already: change it with slotkeeper process set-limit, set-turn, pause and "
+            "resume. Nothing was changed."
         )
     _warn_of_limit(context, control.process(process), control)
+    if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
+        context.out.note(
+            f"Note: {ALWAYS_FIT} requests whose callers wait for answers can hold its slots at the same time, more if "
+            f"their task tokens have less than {MAX_TOKEN_CHARACTERS:,} bytes. Other requests are not limited by this."
+        )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
 
@@ -218,6 +252,8 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
         sentences.append(f"Its work is stopped after {duration(settings['timeout_minutes'] * 60)}")
     if settings["settle_seconds"]:
         sentences.append(f"Its slots are kept for {duration(settings['settle_seconds'])} after an abort")
+    if settings["turn_seconds"] != TURN_SECONDS:
+        sentences.append(f"A turn lasts {settings['turn_seconds']} s")
     return ". ".join(sentences) + "."
 
 

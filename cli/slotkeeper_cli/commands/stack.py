@@ -177,6 +177,7 @@ def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
         default_weight=restored.default_weight,
         timeout_minutes=restored.timeout_minutes,
         settle_seconds=restored.settle_seconds,
+        turn_seconds=restored.turn_seconds,
         queue_url=queue_url,
     )
 

@@ -41,7 +41,8 @@ class VirtualTime:
 
     def start(self, task: Callable[[], object]) -> None:
         """Start a task, which may wait."""
-        made = greenlet(task)
+        # The hub is its parent: a task that ends continues its parent, which could otherwise be a task that sleeps.
+        made = greenlet(task, self._hub)
         self._tasks.append(made)
         self.at(self.now, made.switch)
 

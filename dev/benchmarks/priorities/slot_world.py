@@ -139,7 +139,7 @@ class SlotWorld:
         item = self._update(job.process, RELEASE_UPDATE, RELEASE_CONDITION, {":one": {"N": "1"}}, {"#me": name})
         self.course.releases.append((self._time.elapsed, job.process, int(item["slots_in_use"]["N"])))
         self._sleep(TRANSITION)
-        wake_next(slots, queue, job.process)
+        wake_next(slots, queue, job.process, self._time.now)
 
     def _update(
         self, process: str, update: str, condition: str, values: Mapping[str, Any], names: Mapping[str, str]

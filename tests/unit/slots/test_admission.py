@@ -147,6 +147,23 @@ def test_a_reused_request_id_leaves_the_reservation_of_the_open_execution(accoun
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
+@pytest.mark.parametrize("weight", [1, 3, None])
+def test_a_reused_request_id_of_another_weight_does_not_start_in_the_reservation(
+    account: Account, weight: int | None
+) -> None:
+    """The starter of the first request died before it started the workflow. The first one's redelivery starts it."""
+    account.processes.set_limit("p", 3)
+    account.reserve(EXECUTION, 2)
+    other = REQUEST | {"priority": "high"} | ({"weight": weight} if weight else {})
+    outcome = account.starter.admit(delivery(other, "p#high", message_id="message-2"), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "RequestIdReused"
+    assert "'order-1' is already used by another request, which holds a slot of weight 2" in outcome.reason
+    assert account.item().holders.keys() == {EXECUTION}
+    first = account.starter.admit(delivery(REQUEST | {"weight": 2}, receives=2), NOW)
+    assert isinstance(first, Admitted)
+
+
 def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account) -> None:
     """The first workflow has released its slot and has not ended yet, so its name can reserve another."""
     account.starter.admit(delivery(REQUEST), NOW)

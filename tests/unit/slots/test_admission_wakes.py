@@ -45,7 +45,8 @@ def test_an_admitted_message_costs_two_calls_or_three_if_it_is_heavy(
 
 @pytest.fixture
 def low_waits(account: Account) -> Account:
-    """One of two slots is free. A request of low priority is hidden in the queue."""
+    """One of two slots is free. A request of low priority is hidden in the queue. No turn delays its wake."""
+    account.write("turn_seconds", {"N": "0"})
     account.fill()
     account.wait_in_queue("p-low", "low")
     account.processes.set_limit("p", 2)
@@ -185,7 +186,7 @@ def test_a_message_whose_registration_was_cleared_before_the_hide_is_made_visibl
     """
     account.fill()
     refused = account.send(_body())
-    acts: list[Callable[[], Any]] = [lambda: account.slots.clear("p", account.item().waiting["normal"])]
+    acts: list[Callable[[], Any]] = [lambda: account.slots.clear("p", account.item().waiting["normal"], NOW)]
     account.sqs.meta.events.register(
         "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
     )

@@ -84,6 +84,14 @@ def test_a_live_run_without_a_holder_is_reported_and_not_stopped(scene: JanitorS
     assert (counts["GlueRunsUnheld"], scene.stopped) == (1, [])
 
 
+def test_no_run_is_reported_while_the_holders_of_a_process_cannot_be_read(scene: JanitorScene) -> None:
+    """The run's holder may be one of these."""
+    _dead(scene, "p2", "job")
+    scene.run("RUNNING")
+    scene.account.write("slot_limit", {"S": "3"})
+    assert "GlueRunsUnheld" not in scene.account.run_at(NOW + 3600).counts
+
+
 def test_a_run_that_has_just_begun_is_not_reported(scene: JanitorScene) -> None:
     """Its slot may have been reserved after the table was read."""
     _dead(scene, "p2", "job")

@@ -53,14 +53,15 @@ def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Ac
     """The message was received again after the janitor's read, and is hidden with a new handle."""
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.register(receives=2)
-    assert not account.slots.clear("p", replace(registration(), receipt_handle="the handle of its first receive"))
+    outdated = replace(registration(), receipt_handle="the handle of its first receive")
+    assert not account.slots.clear("p", outdated, NOW)
     assert account.item().waiting["normal"].receives == 2
 
 
 def test_every_wake_removes_a_spent_registration(account: Account) -> None:
     deleted = account.lose_wake()
     account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=deleted.receipt_handle)
-    assert not wake_next(account.slots, account.queue, "p")
+    assert not wake_next(account.slots, account.queue, "p", NOW)
     assert account.item().waiting == {}
 
 

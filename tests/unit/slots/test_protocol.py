@@ -178,7 +178,7 @@ def test_a_counter_is_not_repaired_by_an_old_count_of_holders(account: Account) 
 
 def test_a_wake_reads_consistently(account: Account) -> None:
     reads = passed_values(account.dynamodb, "GetItem", "ConsistentRead")
-    account.slots.to_wake("p")
+    account.slots.to_wake("p", NOW)
     account.slots.can_proceed(Candidate("p", "p-1"))
     assert reads == [True, True]
 
@@ -218,7 +218,7 @@ def test_a_malformed_or_missing_process_wakes_no_request(
     account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
     kept = {name: value for name, value in item.items() if name not in removed}
     account.dynamodb.put_item(TableName=account.slot_table, Item=kept | added)
-    assert account.slots.to_wake("p") is None
+    assert account.slots.to_wake("p", NOW) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, hide_seconds, wake_next
 from tests.support.boundary import refuse
-from tests.unit.conftest import RETENTION, VISIBILITY, Account, delivery
+from tests.unit.conftest import NOW, RETENTION, VISIBILITY, Account, delivery
 
 
 def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> None:
@@ -57,5 +57,5 @@ def test_a_dead_letter_message_has_its_reason_and_the_unchanged_body(account: Ac
 
 def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.lose_wake()
-    assert wake_next(account.slots, account.queue, "p") is True
+    assert wake_next(account.slots, account.queue, "p", NOW) is True
     assert len(account.messages(account.queue_url)) == 1

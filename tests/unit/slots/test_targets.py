@@ -24,8 +24,9 @@ def test_a_glue_job_name_and_a_state_machine_arn_are_targets(target: str) -> Non
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("", "1 to 255 characters"),
-        ("x" * 256, "1 to 255 characters"),
+        ("", "1 to 255 bytes"),
+        ("x" * 256, "1 to 255 bytes"),
+        ("é" * 128, "1 to 255 bytes"),
         (f"{ARN}:3", f"without version or alias, got '{ARN}:3'. Use {ARN}"),
         (f"{ARN}:PROD", "without version or alias"),
         ("arn:aws:states:eu-west-1:123456789012:execution:nightly:a", "the ARN of an execution"),
@@ -46,8 +47,8 @@ def test_other_targets_are_refused_with_the_reason(target: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10080, got 0"),
-        ({"timeout_minutes": 10_081}, "from 1 to 10080"),
+        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10079, got 0"),
+        ({"timeout_minutes": 10_080}, "from 1 to 10079"),
         ({"timeout_minutes": True}, "got True"),
         ({"settle_seconds": -1}, "settle time must be a whole number of seconds from 0 to 86400, got -1"),
         ({"settle_seconds": 86_401}, "from 0 to 86400"),

@@ -215,11 +215,11 @@ def test_a_limit_that_changes_after_the_refusal_is_read_again(five: Account, lim
 def test_a_heavy_request_is_woken_when_it_fits_and_no_lighter_one_before(five: Account) -> None:
     five.register("p-heavy", "high", 4)
     five.register("p-light", "low", 1)
-    assert five.slots.to_wake("p") is None
+    assert five.slots.to_wake("p", NOW) is None
     five.slots.cancel("p", "p-other")
-    woken = five.slots.to_wake("p")
+    woken = five.slots.to_wake("p", NOW)
     assert woken is not None
-    assert woken.execution == "p-heavy"
+    assert woken.waiting.execution == "p-heavy"
 
 
 # release, cancel, adopt, repair
@@ -280,9 +280,10 @@ def test_a_blocked_request_keeps_no_other_priority_out(blocked: Account, priorit
 def test_a_blocked_request_is_not_woken_but_the_next_one(blocked: Account) -> None:
     blocked.register("p-light", "low", 4)
     blocked.slots.cancel("p", "p-other")
-    for woken in (blocked.slots.to_wake("p"), blocked.item().to_wake):
-        assert woken is not None
-        assert woken.execution == "p-light"
+    woken, seen = blocked.slots.to_wake("p", NOW), blocked.item().to_wake
+    assert woken is not None
+    assert seen is not None
+    assert woken.waiting.execution == seen.execution == "p-light"
 
 
 def test_a_blocked_request_counts_again_when_the_limit_is_raised(blocked: Account) -> None:
@@ -290,9 +291,9 @@ def test_a_blocked_request_counts_again_when_the_limit_is_raised(blocked: Accoun
     assert blocked.reserve("p-1", 1) == FULL
     assert blocked.register("p-1", weight=1) == Registration.REGISTERED
     blocked.slots.cancel("p", "p-other")
-    woken = blocked.slots.to_wake("p")
+    woken = blocked.slots.to_wake("p", NOW)
     assert woken is not None
-    assert woken.execution == "p-blocked"
+    assert woken.waiting.execution == "p-blocked"
 
 
 def test_a_lowered_limit_that_blocks_a_request_wakes_the_next_one(account: Account) -> None:

@@ -53,6 +53,7 @@ from slotkeeper.slots.reservation import (
     Candidate,
     Full,
     Granted,
+    HeldByAnother,
     Misconfigured,
     Paused,
     Registration,
@@ -82,6 +83,7 @@ _CAUSES = {
     "blocked": "its weight is above the process's limit",
     "paused": "the process is paused",
     "full": "the process is full",
+    "callers": "the task tokens of the requests that hold slots leave no space for its own in the process's item",
     "overtaken": "requests of a higher priority come first",
 }
 
@@ -168,7 +170,7 @@ class Starter:
         try:
             request = parse_request(delivery)
         except InvalidRequest as error:
-            return self._dead_letter(delivery, "InvalidRequest", str(error))
+            return self._dead_letter(delivery, now, "InvalidRequest", str(error))
         self.on_request(request)
 
         candidate = Candidate.of(request, delivery)
@@ -182,15 +184,22 @@ class Starter:
                         # Another message with this id may have made the reservation, which ended only its own wait.
                         self.slots.end_wait(candidate)
                     return self._start(delivery, request, now, made_here=made_here, was_registered=was_registered)
+                case HeldByAnother(weight):
+                    reason = (
+                        f"request_id {request.request_id!r} is already used by another request, which holds a slot of "
+                        f"weight {weight} as {request.execution_name}. A request_id must be unique for 90 days. Send "
+                        "this request again with a new request_id"
+                    )
+                    return self._dead_letter(delivery, now, "RequestIdReused", reason, request)
                 case UnknownProcess():
                     reason = (
                         f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process "
                         "add, then redrive this message"
                     )
-                    return self._dead_letter(delivery, "UnknownProcess", reason, request)
+                    return self._dead_letter(delivery, now, "UnknownProcess", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
-                    return self._dead_letter(delivery, "Cancelled", reason, request)
+                    return self._dead_letter(delivery, now, "Cancelled", reason, request)
                 case Misconfigured(reason):
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
@@ -198,7 +207,7 @@ class Starter:
                     because = _because(candidate, seen)
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
-                        return self._dead_letter(delivery, "Expired", reason, request)
+                        return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
                     registration = self.slots.wait(candidate, seen)
                     if registration is Registration.SPENT:
@@ -219,7 +228,7 @@ class Starter:
             # The answer does not matter: after a lost one botocore repeats the call, which then is refused.
             self.slots.release(candidate.process, name, holder.raw)
         reservation = self.slots.reserve(candidate, now)
-        wake_next(self.slots, self.queue, candidate.process)
+        wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
     def _hide(self, candidate: Candidate, delivery: Delivery, seen: Process, now: float) -> bool:
@@ -253,37 +262,37 @@ class Starter:
         match self.workflow.start(request):
             case Started():
                 if was_registered:
-                    self._wake(request)
+                    self._wake(request, now)
                 return Admitted(request)
             case AlreadyRan():
                 # Safe whether this call or an earlier one made the reservation: the execution of this name has closed
                 # and no other can start, so no workflow can confirm it. Such a reservation is made when the message
                 # comes again between its workflow's release and its end.
-                self._release(request)
+                self._release(request, now)
                 return Repeated(request.execution_name, request.process)
             case NameTaken(is_open):
                 # An earlier reservation may belong to the open execution, which has not confirmed it yet.
                 if made_here or not is_open:
-                    self._release(request)
+                    self._release(request, now)
                 reason = (
                     f"request_id {request.request_id!r} is already used by another request, which "
                     f"{'runs' if is_open else 'ran'} with other arguments as {request.execution_name}. A request_id "
                     "must be unique for 90 days. Send this request again with a new request_id"
                 )
-                return self._dead_letter(delivery, "RequestIdReused", reason, request)
+                return self._dead_letter(delivery, now, "RequestIdReused", reason, request)
             case StartRejected(reason):
-                self._release(request)
-                return self._dead_letter(delivery, "InvalidExecution", reason, request)
+                self._release(request, now)
+                return self._dead_letter(delivery, now, "InvalidExecution", reason, request)
             case StartUnavailable(reason):
-                self._release(request)
+                self._release(request, now)
                 return self._defer(delivery, now, request, f"the workflow cannot be started: {reason}")
 
-    def _release(self, request: Request) -> None:
+    def _release(self, request: Request, now: float) -> None:
         self.slots.cancel(request.process, request.execution_name)
-        self._wake(request)
+        self._wake(request, now)
 
-    def _wake(self, request: Request) -> None:
-        wake_next(self.slots, self.queue, request.process)
+    def _wake(self, request: Request, now: float) -> None:
+        wake_next(self.slots, self.queue, request.process, now)
 
     def _defer(
         self, delivery: Delivery, now: float, request: Request | None, reason: str, margin: int = EXPIRES_BEFORE
@@ -294,7 +303,7 @@ class Starter:
         whole group waits behind the message.
         """
         if overdue := self._overdue(delivery, now, margin):
-            return self._dead_letter(delivery, "Expired", f"{overdue}: {reason}", request)
+            return self._dead_letter(delivery, now, "Expired", f"{overdue}: {reason}", request)
         self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
         return Deferred(process_of(delivery.group_id), reason)
 
@@ -307,11 +316,13 @@ class Starter:
             return f"received {delivery.receives} times, nearly the queue's maximum of {self.queue_max_receives}"
         return ""
 
-    def _dead_letter(self, delivery: Delivery, code: str, reason: str, request: Request | None = None) -> DeadLettered:
+    def _dead_letter(
+        self, delivery: Delivery, now: float, code: str, reason: str, request: Request | None = None
+    ) -> DeadLettered:
         self.queue.dead_letter(delivery, code, reason)
         if request:
             self.slots.end_wait(Candidate.of(request, delivery))
-            self._wake(request)
+            self._wake(request, now)
         token = token_of(delivery.body)
         answered = self.answer(token, code, reason) if token and self.answer else None
         return DeadLettered(code, reason, request, answered)
@@ -323,4 +334,6 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "blocked"
     if seen.paused:
         return "paused"
-    return "overtaken" if seen.fits(weight) else "full"
+    if not seen.fits(weight):
+        return "full"
+    return "overtaken" if seen.takes_token(candidate.token_bytes) else "callers"

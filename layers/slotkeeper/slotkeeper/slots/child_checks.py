@@ -15,13 +15,13 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from slotkeeper.slots.children import Child
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow
+from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import MAX_WEIGHT
+from slotkeeper.slots.request import MAX_WEIGHT, process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
-from slotkeeper.slots.settlement import Settlement, SettleOutcome
+from slotkeeper.slots.settlement import Settlement, SettleOutcome, Work
 from slotkeeper.slots.targets import is_state_machine
 
 
@@ -54,18 +54,22 @@ class ChildChecks:
         child = self.dead.children.describe(held.target, held.name, self.workflow.execution_arn(held.name))
         return self.dead.conclude_child(held, child, checked_at, report, lambda: self._settle(held, child, report))
 
-    def settle_caller(self, held: Held, report: RunReport) -> bool:
-        """Settle the request of a holder without a child if its caller waits; False if that is not done yet."""
-        return not held.holder.task_token or self._settle(held, None, report)
+    def settle_caller(self, held: Held, report: RunReport, run: GlueRun | None = None) -> bool:
+        """Settle the request of a holder without a child if its caller waits; False if that is not done yet.
 
-    def _settle(self, held: Held, child: Child | None, report: RunReport) -> bool:
+        Args:
+            run: its newest Glue run, which has ended.
+        """
+        return not held.holder.task_token or self._settle(held, run, report)
+
+    def _settle(self, held: Held, work: Work | None, report: RunReport) -> bool:
         execution = self.workflow.describe(held.name)  # the list of closed executions has no inputs
         if execution is None or execution.status == "SUCCEEDED":
             return True
         # An execution that was redriven since has no outcome yet.
         if not execution.is_closed:
             return False
-        settled = self.settlement.settle(execution, report, child=child, holder=held.holder)
+        settled = self.settlement.settle(execution, report, work=work, holder=held.holder)
         return settled is not SettleOutcome.CLAIMED
 
     def adopt_redriven(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
@@ -83,7 +87,7 @@ class ChildChecks:
                 return report.cut_short("The run's time has ended; the next run lists the redriven child executions")
             try:
                 for name in self.dead.children.redriven(target):
-                    process = by_name.get(name.rpartition("-")[0])
+                    process = by_name.get(process_of_execution(name))
                     if process and name not in process.holders:
                         self._adopt(process, target, name, report)
             except Exception as error:

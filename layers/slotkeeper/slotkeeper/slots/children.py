@@ -47,6 +47,10 @@ class Child:
     def is_closed(self) -> bool:
         return self.status in CLOSED_STATUSES
 
+    @property
+    def has_succeeded(self) -> bool:
+        return self.is_ours and self.status == "SUCCEEDED"
+
     def settles_at(self, settle_seconds: int) -> float:
         """From when on its slot may be freed, epoch seconds: what an aborted child has started may outlive it."""
         if self.status in ("ABORTED", "TIMED_OUT"):

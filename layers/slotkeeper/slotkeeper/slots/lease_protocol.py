@@ -21,6 +21,7 @@ Each step that frees a slot without taking it also wakes the next request.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,7 @@ class LeaseSteps:
         sqs: creates the client that wakes, when the first wake is due.
         wake_skipped: receives the name of a process whose next request could not be woken after a slot was freed. In a
             stack the janitor repeats the wake within a minute.
+        clock: seconds since the epoch.
     """
 
     def __init__(
@@ -81,11 +83,13 @@ class LeaseSteps:
         table_name: str,
         sqs: Callable[[], SQSClient],
         wake_skipped: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.slots = Slots(dynamodb, table_name)
         self._table = Table(dynamodb, table_name, "process_name")
         self._sqs = sqs
         self._wake_skipped = wake_skipped
+        self._clock = clock
 
     def take(self, candidate: Candidate, now: float) -> Reservation:
         """Take a slot, also that of an expired lease. `now` is in seconds since the epoch.
@@ -193,11 +197,11 @@ class LeaseSteps:
         If the message has ended, the next wake of a workflow or of the janitor clears its registration.
         """
         try:
-            waiting = self.slots.to_wake(process)
-            if waiting is None:
+            due = self.slots.to_wake(process, self._clock())
+            if due is None:
                 return
             if queue_url:
-                RequestQueue(self._sqs(), queue_url).make_visible(waiting.receipt_handle)
+                RequestQueue(self._sqs(), queue_url).make_visible(due.waiting.receipt_handle, due.delay)
                 return
             reason = "the process's item has no queue_url"
         except (ClientError, BotoCoreError) as error:

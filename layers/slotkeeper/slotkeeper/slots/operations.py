@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,15 @@ class Operations:
     """Changes processes while they are in use. A change applies to the next reserve; running workflows continue.
 
     Each method raises LookupError if the process does not exist.
+
+    Args:
+        clock: seconds since the epoch.
     """
 
     processes: Processes
     slots: Slots
     queue: RequestQueue
+    clock: Callable[[], float] = time.time
 
     def set_limit(self, process: str, slot_limit: int) -> bool:
         """Change the limit; True if that woke a waiting request. Raises ValueError if the limit is not valid.
@@ -30,7 +35,7 @@ class Operations:
         the limit is blocked until it is raised.
         """
         self.processes.set_limit(process, slot_limit)
-        return wake_next(self.slots, self.queue, process)
+        return wake_next(self.slots, self.queue, process, self.clock())
 
     def pause(self, process: str) -> None:
         """Admit no request until `resume`."""
@@ -39,7 +44,7 @@ class Operations:
     def resume(self, process: str) -> bool:
         """Lift the pause; True if that woke a waiting request."""
         self.processes.resume(process)
-        return wake_next(self.slots, self.queue, process)
+        return wake_next(self.slots, self.queue, process, self.clock())
 
     def remove(self, process: str) -> bool:
         """Remove a paused process without holders; return False, without effect, for any other process.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,16 +16,27 @@ from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 MAX_SLOT_LIMIT = MAX_WEIGHT
 # Each holder adds up to 200 bytes to the item, and so to the price of each write.
 MAX_HOLDERS = 500
+# Bytes of the task tokens of a process's holders. With them an item stays below DynamoDB's 400 KB with the most of all
+# other attributes, so that no confirm, cancellation or pause is refused because of the item's size.
+MAX_TOKEN_BYTES = 131_072
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 # Seconds after its end during which no other caller removes a lease: the maximum difference of two clocks.
 LEASE_CLOCK_SKEW = 5
 # Expired leases that one call removes or takes over. Further ones are left to the next call.
 MAX_REMOVALS = 20
+# Seconds for which a turn delays the wakes of lower priorities, unless the process has its own `turn_seconds`. A longer
+# turn keeps the order better in a burst of free slots, and leaves slots free for longer if no request follows.
+TURN_SECONDS = 1
+MAX_TURN_SECONDS = 60
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
 class MalformedProcess(ValueError):
-    """An attribute is missing or has the wrong type. The message names it."""
+    """An attribute is missing or has the wrong type. The message names it. `process`: its name, empty if unknown."""
+
+    def __init__(self, message: str, process: str = "") -> None:
+        super().__init__(message)
+        self.process = process
 
 
 HolderState = Literal["RESERVED", "RUNNING", "LEASED"]
@@ -71,6 +83,7 @@ class WaitingRequest:
 
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
+    `token_bytes`: the size of the request's task token, 0 without one.
     """
 
     priority: Priority
@@ -81,6 +94,7 @@ class WaitingRequest:
     since: int
     execution: str
     request_id: str
+    token_bytes: int = 0
 
     @property
     def position(self) -> Position:
@@ -97,6 +111,8 @@ class Process:
         timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
         settle_seconds: seconds for which a slot is kept after its child execution was aborted or has timed out.
         queue_url: of the queue in which its requests wait. Empty: unknown.
+        turns: when the last turn of each priority began, in milliseconds since the epoch.
+        turn_seconds: for how long a turn delays the wakes of lower priorities.
     """
 
     name: str
@@ -112,6 +128,8 @@ class Process:
     timeout_minutes: int | None = None
     settle_seconds: int = 0
     queue_url: str = ""
+    turns: Mapping[Priority, int] = field(default_factory=dict)
+    turn_seconds: int = TURN_SECONDS
 
     @property
     def held_weight(self) -> int:
@@ -142,10 +160,20 @@ class Process:
         """Whether a request of weight 1 fits now."""
         return self.fits(1)
 
-    def fits(self, weight: int) -> bool:
-        """Whether a request of this weight fits now."""
+    @property
+    def token_bytes(self) -> int:
+        """The bytes of the holders' task tokens."""
+        return sum(len(holder.task_token.encode()) for holder in self.holders.values())
+
+    def takes_token(self, token_bytes: int) -> bool:
+        """Whether a task token of this size fits into the item. A request without one, of size 0, always does."""
+        return not token_bytes or self.token_bytes + token_bytes <= MAX_TOKEN_BYTES
+
+    def fits(self, weight: int, token_bytes: int = 0) -> bool:
+        """Whether a request of this weight, with a task token of this size, fits now."""
         in_use = max(self.slots_in_use, self.held_weight)
-        return not self.paused and in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
+        has_slot = in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
+        return not self.paused and has_slot and self.takes_token(token_bytes)
 
     def is_blocked(self, waiting: WaitingRequest) -> bool:
         """Whether a waiting request cannot start before the limit is raised. It keeps no other request out."""
@@ -171,21 +199,26 @@ class Process:
     def to_wake(self) -> WaitingRequest | None:
         """The waiting request whose turn it is, if it fits now, or else a cancelled one, which is dead-lettered."""
         first = self.first
-        if first is not None and self.fits(first.weight):
+        if first is not None and self.fits(first.weight, first.token_bytes):
             return first
         return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
-    def admits(self, weight: int, priority: Priority, position: Position | None) -> bool:
+    def wake_delay(self, priority: Priority, now: float) -> int:
+        """The seconds after which a wake of this priority makes its message visible."""
+        return wake_delay(priority, self.turns, self.turn_seconds, now)
+
+    def admits(self, weight: int, priority: Priority, position: Position | None, token_bytes: int = 0) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
 
         Args:
             position: of the request's delivery. None: a request without a message, which waits for all others.
         """
+        fits = self.fits(weight, token_bytes)
         if position is None:
-            return self.fits(weight) and self.first is None
+            return fits and self.first is None
         own = self.waiting.get(priority)
         is_next = own is None or own.position <= position
-        return self.fits(weight) and is_next and not any(self._counting(higher(priority)))
+        return fits and is_next and not any(self._counting(higher(priority)))
 
     def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
         registered = (self.waiting[each] for each in priorities if each in self.waiting)
@@ -225,6 +258,8 @@ def read_process(item: Mapping[str, Any]) -> Process:
             timeout_minutes=settings.whole("timeout_minutes", None),
             settle_seconds=settings.whole("settle_seconds", 0),
             queue_url=attributes.text("queue_url", ""),
+            turns=read_turns(attributes),
+            turn_seconds=read_turn_seconds(attributes),
         )
     except MalformedAttribute as error:
         raise MalformedProcess(str(error)) from None
@@ -248,6 +283,33 @@ def _read_waiting(
     return waiting, tombstones
 
 
+def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
+    """The seconds after which a wake makes a message visible: the rest of the turns of higher priorities, rounded up.
+
+    At most `turn_seconds`, although the clock that wrote a turn may be ahead.
+    """
+    began = [turns[each] for each in higher(priority) if each in turns]
+    return max(0, turn_seconds + min(0, math.ceil(max(began) / 1000 - now))) if began else 0
+
+
+def read_turn_seconds(attributes: Attributes) -> int:
+    """Parse the length of a turn. Raises MalformedAttribute."""
+    return attributes.parsed_number("turn_seconds", _turn_seconds, TURN_SECONDS)
+
+
+def _turn_seconds(number: str) -> int:
+    seconds = int(number)
+    if not 0 <= seconds <= MAX_TURN_SECONDS:
+        raise ValueError
+    return seconds
+
+
+def read_turns(attributes: Attributes) -> dict[Priority, int]:
+    """Parse the turns in an item. Raises MalformedAttribute."""
+    turns = {priority: attributes.whole(f"turn_{priority}", None) for priority in PRIORITIES}
+    return {priority: began for priority, began in turns.items() if began is not None}
+
+
 def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
     """Parse a registration. Raises MalformedAttribute."""
     return WaitingRequest(
@@ -259,6 +321,7 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         since=entry.whole("since"),
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
+        token_bytes=entry.whole("token_bytes", 0),
     )
 
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots.cancellation import Cancellations
-from slotkeeper.slots.process import MAX_SLOT_LIMIT, PROCESS_NAME, MalformedProcess, Process, read_process
+from slotkeeper.slots.process import (
+    MAX_SLOT_LIMIT,
+    MAX_TURN_SECONDS,
+    PROCESS_NAME,
+    TURN_SECONDS,
+    MalformedProcess,
+    Process,
+    read_process,
+)
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
 
@@ -28,6 +36,7 @@ def check_settings(
     *,
     timeout_minutes: int | None = None,
     settle_seconds: int = 0,
+    turn_seconds: int = TURN_SECONDS,
 ) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
@@ -36,6 +45,8 @@ def check_settings(
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
+    if isinstance(turn_seconds, bool) or not isinstance(turn_seconds, int) or not 0 <= turn_seconds <= MAX_TURN_SECONDS:
+        raise ValueError(f"turn must be a whole number of seconds from 0 to {MAX_TURN_SECONDS}, got {turn_seconds!r}")
     check_target(target)
     check_timeout(timeout_minutes)
     check_settle_seconds(settle_seconds, target)
@@ -58,6 +69,7 @@ class Processes:
         *,
         timeout_minutes: int | None = None,
         settle_seconds: int = 0,
+        turn_seconds: int = TURN_SECONDS,
         queue_url: str = "",
     ) -> bool:
         """Add a process; return False and change nothing if it exists.
@@ -69,13 +81,20 @@ class Processes:
             timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
             settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
                 has timed out, because the work that the child started may outlive it.
+            turn_seconds: for how long a turn delays the wakes of lower priorities. 0: never.
             queue_url: of the queue in which the process's requests wait.
 
         Raises:
             ValueError: a setting is not valid.
         """
         check_settings(
-            name, slot_limit, target, default_weight, timeout_minutes=timeout_minutes, settle_seconds=settle_seconds
+            name,
+            slot_limit,
+            target,
+            default_weight,
+            timeout_minutes=timeout_minutes,
+            settle_seconds=settle_seconds,
+            turn_seconds=turn_seconds,
         )
         run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
         item: dict[str, Any] = {
@@ -92,6 +111,8 @@ class Processes:
             item["queue_url"] = {"S": queue_url}
         if default_weight != 1:
             item["default_weight"] = {"N": str(default_weight)}
+        if turn_seconds != TURN_SECONDS:
+            item["turn_seconds"] = {"N": str(turn_seconds)}
         if paused:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
@@ -126,6 +147,16 @@ class Processes:
         check_settings(name, slot_limit, "unchanged")
         self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
 
+    def set_turn(self, name: str, seconds: int) -> None:
+        """Change for how long a turn delays the wakes of lower priorities; 0 switches turns off.
+
+        Raises:
+            ValueError: the number of seconds is not valid.
+            LookupError: the process does not exist.
+        """
+        check_settings(name, 0, "unchanged", turn_seconds=seconds)
+        self._change_existing(name, "SET turn_seconds = :seconds", {":seconds": {"N": str(seconds)}})
+
     def change_target(self, name: str, target: str, before: str) -> bool:
         """Change the process's target from `before` to `target`; False if its target is not `before`."""
         check_settings(name, 0, target)
@@ -158,7 +189,8 @@ class Processes:
                 try:
                     yield read_process(item)
                 except MalformedProcess as error:
-                    yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
+                    name = item["process_name"]["S"]
+                    yield MalformedProcess(f"process {name}: {error}", name)
 
     def _pages(self) -> Iterator[Mapping[str, Any]]:
         yield from self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)

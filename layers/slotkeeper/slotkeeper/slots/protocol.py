@@ -7,7 +7,10 @@
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
-                   priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
+                   priority, weight, since, execution, request_id, token_bytes}, or a tombstone, {sequence, receives}
+    turn_high, turn_normal, turn_low
+                   N, optional: when the last turn of a priority began, in milliseconds since the epoch
+    turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
@@ -30,6 +33,17 @@ A registration keeps lower priorities out, so each end of its message replaces i
 the same write, the starter before it dead-letters the message, and each waker whose receipt handle SQS rejects. A
 tombstone refuses a late or repeated `wait` of the same receive.
 
+After such an end the next request of the priority is not registered before it has been received, and if slots are
+free, it never is. So the priority has a turn: the write of a grant notes it, if the request had waited, and so does a
+waker with its tombstone. A wake of a lower priority during a turn makes its message visible when the turn ends, and not
+immediately. Without turns, the order is lost when many slots become free:
+
+1. Fifty slots become free. A release wakes the head of high priority, which is granted one.
+2. Its grant, or another release, finds no registration of high priority, and wakes the head of low priority.
+3. Both groups start requests until no slot is free, although more of high priority wait behind their head.
+
+No condition contains a turn. It only delays wakes, and SQS is the timer, so no wake is lost.
+
 The workflow performs confirm, release and wake itself (statemachines/slot_workflow.asl.json). Their expressions are
 repeated here, and a test compares the two. The weight in use never exceeds the limit because of write conditions alone;
 no clock is part of that argument. Times are whole seconds since the epoch.
@@ -39,19 +53,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
+    MAX_TOKEN_BYTES,
     MalformedProcess,
     Process,
     WaitingRequest,
     higher,
     read_process,
     read_registration,
+    read_turn_seconds,
+    read_turns,
+    wake_delay,
 )
 from slotkeeper.slots.request import PRIORITIES, Delivery
 from slotkeeper.slots.reservation import (
@@ -60,12 +78,14 @@ from slotkeeper.slots.reservation import (
     Candidate,
     Full,
     Granted,
+    HeldByAnother,
     Misconfigured,
     Paused,
     Registration,
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -77,6 +97,10 @@ ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND siz
 ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
+# The tokens of so many holders fit into the item, however long they are. A condition cannot measure a map, so with more
+# holders a request with a task token reads first. Between the read and the write another request may take the space:
+# one of each message group, which is why MAX_TOKEN_BYTES leaves some.
+ALWAYS_FIT = MAX_TOKEN_BYTES // MAX_TOKEN_CHARACTERS
 NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
@@ -94,6 +118,7 @@ NOT_NEWER = (
 NO_NEWER_REGISTRATION = f"(attribute_not_exists(waiting.{{0}}.receipt_handle) OR {NOT_NEWER})"
 ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
+TURN_UPDATE = ", turn_{0} = :turn"  # with a grant, or with the tombstone of a waker
 
 NO_ROOM = "((slots_in_use > :counted OR size(holders) > :room) AND slot_limit = :limit)"
 WAIT_CONDITION = "({refused}) AND attribute_not_exists(holders.#me) AND {newer}"
@@ -118,7 +143,7 @@ RELEASE_CONDITION = "attribute_exists(holders.#me)"
 CANCEL_CONDITION = "holders.#me.#state = :reserved"
 UNCHANGED_CONDITION = "holders.#me = :seen"
 
-WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
+WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds"
 
 # The number of holders from which a reserve reads before it writes. DynamoDB charges a refused write like a successful
 # one, one write unit per KB of the item. A read costs one read unit per 4 KB, at a fifth of the price, and uses none of
@@ -127,6 +152,13 @@ WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused"
 PRECHECK_FROM_HOLDERS = 30
 # Writes of a reserve. A further one is needed only if the limit, or the default weight, changed after the read.
 _MAX_WRITES = 3
+
+
+class Wake(NamedTuple):
+    """The waiting request to wake, and the seconds after which its message becomes visible."""
+
+    waiting: WaitingRequest
+    delay: int
 
 
 class Slots:
@@ -189,7 +221,8 @@ class Slots:
         entry = candidate.new_holder(now)
         conditions = [RESERVE_CONDITION]
         update, names = RESERVE_UPDATE, {"#me": candidate.execution}
-        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(MAX_HOLDERS)}
+        most = ALWAYS_FIT if candidate.task_token and not seen else MAX_HOLDERS
+        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(most)}
         if seen and weight > 1:
             entry["weight"] = _number(weight)
             conditions.append(ROOM_FOR_WEIGHT)
@@ -206,6 +239,11 @@ class Slots:
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
             values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
+            # A request that did not wait has no backlog behind it. If it began a turn, frequent ones that each find a
+            # free slot would keep a lower request out although further slots are free.
+            if delivery.has_waited(now):
+                update += TURN_UPDATE.format(candidate.priority)
+                values[":turn"] = _turn(now)
         conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
         return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
 
@@ -231,11 +269,15 @@ class Slots:
             "since": _number(int(delivery.sent_at)),
             "execution": {"S": candidate.execution},
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
+        if candidate.task_token:
+            entry["token_bytes"] = _number(candidate.token_bytes)
+        # A task token that does not fit is refused until there are fewer holders.
+        most = MAX_HOLDERS if seen.takes_token(candidate.token_bytes) else len(seen.holders)
         values = {
             **_room(weight, seen),
             ":entry": {"M": entry},
             **_compared(delivery),
-            ":most": _number(MAX_HOLDERS),
+            ":most": _number(most),
             ":true": {"BOOL": True},
         }
         names = {"#me": candidate.execution, "#sequence": "sequence"}
@@ -309,15 +351,16 @@ class Slots:
             values[":now"] = {"N": str(math.ceil(now))}
         return self._table.update(process, update, UNCHANGED_CONDITION, values, names).held
 
-    def clear(self, process: str, waiting: WaitingRequest) -> bool:
+    def clear(self, process: str, waiting: WaitingRequest, now: float) -> bool:
         """Replace a registration whose receipt handle SQS has rejected by its tombstone; False if it has changed.
 
         A rejected handle never becomes valid again, so no wake is lost. A message that was received since then is
-        registered with its new handle before the starter hides it.
+        registered with its new handle before the starter hides it. Until then its priority has its turn: the wakes of
+        lower ones, which no registration keeps out any more, are delayed.
         """
         tombstone = {"sequence": {"S": waiting.sequence}, "receives": _number(waiting.receives)}
-        values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}}
-        update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE, SAME_HANDLE))
+        values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}, ":turn": _turn(now)}
+        update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE + TURN_UPDATE, SAME_HANDLE))
         return self._table.update(process, update, condition, values).held
 
     def end_wait(self, candidate: Candidate) -> bool:
@@ -329,8 +372,8 @@ class Slots:
         update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, OWN_REGISTRATION))
         return self._table.update(candidate.process, update, condition, values, {"#sequence": "sequence"}).held
 
-    def to_wake(self, process: str) -> WaitingRequest | None:
-        """Return the waiting request whose turn it is, if it fits: the read that precedes a wake."""
+    def to_wake(self, process: str, now: float) -> Wake | None:
+        """Return the waiting request that is next, if it fits: the read that precedes a wake."""
         item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
         try:
             limit, in_use = item.number("slot_limit"), item.number("slots_in_use")
@@ -340,7 +383,9 @@ class Slots:
             for priority in PRIORITIES:
                 entry = registered.map(priority, Attributes({}))
                 if "receipt_handle" in entry.raw and (waiting := read_registration(priority, entry)).weight <= limit:
-                    return waiting if in_use + waiting.weight <= limit else None
+                    if in_use + waiting.weight > limit:
+                        return None
+                    return Wake(waiting, wake_delay(priority, read_turns(item), read_turn_seconds(item), now))
         except MalformedAttribute:
             pass  # the step that freed a slot must not fail because of it; the janitor reports the item
         return None
@@ -392,10 +437,14 @@ class Slots:
         return seen
 
 
-def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother | Cancelled | Full | Paused | None:
     """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
-    if candidate.execution in seen.holders:
-        return AlreadyHeld()
+    if holder := seen.holders.get(candidate.execution):
+        # The work would start in a slot of another size:
+        # 1. The starter reserves a slot of weight 1 for a request, and dies before it starts the workflow.
+        # 2. Another request with the same id, of weight 50, would start in that slot, above the limit.
+        is_same = holder.weight == candidate.weight_in(seen) or candidate.lease is not None
+        return AlreadyHeld() if is_same else HeldByAnother(holder.weight)
     if cancelled := seen.cancelled.get(candidate.execution):
         return Cancelled(cancelled.since, cancelled.by)
     if candidate.is_admitted_by(seen):
@@ -423,6 +472,11 @@ def _position(delivery: Delivery) -> Item:
 
 def _tombstone(delivery: Delivery) -> Item:
     return {"M": _position(delivery)}
+
+
+def _turn(now: float) -> Item:
+    """The beginning of a turn, in milliseconds: in whole seconds, a turn of one second would last half of one."""
+    return _number(int(now * 1000))
 
 
 def _number(value: int) -> Item:

@@ -61,20 +61,24 @@ class RequestQueue:
         """Hide a message for `seconds`. An outdated handle is not an error: a wake came first."""
         self._set_visibility(delivery.receipt_handle, seconds)
 
-    def make_visible(self, receipt_handle: str) -> bool:
-        """Make a hidden message visible; False if the handle is outdated."""
-        return self._set_visibility(receipt_handle, 0)
+    def make_visible(self, receipt_handle: str, after: int = 0) -> bool:
+        """Make a hidden message visible, immediately or `after` some seconds; False if the handle is outdated."""
+        return self._set_visibility(receipt_handle, after)
 
-    def make_all_visible(self, receipt_handles: Sequence[str]) -> list[bool | None]:
-        """Make up to ten messages visible in one call; for each the result of `make_visible`, or None if SQS failed."""
+    def make_all_visible(self, wakes: Sequence[tuple[str, int]]) -> list[bool | None]:
+        """Make up to ten messages visible in one call; for each the result of `make_visible`, or None if SQS failed.
+
+        Args:
+            wakes: the receipt handle of each, and the seconds after which it becomes visible.
+        """
         answer = self._sqs.change_message_visibility_batch(
             QueueUrl=self._queue_url,
             Entries=[
-                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
-                for number, handle in enumerate(receipt_handles)
+                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": after}
+                for number, (handle, after) in enumerate(wakes)
             ],
         )
-        visible: list[bool | None] = [True] * len(receipt_handles)
+        visible: list[bool | None] = [True] * len(wakes)
         for failed in answer.get("Failed", []):
             visible[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
         return visible
@@ -139,17 +143,19 @@ class FailedRequestQueue:
         self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body or "{}", MessageAttributes=attributes)
 
 
-def wake_next(slots: Slots, queue: RequestQueue, process: str) -> bool:
-    """Wake the waiting request whose turn it is, if it fits; True if its message was made visible.
+def wake_next(slots: Slots, queue: RequestQueue, process: str, now: float) -> bool:
+    """Wake the waiting request that is next, if it fits; True if its message was made visible, or will be after a turn.
 
     Call it after each release, and whenever a message that may have kept others out is consumed. A registration whose
     receipt handle is outdated is cleared, and the next one is woken: it would keep lower priorities out.
+
+    A second wake before the end of a turn sets the same message's time again, since the message is still hidden.
     """
     for _ in range(MAX_WAKES):
-        waiting = slots.to_wake(process)
-        if waiting is None:
+        due = slots.to_wake(process, now)
+        if due is None:
             return False
-        if queue.make_visible(waiting.receipt_handle):
+        if queue.make_visible(due.waiting.receipt_handle, due.delay):
             return True
-        slots.clear(process, waiting)
+        slots.clear(process, due.waiting, now)
     return False

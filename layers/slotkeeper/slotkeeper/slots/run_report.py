@@ -14,6 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import Process
 
+MALFORMED_ITEM = (
+    "An item of the slot table is malformed; nothing of its process is settled or freed until it is repaired"
+)
 _THROTTLED = (
     "ThrottlingException",
     "TooManyRequestsException",

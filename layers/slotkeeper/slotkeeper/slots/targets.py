@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 NO_TARGET = "none"  # of a process for leases alone, which is read as the name of a Glue job that does not exist
-MAX_TIMEOUT_MINUTES = 10_080  # a week
+# Glue refuses a timeout that is not less than seven days (Glue Web API, StartJobRun, `Timeout`).
+MAX_TIMEOUT_MINUTES = 10_079
 MAX_SETTLE_SECONDS = 86_400
 
 # The characters of a name: Step Functions API Reference, CreateStateMachine, `name`.
@@ -43,8 +44,9 @@ def check_target(target: str) -> None:
 
     Whether the state machine exists and is of type Standard is known only to Step Functions.
     """
-    if not 1 <= len(target) <= 255:
-        raise ValueError(f"target must be 1 to 255 characters, got {target!r}")
+    # In bytes: Glue API reference, "Jobs", CreateJob, `Name`. Each holder contains its target.
+    if not 1 <= len(target.encode()) <= 255:
+        raise ValueError(f"target must be 1 to 255 bytes of UTF-8, got {target!r}")
     if not is_state_machine(target):
         return
     if ":states:" not in target:
