@@ -50,10 +50,10 @@ def _costs(found: Found) -> Grid:
     for count in CONTAINERS:
         for design in (WATCHING, first):
             waits = [
-                _one(found, "beside", containers=count, design=design, held_back=held)["wait"]
+                _one(found, "shared-queue", containers=count, design=design, held_back=held)["wait"]
                 for held in (0, HELD_BACK)
             ]
-            title = f"p99 wait of a healthy downstream, {count} containers: alone, beside {HELD_BACK:,} held back"
+            title = f"p99 wait of a healthy downstream, {count} containers: alone, next to {HELD_BACK:,} held back"
             rows.append((title, design, f"{waits[0]:.1f} s, {waits[1]:.1f} s"))
     for design in (UNWATCHED, WATCHING):
         one = _one(found, "hang", design=design)
@@ -76,8 +76,8 @@ def goals(found: Found) -> list[Goal]:
     outages = [_one(found, "outage", containers=count, design=WATCHING) for count in CONTAINERS]
     calls, spent = max(one["calls"] for one in outages), max(one["spent"] for one in outages)
     more = max(
-        _one(found, "beside", containers=count, design=WATCHING, held_back=HELD_BACK)["wait"]
-        - _one(found, "beside", containers=count, design=WATCHING, held_back=0)["wait"]
+        _one(found, "shared-queue", containers=count, design=WATCHING, held_back=HELD_BACK)["wait"]
+        - _one(found, "shared-queue", containers=count, design=WATCHING, held_back=0)["wait"]
         for count in CONTAINERS
     )
     hang = _one(found, "hang", design=WATCHING)
@@ -89,7 +89,7 @@ def goals(found: Found) -> list[Goal]:
         _goal(f"five minutes down: at most {CALLS_IN_OUTAGE} calls", calls, str, most=CALLS_IN_OUTAGE),
         _goal("five minutes down: at most one attempt", spent, str, most=1),
         _goal(
-            f"beside {HELD_BACK:,} held back: {MORE_WAIT:g} s more", more, lambda wait: f"{wait:.1f} s", most=MORE_WAIT
+            f"next to {HELD_BACK:,} held back: {MORE_WAIT:g} s more", more, lambda wait: f"{wait:.1f} s", most=MORE_WAIT
         ),
         _goal(
             "a hang opens the breaker, and dead-letters nothing",

@@ -139,8 +139,8 @@ def hang(design: str, scale: float) -> dict[str, Any]:
     return figures | {"calls": sum(begins <= call.began < ends for call in world.downstream.calls)}
 
 
-def beside(containers: int, design: str, held_back: int, scale: float) -> dict[str, Any]:
-    """How long requests of a healthy downstream wait beside messages of one that is down, on the same queue."""
+def shared_queue(containers: int, design: str, held_back: int, scale: float) -> dict[str, Any]:
+    """How long requests of a healthy downstream wait next to messages of one that is down, on the same queue."""
     begins, seconds = 420 * scale, 300 * scale
     world = World(
         design,
@@ -185,7 +185,7 @@ CASES: Mapping[str, Callable[..., dict[str, Any]]] = {
     "partial": partial,
     "outage": outage,
     "hang": hang,
-    "beside": beside,
+    "shared-queue": shared_queue,
     "redrive": redrive,
 }
 
@@ -202,7 +202,7 @@ def jobs(scale: float) -> list[Job]:
             found.append(("outage", {"containers": containers, "design": design, "scale": scale}))
         for design in (WATCHING, next(iter(RULES))):
             found += [
-                ("beside", {"containers": containers, "design": design, "held_back": held, "scale": scale})
+                ("shared-queue", {"containers": containers, "design": design, "held_back": held, "scale": scale})
                 for held in (0, HELD_BACK)
             ]
     found += [("hang", {"design": design, "scale": scale}) for design in (UNWATCHED, WATCHING)]
