@@ -201,6 +201,8 @@ class SlotsWorld(SlotsProperties):
     def receive(self, message_id: str, _: str) -> None:
         """The event source mapping passes the head of a process to an invocation."""
         message = next(each for each in self._receivable() if each["id"] == message_id)
+        # SQS would deliver it before a later one of its group that is in flight. With batch size 1 no later one is.
+        assert all(other["group"] != message["group"] for other in self._in_flight()), message_id
         queue, _answer = sqs.receive(self._queue(), message, self.now)
         self._put_queue(queue)
         taken = next(m for m in queue["messages"] if m["id"] == message["id"])

@@ -19,7 +19,10 @@ from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.policy import Policy
 from tests.simulation import downstream_world, small_worlds
+from tests.simulation.aws import sqs
 from tests.simulation.downstream_world import DownstreamWorld, Plan, watching_policy
+from tests.simulation.retry_actors import WORK
+from tests.simulation.transcript import Question
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
@@ -45,6 +48,30 @@ UNREPORTED = Plan(
 def test_r5_to_r7_hold_in_every_state(name: str) -> None:
     small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
+
+
+@pytest.mark.parametrize("lax", [True, False])
+def test_r5_to_r7_hold_when_a_late_hide_concerns_a_message_that_another_worker_has(
+    lax: bool, monkeypatch: Patch
+) -> None:
+    """`lax`: the queue accepts the hide, as recorded. Otherwise it refuses it, as documented."""
+    late = 0
+
+    def noted(world: DownstreamWorld, question: Question) -> Question:
+        nonlocal late
+        if question.operation == "change_message_visibility":
+            handle = question.parameters["ReceiptHandle"]
+            taken = [each["handle"] for each in world._queue(WORK)["messages"] if sqs.is_in_flight(each, world.now)]
+            others = [
+                other for other in taken if other.partition("#")[0] == handle.partition("#")[0] and other != handle
+            ]
+            late += bool(others)
+        return question
+
+    monkeypatch.setattr(DownstreamWorld, "_with_handle", noted)
+    plan = Plan(ONE, BREAKER_ONLY, limited=False, down=DOWN, fault_kinds=("until its message is back",), lax=lax)
+    assert first_violation(lambda: DownstreamWorld(plan), 1) == ("", "")
+    assert late
 
 
 def test_r5_to_r7_hold_in_random_schedules() -> None:

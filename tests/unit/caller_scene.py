@@ -55,8 +55,9 @@ class CallerScene(ChildScene):
         self.reads_of_history += 1
         if self.history_is_denied:
             return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not permitted"}}
-        is_reversed = json.loads(params["body"]).get("reverseOrder", False)
-        return http(200), {"events": self.history[::-1] if is_reversed else self.history}
+        asked = json.loads(params["body"])
+        events = self.history[::-1] if asked["reverseOrder"] else self.history
+        return http(200), {"events": events[: asked["maxResults"]]}
 
     def start(self, at: float = NOW) -> None:
         self.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), at)
