@@ -10,7 +10,7 @@
                    priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
-    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
+    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
     queue_url      S, optional: the queue in which the process's requests wait
     default_weight N, optional: the weight of a request that states none
@@ -60,12 +60,14 @@ from slotkeeper.slots.reservation import (
     Candidate,
     Full,
     Granted,
+    LeasesOnly,
     Misconfigured,
     Paused,
     Registration,
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.targets import NO_TARGET
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -78,6 +80,8 @@ ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
 NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
+# Of a request. Without it, a process for leases alone would lose a slot to a workflow that has nothing to start.
+HAS_TARGET = "target <> :no_target"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
     "attribute_not_exists(holders.#me) AND attribute_not_exists(cancelled.#me) "
@@ -202,10 +206,11 @@ class Slots:
         earlier = PRIORITIES
         if delivery := candidate.delivery:
             earlier = higher(candidate.priority)
-            conditions.append(NO_NEWER_REGISTRATION.format(candidate.priority))
+            conditions += [HAS_TARGET, NO_NEWER_REGISTRATION.format(candidate.priority)]
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
             values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
+            values[":no_target"] = {"S": NO_TARGET}
         conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
         return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
 
@@ -392,12 +397,14 @@ class Slots:
         return seen
 
 
-def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | Full | Paused | None:
+def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | Cancelled | LeasesOnly | Full | Paused | None:
     """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
     if candidate.execution in seen.holders:
         return AlreadyHeld()
     if cancelled := seen.cancelled.get(candidate.execution):
         return Cancelled(cancelled.since, cancelled.by)
+    if candidate.delivery and seen.target == NO_TARGET:
+        return LeasesOnly()
     if candidate.is_admitted_by(seen):
         return None
     return Paused(seen) if seen.paused else Full(seen)

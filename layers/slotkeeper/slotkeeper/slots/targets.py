@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-NO_TARGET = "none"  # of a process for leases alone, which is read as the name of a Glue job that does not exist
+NO_TARGET = "none"  # of a process for leases alone, which admits no request
 MAX_TIMEOUT_MINUTES = 10_080  # a week
 MAX_SETTLE_SECONDS = 86_400
 
