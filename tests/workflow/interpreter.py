@@ -31,6 +31,17 @@ SUBSTITUTES = {
     "GlueTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
     "StackName": "stack",
+    "PermittedTargets": ",".join(
+        [
+            ":job/j",
+            "arn:aws:glue:us-east-1:123456789012:job/job",
+            "arn:aws:glue:us-east-1:123456789012:job/load*-of-7",
+            "",
+            "arn:aws:states:us-east-1:123456789012:stateMachine:child",
+            "arn:aws:states:*:123456789012:stateMachine:any*",
+            "arn:stateMachine:child",
+        ]
+    ),
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
 Variables = dict[str, Any]
@@ -98,7 +109,8 @@ def _compiled(expression: str) -> Any:
 def mentioned(template: Any) -> set[str]:
     """The names of the variables that its expressions read."""
     text = json.dumps(template)
-    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text)}
+    parameters = re.findall(r"\$(\w+)", " ".join(re.findall(r"function\(([^)]*)\)", text)))
+    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text), *parameters}
 
 
 _evaluated: dict[Any, Any] = {}

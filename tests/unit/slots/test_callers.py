@@ -202,7 +202,7 @@ def test_a_spent_token_is_counted_and_is_no_error(aborted: CallerScene, code: st
 def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_not_hold_the_slot(
     aborted: CallerScene,
 ) -> None:
-    aborted.refusal = "AccessDeniedException"
+    aborted.refusal = "ThrottlingException"
     aborted.child("FAILED")
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
     assert aborted.account.item().slots_in_use == 0
@@ -211,6 +211,16 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     for number in range(2):
         aborted.account.run_at(LATER + 120 + number * 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "KmsAccessDeniedException"])
+def test_a_denied_answer_is_counted_and_not_repeated(aborted: CallerScene, code: str) -> None:
+    aborted.refusal = code
+    aborted.child("FAILED")
+    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
+    aborted.refusal = ""
+    assert aborted.account.run_at(LATER + 60).counts["AnswersFailed"] == 0
+    assert (aborted.answers, len(_kept(aborted)), aborted.account.item().slots_in_use) == ([], 1, 0)
 
 
 def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(aborted: CallerScene) -> None:
@@ -387,9 +397,9 @@ def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(
 
 def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
     aborted.release()
-    aborted.history_is_denied = True
+    aborted.history_fails = True
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
-    aborted.history_is_denied = False
+    aborted.history_fails = False
     aborted.account.run_at(LATER + 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
@@ -475,11 +485,19 @@ def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerSce
     assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
 
 
-@pytest.mark.parametrize("code", ["TaskTimedOut", "ThrottlingException", "AccessDeniedException"])
-def test_an_answer_that_fails_does_not_keep_the_message(callers: CallerScene, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("TaskTimedOut", AnswerOutcome.SPENT),
+        ("ThrottlingException", AnswerOutcome.FAILED),
+        ("AccessDeniedException", AnswerOutcome.DENIED),
+    ],
+)
+def test_an_answer_that_fails_does_not_keep_the_message(
+    callers: CallerScene, code: str, expected: AnswerOutcome
+) -> None:
     callers.refusal = code
     outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    expected = AnswerOutcome.SPENT if code == "TaskTimedOut" else AnswerOutcome.FAILED
     assert (outcome.answered, len(_dead_letters(callers))) == (expected, 1)
 
 

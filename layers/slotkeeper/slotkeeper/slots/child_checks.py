@@ -46,7 +46,9 @@ class ChildChecks:
                 if self._conclude(held, report) is CheckOutcome.FREED:
                     freed.append(held)
             except Exception as error:
-                report.failed("Could not check a child execution; its slot is kept", error, execution=held.name)
+                report.could_not_check(
+                    "Could not check a child execution; its slot is kept", error, [held.name], held.target
+                )
                 if is_outage(error):
                     break
         return freed

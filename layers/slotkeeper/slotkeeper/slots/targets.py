@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-NO_TARGET = "none"  # of a process for leases alone, which is read as the name of a Glue job that does not exist
+NO_TARGET = "none"  # of a process for leases alone, which admits no request
 # Glue refuses a timeout that is not less than seven days (Glue Web API, StartJobRun, `Timeout`).
 MAX_TIMEOUT_MINUTES = 10_079
 MAX_SETTLE_SECONDS = 86_400
