@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
-from slotkeeper_cli.output import table
+from slotkeeper_cli.output import styled, table
 
 
 def summary(name: str, health: Health) -> dict[str, Any]:
@@ -81,8 +80,9 @@ def line(data: Mapping[str, Any], now: float) -> str:
 def print_details(console: Console, data: dict[str, Any], now: float) -> None:
     """Print the details of a downstream."""
     closed = data["state"] == State.CLOSED
-    title = Text(f"{data['downstream']}  ", style="bold")
-    title.append(f"{data['state']}{_since(data, now)}{_because(data)}", style="not bold" if closed else "red not bold")
+    title = styled(f"{data['downstream']}  ", "bold")
+    state = styled(f"{data['state']}{_since(data, now)}{_because(data)}", "not bold" if closed else "red not bold")
+    title.append_text(state)
     console.print(title)
     if not closed:
         console.print(f"  {_next_step(data, now)}")
@@ -95,7 +95,7 @@ def print_details(console: Console, data: dict[str, Any], now: float) -> None:
         rows = table("  at", "to", "why", "by")
         for change in reversed(data["changes"]):
             at = local_time(seconds(change["at"]))
-            rows.add_row(f"  {at}", change["to"], Text(change["why"], overflow="fold"), Text(change["by"]))
+            rows.add_row(f"  {at}", change["to"], change["why"], change["by"])
         console.print(rows)
     console.print()
 

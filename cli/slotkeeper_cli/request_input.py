@@ -60,4 +60,4 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
             errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")
     if errors:
         text = "requests do not fit the target of their process."
-        raise InvalidRequests("\n".join([text, *errors, "Nothing was sent."]))
+        raise InvalidRequests(text, *errors, "Nothing was sent.")

@@ -14,11 +14,11 @@ from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
 from dev.benchmarks.priorities import priorities_benchmark
 from dev.benchmarks.priorities.fifo_queue import FifoQueue
-from dev.benchmarks.priorities.priorities_figures import hand_offs, usage
+from dev.benchmarks.priorities.priorities_figures import hand_offs, out_of_order, usage
 from dev.benchmarks.priorities.priorities_report import goals
-from dev.benchmarks.priorities.priorities_run import HALVES, WEIGHTED, WITH, WITHOUT, run_backlogs
+from dev.benchmarks.priorities.priorities_run import HALVES, NO_TURNS, TURNS, WEIGHTED, WITH, WITHOUT, run_backlogs
 from dev.benchmarks.priorities.slot_world import VISIBILITY, Course, Job, SlotWorld
-from dev.benchmarks.priorities.traces import HEAVY, LIGHT, mixes
+from dev.benchmarks.priorities.traces import HEAVY, LIGHT, PROCESS, bursts, mixes
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery
@@ -115,6 +115,22 @@ def test_a_hidden_head_keeps_its_group_waiting_until_it_is_woken() -> None:
     assert consumed(queue, time, 70) == [(20, "a1", 2), (25, "a2", 1)]
 
 
+def test_a_task_that_ends_does_not_end_the_sleep_of_the_task_that_started_it() -> None:
+    time, ended = VirtualTime(), list[tuple[str, float]]()
+
+    def sleep(name: str, seconds: float) -> None:
+        time.sleep(seconds)
+        ended.append((name, time.elapsed))
+
+    def first() -> None:
+        time.start(lambda: sleep("started", 1))
+        sleep("first", 5)
+
+    time.start(first)
+    time.run(10)
+    assert ended == [("started", 1), ("first", 5)]
+
+
 def test_an_outdated_receipt_handle_is_rejected_and_deletes_nothing() -> None:
     time = VirtualTime()
     queue = FifoQueue(time, visibility=60)
@@ -141,6 +157,32 @@ def test_urgent_requests_overtake_and_the_weight_in_use_stays_within_the_limit()
     assert max(course.ended.values()) < VISIBILITY
     for at in course.started.values():
         assert sum(job.weight for n, job in enumerate(jobs) if course.started[n] <= at < course.ended[n]) <= 5
+
+
+def test_a_lower_request_is_not_delayed_by_urgent_ones_that_find_a_free_slot() -> None:
+    """Requests of both priorities wait while the process is full. Then most slots are free at any time."""
+    full = [Job("p", 0.0, 20.0, "low") for _ in range(20)]
+    waiting = [Job("p", 5.0, 20.0, "low") for _ in range(5)]
+    urgent = [Job("p", 10.0 + 0.4 * number, 2.0, "high") for number in range(200)]
+    course = SlotWorld({"p": 20}, seed=1).run([*full, *waiting, *urgent])
+    assert max(course.started[number] for number in range(20, 25)) < 30.0
+
+
+def test_a_burst_keeps_its_order_but_for_a_few_low_requests() -> None:
+    (trace, *_) = bursts(1, 0.4)
+    early = {
+        seconds: out_of_order(trace.jobs, SlotWorld({PROCESS: trace.limit}, 1, seconds).run(trace.jobs))["out_of_order"]
+        for seconds in (0, 1, 2)
+    }
+    assert early[0] > 0.3
+    assert early[1] < 0.03
+    assert early[2] == 0.0
+
+
+def test_out_of_order_are_the_lower_starts_while_an_urgent_request_waits() -> None:
+    jobs = [Job("p", 0.0, 1.0, "low"), *(Job("p", 1.0, 1.0, each) for each in ("high", "high", "low", "normal", "low"))]
+    course = Course(started={0: 0.1, 1: 2.0, 2: 5.0, 3: 3.0, 4: 4.0, 5: 6.0})
+    assert out_of_order(jobs, course) == {"out_of_order": 0.4, "last_urgent": 5.0}
 
 
 def test_a_run_that_does_not_end_is_an_error() -> None:
@@ -181,12 +223,14 @@ def test_the_smallest_run_has_every_trace_with_both_designs_and_its_picture(tmp_
         urgent = {design: runs[0]["hand_offs"]["high"] for design, runs in designs.items()}
         assert max(urgent[WITH]) == 1
         assert min(urgent[WITHOUT]) > 10
-    assert [len(grid.rows) for grid in outcome.grids] == [2 * len(PRIORITIES), 4]
+    assert [len(grid.rows) for grid in outcome.grids] == [2 * len(PRIORITIES), 4, 5]
     assert all(len(row) == len(grid.columns) for grid in outcome.grids for row in grid.rows)
     assert [path.name for path in tmp_path.iterdir()] == ["priorities.png"]
 
 
-def figures(hand_off: int = 1, late: float = 1.0, used: float = 0.9, ends: float = 1.0) -> Any:
+def figures(
+    hand_off: int = 1, late: float = 1.0, used: float = 0.9, ends: float = 1.0, early: float = 0.06, slow: float = 1.0
+) -> Any:
     """Figures that meet every goal, except for those that are given."""
     waits = {"waits": {"high": [1.0]}}
     backlog = {
@@ -195,11 +239,21 @@ def figures(hand_off: int = 1, late: float = 1.0, used: float = 0.9, ends: float
     }
     mix = {WEIGHTED: [{"used": used, "makespan": ends}], HALVES: [{"used": 0.5, "makespan": 1.0}]}
     good = {WEIGHTED: [{"used": 0.99, "makespan": 0.5}], HALVES: [{"used": 0.5, "makespan": 1.0}]}
-    return copy.deepcopy({"backlogs": {"weight 1": backlog}, "mixes": {"one": good, "other": mix}})
+    burst = {TURNS: [{"out_of_order": early, "makespan": slow}], NO_TURNS: [{"makespan": 1.0}]}
+    short = {TURNS: [{"out_of_order": 0.5, "makespan": 2.0}], NO_TURNS: [{"makespan": 1.0}]}
+    turns = {"slots together": burst, "3 slots, jobs of 1 s": short}
+    return copy.deepcopy({"backlogs": {"weight 1": backlog}, "mixes": {"one": good, "other": mix}, "turns": turns})
 
 
 def test_each_goal_is_missed_by_a_figure_beyond_it() -> None:
-    assert [goal.met for goal in goals(figures())] == [True] * 4
-    beyond: list[Any] = [{"hand_off": 2}, {"late": 1.03}, {"used": 0.89}, {"ends": 1.06}]
+    assert [goal.met for goal in goals(figures())] == [True] * 6
+    beyond: list[Any] = [
+        {"hand_off": 2},
+        {"late": 1.03},
+        {"early": 0.061},
+        {"slow": 1.03},
+        {"used": 0.89},
+        {"ends": 1.06},
+    ]
     for missed, change in enumerate(beyond):
         assert [number for number, goal in enumerate(goals(figures(**change))) if not goal.met] == [missed], change

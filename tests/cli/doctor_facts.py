@@ -78,6 +78,7 @@ WHOLE: dict[str, Any] = {
     "allowed_jobs": {"job"},
     "machines": {},
     "allowed_machines": set(),
+    "key": "",
     "held": [],
     "unheld_runs": [],
     "execution_status": lambda _name: "",

@@ -105,8 +105,8 @@ OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"
     ],
 )
 def test_whether_a_keys_policy_lets_eventbridge_send_status_events(policy: dict[str, Any], expected: list[str]) -> None:
-    key = {"KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/1"}
-    assert levels(alarm_checks.status_event_key, parameters=key, key_policy=lambda _: policy) == expected
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    assert levels(alarm_checks.status_event_key, key=key, key_policy=lambda _: policy) == expected
     assert levels(alarm_checks.status_event_key, key_policy=lambda _: policy) == []
 
 

@@ -158,6 +158,11 @@ def test_a_process_for_leases_needs_no_target() -> None:
         ({"type": "EXPRESS"}, {"arn:m"}, "state machine arn:m is of type EXPRESS"),
         ({"type": "STANDARD", "status": "DELETING"}, {"arn:*"}, "state machine arn:m is being deleted"),
         ({"type": "STANDARD"}, {"arn:other"}, "the workflow may not start state machine arn:m"),
+        (
+            {"type": "STANDARD", "encryptionConfiguration": {"kmsKeyId": "arn:key"}},
+            {"arn:m"},
+            "target arn:m is encrypted with arn:key, which the stack's roles may not use",
+        ),
     ],
 )
 def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, allowed: set[str], expected: str) -> None:

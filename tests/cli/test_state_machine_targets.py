@@ -64,6 +64,16 @@ def test_add_refuses_an_express_state_machine_even_with_force(operator: Operator
     assert operator.slots.read("loads") is None
 
 
+def test_add_refuses_a_state_machine_under_a_key_that_is_not_the_stacks(operator: Operator) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    machine = operator.machine(key=key)
+    assert f"is encrypted with {key}, which the stack's roles may not use" in _add(operator, machine).stderr
+    assert operator.slots.read("loads") is None
+
+    operator.parameters["KmsKeyArn"] = key
+    assert _add(operator, machine).exit_code == 0
+
+
 def test_add_refuses_a_missing_state_machine_and_one_that_the_workflow_may_not_start(operator: Operator) -> None:
     machine = operator.machine()
     assert "does not exist: create it first" in _add(operator, f"{machine}2").stderr

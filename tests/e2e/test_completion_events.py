@@ -123,7 +123,7 @@ def test_a_breaker_that_opens_and_closes_is_stored_measured_and_published(
     # The invocation of the probe may end before that of the failure that opened the breaker, which still publishes.
     names = "BreakerOpen", "PermittedCallers"
     wait_until(
-        lambda: [[1, 0], [1, 1]] in [[line.get(name) for name in names] for line in work.metric_lines()],
+        lambda: [[1, 0], [1, 3]] in [[line.get(name) for name in names] for line in work.metric_lines()],
         "the metrics of the probe",
     )
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from tests.engine.conftest import MachineMaker
 from tests.workflow.expression_cases import CASES, template
 from tests.workflow.interpreter import deployed
@@ -54,10 +52,3 @@ def test_the_embedded_aws_has_the_numbers_and_nulls_of_jsonata_2_0_6(machine: Ma
     defined = [number for number, value in enumerate(expected) if value != NO_VALUE]
     asked, expected = [asked[number] for number in defined], [expected[number] for number in defined]
     assert disagreements(asked, _answers(machine, asked), expected) == []
-
-
-@pytest.mark.parametrize(("value", "status"), [("null", "SUCCEEDED"), ("$states.input.missing", "FAILED")])
-def test_null_is_a_value_and_a_missing_one_fails_its_state(machine: MachineMaker, value: str, status: str) -> None:
-    """Recorded by LocalStack's snapshot test test_map_state_items_eval_jsonata_fail[null]."""
-    end = {"Type": "Pass", "Assign": {"given": f"{{% {value} %}}"}, "Output": f"{{% {value} %}}", "End": True}
-    assert machine.end_of(machine.start(machine({"Evaluate": end})))["status"] == status

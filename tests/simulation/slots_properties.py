@@ -12,6 +12,7 @@ from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.process import higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.frozen import Record
@@ -97,6 +98,9 @@ class SlotsProperties(SlotsState):
         for name in held.keys() & held_before.keys():
             if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
                 self._check_extension(held[name]["M"])
+        requests = [name for name in granted if not is_lease(held[name]["M"])]
+        if requests and item["target"]["S"] == NO_TARGET:
+            raise Violation("S10", f"{requests} take slots of a process for leases")
         for name in granted:
             for other in PRIORITIES if is_lease(held[name]["M"]) else self._higher(name):
                 entry = before["waiting"]["M"].get(other)
@@ -172,6 +176,7 @@ class SlotsProperties(SlotsState):
         if not self.suspended_actor:
             self._check_freed()
             self._check_woken()
+            self._check_settled()
 
     def _check_freed(self) -> None:
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
@@ -187,7 +192,11 @@ class SlotsProperties(SlotsState):
             dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            if self.target_of(name.rpartition("-")[0]) != JOB:
+            if "reads" in self.denied and holder["M"]["state"]["S"] == "RUNNING":
+                if late > 2 * PERIOD and not self.unreadable:
+                    raise Violation("S4", f"{name} is dead, its work may not be read, and no janitor run reports it")
+                continue
+            if is_state_machine(self.target_of(name.rpartition("-")[0])):
                 self.check_child_freed(name, holder, dead)
                 continue
             runs = [run for run in self.services["glue"][JOB]["runs"] if owner_of(run) == name]
@@ -199,6 +208,14 @@ class SlotsProperties(SlotsState):
                 if late > 2 * PERIOD:
                     raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
                 self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+
+    def _check_settled(self) -> None:
+        """S3: what may not be read or answered keeps no request from being settled, once its slot is free."""
+        holders, executions = self._holders(), self.services["stepfunctions"]
+        for name in self._unsettled() if self.denied else ():
+            late = self.now - max(executions[name]["stopped"] + GRACE, self.disturbed_at)
+            if late > 3 * PERIOD and name not in holders:
+                raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
 
     def check_child_freed(self, name: str, holder: Record, dead: float) -> None:
         """S4 for a dead holder whose target is a state machine."""

@@ -17,6 +17,7 @@ from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
+from slotkeeper.slots.targets import is_state_machine
 from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, record, thaw
@@ -27,6 +28,7 @@ from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD
 from tests.simulation.worlds import DIE, LATE, LOSE, NOT_SENT, THROTTLE, Choice, Violation
 
+FORBIDDEN = f"{stepfunctions.CHILD}-of-others"  # no role may touch it
 ANSWERS = ("send_task_success", "send_task_failure")
 _READ_TO_KEPT = 200  # seconds: the most from a workflow's read of its child until its request is kept
 _UNDONE = (NOT_SENT, THROTTLE, DIE)  # the call has no effect
@@ -167,7 +169,7 @@ class TargetsWorld(SlotsWorld):
         return child["status"] not in (*OPEN, "SUCCEEDED")
 
     def _is_machine(self, execution: str) -> bool:
-        return self.target_of(execution.rpartition("-")[0]) != JOB
+        return is_state_machine(self.target_of(execution.rpartition("-")[0]))
 
     def possible_faults(self) -> list[Choice]:
         choices = super().possible_faults()
@@ -240,8 +242,10 @@ class TargetsWorld(SlotsWorld):
             how = THROTTLE
         elif is_answer and self.down == "tasks" and self.now < self.outage_until:
             how = how or THROTTLE
-        if is_answer:
+        if is_answer and not self.is_denied(question):
             self._check_answer(name, question, how)
+        if is_answer and self.is_denied(question):
+            self.unanswered |= {question.parameters["taskToken"]}
         if is_answer and name.startswith("starter") and how in (NOT_SENT, THROTTLE, LOSE, LATE):
             self.unanswered |= {question.parameters["taskToken"]}
         if name.startswith("workflow "):
@@ -267,6 +271,8 @@ class TargetsWorld(SlotsWorld):
     # Properties ----------------------------------------------------------------------------------------------------
 
     def perform(self, question: Question) -> Any:
+        if self.is_denied(question):
+            return super().perform(question)
         if question.operation == "send_message" and question.parameters["QueueUrl"] == FAILED:
             self._check_kept(question.parameters["MessageAttributes"])
         if question.operation == "start_job_run":
@@ -320,7 +326,7 @@ class TargetsWorld(SlotsWorld):
         name = attributes["execution_name"]["StringValue"]
         if not self._is_confirmed(name) and attributes["error"]["StringValue"] != CHILD_TOO_LARGE:
             return
-        if self._succeeded_child(name):
+        if self._succeeded_child(name) and "reads" not in self.denied:
             raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")
         child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
         by_workflow = attributes["kept_by"]["StringValue"] == "workflow"
@@ -351,7 +357,9 @@ class TargetsWorld(SlotsWorld):
         if question.parameters.get("error") == "CallerGone":
             raise Violation("S9", f"{token} waits, and counts as gone")
         known = [name for name in names if actor.startswith("workflow ") or self._is_confirmed(name)]
-        if not has_succeeded and {*known} & {*ended_well}:
+        if has_succeeded or "reads" in self.denied:
+            return
+        if {*known} & {*ended_well}:
             raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
 
     def check(self) -> None:
@@ -370,7 +378,7 @@ class TargetsWorld(SlotsWorld):
         self.adopted |= {name for name in added if held[name]["M"]["state"]["S"] == "RUNNING"}
         self.adopted -= held_before.keys() - held.keys()
         for name in held_before.keys() - held.keys():
-            if held_before[name]["M"]["state"]["S"] == "RESERVED":
+            if held_before[name]["M"]["state"]["S"] == "RESERVED" or self._acting[0] == "release":
                 self.lost |= {name}
             child = self._child(name)
             if child is None or self.timeless or child["redrives"] or child["status"] not in ("ABORTED", "TIMED_OUT"):
@@ -380,7 +388,7 @@ class TargetsWorld(SlotsWorld):
 
     def _check_in_time(self) -> None:
         super()._check_in_time()
-        for name in () if self.suspended_actor else self._not_adopted():
+        for name in () if self.suspended_actor or "reads" in self.denied else self._not_adopted():
             late = self.now - max(self.redriven_at[name], self.disturbed_at)
             if late > 2 * PERIOD:
                 raise Violation("S1b", f"{name} was redriven, and holds no slot for {late:.0f} s")

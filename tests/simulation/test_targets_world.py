@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import children, settlement
+from slotkeeper.slots import callers, children, protocol, run_report, settlement
 from slotkeeper.slots.caller_answers import CallerAnswers
 from slotkeeper.slots.child_checks import ChildChecks
 from slotkeeper.slots.children import Child, Children
@@ -17,9 +17,10 @@ from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
 from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import small_worlds, targets_world
 from tests.simulation.slots_state import GRACE, Plan
-from tests.simulation.targets_world import TargetsWorld
+from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.workflow import SLOTS, change_state
 from tests.simulation.world_runs import first_broken, first_violation
@@ -27,7 +28,8 @@ from tests.simulation.worlds import NOT_SENT, Choice, Violation
 from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and ("child" in name or "a caller" in name)]
+_ABOUT = ("child", "a caller", "no role", "denied", "process for leases")
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and any(word in name for word in _ABOUT)]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -175,6 +177,59 @@ def test_without_its_protection_a_world_of_children_breaks(
 ) -> None:
     remove(monkeypatch)
     name, history = first_violation(lambda: TargetsWorld(Plan(("a",), **plan), timeless=timeless), faults)
+    assert name == broken, history
+
+
+def a_process_for_leases_admits_requests(patch: Patch) -> None:
+    patch.setattr(protocol, "HAS_TARGET", "attribute_exists(target) AND target <> :no_target OR target = :no_target")
+
+
+def any_target_is_confirmed(patch: Patch) -> None:
+    def permit(state: dict[str, Any]) -> None:
+        state["Choices"] = [each for each in state["Choices"] if each["Next"] != "TargetNotPermitted"]
+
+    change_state(patch, "ChooseWork", permit)
+
+
+def every_denial_is_one_of_the_start(patch: Patch) -> None:
+    _condition(patch, "IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "glue:")
+
+
+def a_denied_start_is_searched_for(patch: Patch) -> None:
+    _condition(patch, "IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "nothing")
+
+
+def a_denied_check_is_not_counted(patch: Patch) -> None:
+    patch.setattr(run_report, "is_denied", lambda _: False)
+
+
+def a_denied_answer_is_repeated(patch: Patch) -> None:
+    patch.setattr(callers, "is_denied", lambda _: False)
+
+
+DENIED: dict[str, Any] = CHILD | {"aim": "denials", "run_seconds": (60,)}
+GLUE = {"machines": ()}
+
+
+@pytest.mark.parametrize(
+    ("remove", "plan", "faults", "broken"),
+    [
+        (a_process_for_leases_admits_requests, {"target": NO_TARGET, **GLUE}, 0, "S10"),
+        (any_target_is_confirmed, {"target": "another", **GLUE}, 0, "S10"),
+        (any_target_is_confirmed, {"target": FORBIDDEN}, 0, "S10"),
+        (every_denial_is_one_of_the_start, {"denials": ("reads",), **GLUE}, 1, "S1b"),
+        (a_denied_start_is_searched_for, {"denied": ("starts", "reads"), **GLUE}, 0, "S4"),
+        (a_denied_check_is_not_counted, {"denials": ("reads",), **GLUE}, 1, "S4"),
+        (a_denied_check_is_not_counted, {"denials": ("reads",)}, 1, "S4"),
+        (a_denied_answer_is_repeated, {"denials": ("answers",), "callers": "a"}, 1, "S3"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_protection_a_denial_breaks_a_world(
+    remove: Callable[[Patch], None], plan: dict[str, Any], faults: int, broken: str, monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, history = first_violation(lambda: TargetsWorld(Plan(("a",), **(DENIED | plan)), timeless=False), faults)
     assert name == broken, history
 
 

@@ -19,7 +19,9 @@ from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
+from tests.simulation.worlds import DENIED
 from tests.workflow import interpreter
+from tests.workflow.case import denial
 from tests.workflow.definition import END, definition
 from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
 
@@ -33,6 +35,7 @@ START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 # As SQS words it, which ErrorCode alone does not state (SQS API Reference, ChangeMessageVisibility).
 _REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
+_UNNAMED = "StepFunctions.AWSStepFunctionsException"
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the states that any execution has entered
@@ -139,6 +142,8 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         return result
     except ClientError as error:
         code = error.response["Error"]["Code"]
+        if code == DENIED.error:
+            raise StateFailed(_denied_error(service), denial(_action(service, error.operation_name))) from error
         if code == "States.Timeout":
             raise StateFailed(code, "") from error
         if service == "glue" and code in _THROTTLES:
@@ -189,10 +194,21 @@ def _upper_case(answer: dict[str, Any]) -> dict[str, Any]:
     return {name[0].upper() + name[1:]: value for name, value in answer.items()}
 
 
+def _denied_error(service: str) -> str:
+    """Glue lists its denial among a call's errors; Step Functions does not (API Reference, Common Errors)."""
+    return {"glue": "Glue.AccessDeniedException", "sfn": "Sfn.SfnException", "states": _UNNAMED}[service]
+
+
+def _action(service: str, operation: str) -> str:
+    """The action of IAM that a call needs. The poll of a task that waits is a call of its own."""
+    named = {"start_job_run": "StartJobRun", "start_execution": "StartExecution"}.get(operation, "GetJobRun")
+    return f"{'glue' if service == 'glue' else 'states'}:{named}"
+
+
 def _own_error(service: str, code: str) -> str:
     """An error of Step Functions: the name of the SDK's exception, or of the service if the exception has no class."""
     if code in _THROTTLES:
-        return "Sfn.SfnException" if service == "sfn" else "StepFunctions.AWSStepFunctionsException"
+        return "Sfn.SfnException" if service == "sfn" else _UNNAMED
     return f"{_NAMES[service]}.{code}Exception"
 
 

@@ -21,6 +21,7 @@ from tests.workflow.case import (
     Between,
     case,
     caught,
+    denial,
     slot_call,
 )
 from tests.workflow.definition import definition, states
@@ -476,6 +477,10 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "IsGlueRunKnownToHaveEnded.Choices.2": (
         {"failure": {"error": "States.QueryEvaluationError", "cause": ""}},
         {"failure": {"error": "States.Timeout", "cause": ""}},
+    ),
+    "IsGlueRunKnownToHaveEnded.Choices.3": (
+        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:StartJobRun")}},
+        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:GetJobRun")}},
     ),
     "IsGlueRunFound.Choices.0": ({"failed_reads": 60}, {"failed_reads": 59}),
     "IsGlueRunFound.Choices.1": ({"run_id": "jr_1"}, {"run_id": ""}),

@@ -24,14 +24,24 @@ from tests.workflow.definition import END, states, targets
 ME = "p-1"
 RANDOM = 0.5  # of $random: walks must be reproducible
 DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
-# Whether States.ALL matches this error. It does in the executions of Lambda tasks that LocalStack's snapshot tests
-# *data_limit_exceeded* of test_states_errors.py have recorded. The Step Functions guide, "Handling errors in Step
-# Functions workflows", states that it does not.
+# Whether States.ALL matches this error. It does in recorded executions (tests/conformance/test_jsonata.py). The Step
+# Functions guide, "Handling errors in Step Functions workflows", states that it does not.
 ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
     "GlueTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
     "StackName": "stack",
+    "PermittedTargets": ",".join(
+        [
+            ":job/j",
+            "arn:aws:glue:us-east-1:123456789012:job/job",
+            "arn:aws:glue:us-east-1:123456789012:job/load*-of-7",
+            "",
+            "arn:aws:states:us-east-1:123456789012:stateMachine:child",
+            "arn:aws:states:*:123456789012:stateMachine:any*",
+            "arn:stateMachine:child",
+        ]
+    ),
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
 Variables = dict[str, Any]
@@ -64,14 +74,14 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
     expression = deployed(template).removeprefix("{%").removesuffix("%}").strip()
     # The package takes a variable that is None for one without a value, and returns None for null and for no value.
     given = {name: jsonata_values.NULL if value is None else value for name, value in (variables or {}).items()}
+    bindings = {"states": known, **given}
     try:
-        value = _compiled(expression).evaluate(None, {"states": known, **given})
-        if value is None and not _compiled(f"$exists(({expression}))").evaluate(None, {"states": known, **given}):
-            raise _failed(template, "returned nothing (undefined).")
-    except StateFailed:
-        raise
+        value = _compiled(expression).evaluate(None, bindings)
+        is_defined = value is not None or _compiled(f"$exists(({expression}))").evaluate(None, bindings)
     except Exception as error:
         raise _failed(template, f"threw an error during evaluation. {error}") from error
+    if not is_defined:
+        raise _failed(template, "returned nothing (undefined).")
     return jsonata_values.doubles(value)
 
 
@@ -99,7 +109,8 @@ def _compiled(expression: str) -> Any:
 def mentioned(template: Any) -> set[str]:
     """The names of the variables that its expressions read."""
     text = json.dumps(template)
-    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text)}
+    parameters = re.findall(r"\$(\w+)", " ".join(re.findall(r"function\(([^)]*)\)", text)))
+    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text), *parameters}
 
 
 _evaluated: dict[Any, Any] = {}

@@ -13,6 +13,7 @@ from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE
 from slotkeeper.slots.glue import ENDED_STATES, MARKER
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
+from tests.workflow.case import denial
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate
 
@@ -248,6 +249,10 @@ def test_f13_a_returned_request_differs_only_in_its_attempt() -> None:
         ({"error": "Glue.ValidationException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.EntityNotFoundException", "cause": ""}, 0, "WaitForGlueRun"),
         ({"error": "Glue.AccessDeniedException", "cause": ""}, 0, "WaitForGlueRun"),
+        ({"error": "Glue.AccessDeniedException", "cause": denial("glue:StartJobRun")}, 0, "KeepRequest"),
+        ({"error": "Glue.AccessDeniedException", "cause": denial("glue:StartJobRun")}, 1, "WaitForGlueRun"),
+        ({"error": "Glue.AccessDeniedException", "cause": denial("glue:GetJobRun")}, 0, "WaitForGlueRun"),
+        ({"error": "States.TaskFailed", "cause": denial("glue:StartJobRun")}, 0, "WaitForGlueRun"),  # text of the job
         ({"error": "States.QueryEvaluationError", "cause": "redriven"}, 1, "WaitForGlueRun"),
     ],
 )

@@ -90,9 +90,12 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     control.table.change(downstream, lambda health: (rules.force_open(health, time.time(), why, by), None))
     context.out.result(
         {"downstream": downstream, "state": State.OPEN, "forced_open": True},
-        f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
-        f"breaker close {downstream} --why TEXT\nA request that is held back for longer than the policy's largest "
-        f"maximum age, {duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
+        [
+            f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
+            f"breaker close {downstream} --why TEXT",
+            "A request that is held back for longer than the policy's largest maximum age, "
+            f"{duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
+        ],
     )
 
 

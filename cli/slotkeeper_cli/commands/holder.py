@@ -6,12 +6,14 @@ import time
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.glue import NoSuchJob
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
+from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
@@ -135,7 +137,12 @@ def _instead(context: CommandContext, process: Process, holder: Holder, executio
         ended, work = float(holder.since), None
     else:
         ended = max(execution.stopped_at, holder.since)
-        work = work_of(context.stack, target, execution.name, holder.since)
+        try:
+            work = work_of(context.stack, target, execution.name, holder.since)
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            return f"Find out in the console of {target_text(target)} whether it has ended."
     # Its grace time may have passed: then the next run is the first that checks it.
     release = estimate(context.stack.parameters, max(ended, now - grace), target, work, process.settle_seconds)
     return f"The janitor releases the slot {release.text(now)}."
@@ -186,7 +193,13 @@ def _work_alive(context: CommandContext, control: SlotControl, process: Process,
     check = _check_child if is_state_machine(target) else _check_glue
     # Work that was being started when the workflow ended may show only at the second check.
     for number in (1, 2):
-        alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+        try:
+            alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            checked.append(f"you may not read its {work_noun(target)}: {error}")
+            return f"you may not read whether its {work_noun(target)} of {target_text(target)} has ended"
         if alive is not None:
             return alive
         if number == 1:

@@ -87,7 +87,7 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
     if woken:
         lines.append("The first waiting request was woken.")
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
-    context.out.result(data | effects.as_dict() | {"woken": woken}, "\n".join(lines))
+    context.out.result(data | effects.as_dict() | {"woken": woken}, lines)
 
 
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
@@ -118,7 +118,7 @@ def pause(process: Names = None, every: Every = False) -> None:
         control.operations.pause(one.name)
     running = {one.name: len(one.holders) for one in chosen}
     lines = [f"{name}: paused; {count(n, 'holder continues', 'holders continue')}." for name, n in running.items()]
-    context.out.result({"paused": list(running), "running": running}, "\n".join(lines))
+    context.out.result({"paused": list(running), "running": running}, lines)
 
 
 @app.command("resume", cls=StackCommand)
@@ -149,7 +149,7 @@ def resume(
     names_resumed = [one.name for one in chosen]
     wake = "; the first waiting request was woken"
     lines = [f"{name}: resumed{wake * (name in woken)}." for name in names_resumed]
-    context.out.result({"resumed": names_resumed, "woken": woken}, "\n".join(lines))
+    context.out.result({"resumed": names_resumed, "woken": woken}, lines)
 
 
 @app.command("add", cls=StackCommand)

@@ -81,6 +81,11 @@ class Facts:
         return self._stack.parameters
 
     @property
+    def key(self) -> str:
+        """The ARN of the stack's KMS key; empty if it has none."""
+        return self.parameters.get("KmsKeyArn", "")
+
+    @property
     def not_deployed(self) -> list[str]:
         """The flows without which the stack was deployed."""
         return [flow.name for flow in self._stack.not_deployed]

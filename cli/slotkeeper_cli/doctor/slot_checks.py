@@ -63,7 +63,7 @@ def _target_problems(facts: Facts, target: str) -> list[str]:
     if target == NO_TARGET:
         return []
     if is_state_machine(target):
-        return machine_problems(target, facts.machines[target], facts.allowed_machines)
+        return machine_problems(target, facts.machines[target], facts.allowed_machines, facts.key)
     return job_problems(target, facts.jobs[target], facts.allowed_jobs)
 
 

@@ -12,14 +12,14 @@ from dev.benchmarks.outcome import Notify, Outcome
 
 from . import priorities_chart, priorities_report
 from .priorities_report import Figures
-from .priorities_run import run_backlogs, run_mixes
+from .priorities_run import run_backlogs, run_mixes, run_turns
 
 TITLE = "Priorities and weights: urgent requests under a backlog, and a limit in DPUs"
-MINUTES = 0.4
+MINUTES = 0.6
 SEEDS = (1, 2, 3, 4, 5)
 SMALL = 0.1  # of all numbers
 CHART = "priorities.png"
-RUNS = {"backlogs": run_backlogs, "mixes": run_mixes}
+RUNS = {"backlogs": run_backlogs, "mixes": run_mixes, "turns": run_turns}
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:

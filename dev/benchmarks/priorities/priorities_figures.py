@@ -47,6 +47,17 @@ def backlog(jobs: Sequence[Job], classes: Sequence[str], course: Course, limit: 
     }
 
 
+def out_of_order(jobs: Sequence[Job], course: Course) -> dict[str, float]:
+    """The share of all starts that are of lower requests while one of high priority waits, and the last high start.
+
+    The requests that are sent first make the process full, and do not count.
+    """
+    waits = [(job.sent, course.started[number]) for number, job in enumerate(jobs) if job.priority == "high"]
+    lower = [course.started[number] for number, job in enumerate(jobs) if job.priority != "high" and job.sent > 0]
+    early = sum(any(sent < started < until for sent, until in waits) for started in lower)
+    return {"out_of_order": early / (len(lower) + len(waits)), "last_urgent": max(until for _, until in waits)}
+
+
 def usage(weights: Sequence[int], course: Course, limit: int) -> dict[str, float]:
     """The share of the limit that jobs have used, and the second at which the last has ended."""
     makespan = max(course.ended.values())

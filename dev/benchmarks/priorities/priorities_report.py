@@ -10,13 +10,15 @@ from dev.benchmarks.outcome import Goal, Grid, Outcome
 from dev.scenarios.runner.intervals import percentile
 from slotkeeper.slots.request import PRIORITIES
 
-from .priorities_run import HALVES, WEIGHTED, WITH, WITHOUT
-from .traces import DPUS, HEAVY, LIGHT, LOW, NORMAL, SLOTS, URGENT_WEIGHTS, WEIGHED_LIMIT, WEIGHTS
+from .priorities_run import HALVES, NO_TURNS, TURNS, WEIGHTED, WITH, WITHOUT
+from .traces import BURST, DPUS, HEAVY, LIGHT, LOAD, LOW, NORMAL, SLOTS, URGENT_WEIGHTS, WEIGHED_LIMIT, WEIGHTS
 
 P99_HAND_OFFS = 1
 MOST_MAKESPAN = 1.02  # x without priorities
 USED = 0.9  # of the limit
 MOST_OF_HALVES = 1.05  # x the makespan of two halves
+MOST_OUT_OF_ORDER = 0.06  # of the starts of a burst
+MOST_WITH_TURNS = 1.02  # x the makespan without turns, with jobs of ten seconds or more
 
 # "backlogs" or "mixes" -> trace -> design -> the figures of each seed.
 Figures = dict[str, dict[str, dict[str, list[dict[str, Any]]]]]
@@ -24,7 +26,8 @@ Designs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def outcome(figures: Figures) -> Outcome:
-    return Outcome([_waits(figures["backlogs"]), _mixes(figures["mixes"])], goals(figures), figures, NOTES)
+    grids = [_waits(figures["backlogs"]), _mixes(figures["mixes"]), _turns(figures["turns"])]
+    return Outcome(grids, goals(figures), figures, NOTES)
 
 
 def _waits(traces: Mapping[str, Designs]) -> Grid:
@@ -58,6 +61,22 @@ def _mixes(traces: Mapping[str, Designs]) -> Grid:
     return Grid("One process with weights, next to two with half of the limit", columns, rows, caption)
 
 
+def _turns(traces: Mapping[str, Designs]) -> Grid:
+    rows = []
+    for trace, designs in traces.items():
+        cells = []
+        for figure, form in (("out_of_order", "{:.1%}"), ("last_urgent", "{:,.0f} s"), ("used", "{:.0%}")):
+            cells += [form.format(median(run[figure] for run in designs[each])) for each in (TURNS, NO_TURNS)]
+        rows.append((trace, *cells))
+    caption = (
+        f"Bursts: {BURST} urgent and as many low requests wait for slots that one release frees. Loads: {LOAD:.0%} of "
+        "the slots, with one urgent request to five normal and four low ones. Out of order: the share of the starts "
+        "that are of lower requests while an urgent one waits. Median of the seeds."
+    )
+    columns = ("trace", "out of order", "no turns", "last urgent start", "no turns", "used", "no turns")
+    return Grid("Turns: the order when slots become free, and its cost", columns, rows, caption)
+
+
 def goals(figures: Figures) -> list[Goal]:
     found = []
     for trace, designs in figures["backlogs"].items():
@@ -77,6 +96,24 @@ def goals(figures: Figures) -> list[Goal]:
                 ratio <= MOST_MAKESPAN,
             ),
         ]
+    turns = figures["turns"]
+    bursts = {
+        trace: median(run["out_of_order"] for run in turns[trace][TURNS]) for trace in turns if "together" in trace
+    }
+    long = [name for name in turns if not name.endswith(" 1 s")]
+    costs = {trace: median(_makespans(turns[trace], TURNS, NO_TURNS)) for trace in long}
+    found += [
+        Goal(
+            f"at most {MOST_OUT_OF_ORDER:.0%} of the starts of a burst are out of order",
+            ", ".join(f"{share:.1%}" for share in bursts.values()),
+            max(bursts.values()) <= MOST_OUT_OF_ORDER,
+        ),
+        Goal(
+            f"jobs of ten seconds or more end within {MOST_WITH_TURNS:.2f} x the time without turns",
+            ", ".join(f"{ratio:.3f} x" for ratio in costs.values()),
+            max(costs.values()) <= MOST_WITH_TURNS,
+        ),
+    ]
     mixes = figures["mixes"]
     used = {trace: median(run["used"] for run in designs[WEIGHTED]) for trace, designs in mixes.items()}
     ratios = {trace: median(_makespans(designs, WEIGHTED, HALVES)) for trace, designs in mixes.items()}

@@ -17,6 +17,7 @@ from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
 from slotkeeper.slots.admission import Admitted, Starter, Waiting
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.process import TURN_SECONDS
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import CONFIRM_CONDITION, CONFIRM_UPDATE, RELEASE_CONDITION, RELEASE_UPDATE, Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
@@ -63,7 +64,7 @@ class Course:
 class SlotWorld:
     """Processes by their limits, their queue, starters and workflows."""
 
-    def __init__(self, limits: Mapping[str, int], seed: int) -> None:
+    def __init__(self, limits: Mapping[str, int], seed: int, turn_seconds: int = TURN_SECONDS) -> None:
         self.course = Course()
         self._random = Random(seed)
         self._time = VirtualTime()
@@ -71,7 +72,7 @@ class SlotWorld:
         self._queue: Any = FifoQueue(self._time, VISIBILITY, self._call)
         self._jobs: list[Job] = []
         self._numbers: dict[str, int] = {}
-        self._time.start(partial(self._set_up, limits))
+        self._time.start(partial(self._set_up, limits, turn_seconds))
 
     def run(self, jobs: Iterable[Job], most: float = 1e6) -> Course:
         """Send each job's request at its time, and run until the last has ended, at most until second `most`.
@@ -100,10 +101,10 @@ class SlotWorld:
         self.course.started[number] = self._time.elapsed
         self._time.start(partial(self._workflow, name, self._jobs[number], number))
 
-    def _set_up(self, limits: Mapping[str, int]) -> None:
+    def _set_up(self, limits: Mapping[str, int], turn_seconds: int) -> None:
         processes = Processes(self._table, TABLE)
         for name, limit in limits.items():
-            processes.create(name, limit, JOB)
+            processes.create(name, limit, JOB, turn_seconds=turn_seconds)
         for _ in range(CONTAINERS):
             self._time.start(self._container)
 

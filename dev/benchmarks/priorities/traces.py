@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority
 
 from .slot_world import Job
 
@@ -22,6 +22,10 @@ WEIGHTS, URGENT_WEIGHTS, WEIGHED_LIMIT = (1, 4), (1, 6), 25  # about ten jobs at
 DPUS, HEAVY, LIGHT = 60, 10, 2
 DPU_JOB_SECONDS = (120.0, 600.0)
 WAVE_SECONDS = 1200.0
+
+BURST_SLOTS, BURST = 50, 200  # the slots that become free together, and the waiting requests of each priority
+MIX = {"high": 1, "normal": 5, "low": 4}  # shares of a steady load
+LOAD = 0.9  # of the slots
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,32 @@ def backlogs(seed: int, scale: float = 1.0) -> list[Trace]:
             jobs.append(job(at, "high", urgent_weights))
             at += random.uniform(*URGENT_GAP)
         traces.append(Trace(name, limit, tuple(jobs)))
+    return traces
+
+
+def bursts(seed: int, scale: float = 1.0) -> list[Trace]:
+    """Many slots become free together, with urgent and low requests waiting. `scale`: of all numbers."""
+    slots = int(BURST_SLOTS * scale)
+    traces = []
+    for name, bounds in (("jobs of 60 s", (60.0, 60.0)), ("jobs of 30 to 90 s", JOB_SECONDS)):
+        random = Random(seed)
+        jobs = [Job(PROCESS, 0.0, 60.0, weight=slots)]
+        for _ in range(int(BURST * scale)):
+            jobs += [Job(PROCESS, 1.0, random.uniform(*bounds), priority) for priority in ("high", "low")]
+        traces.append(Trace(f"{slots} slots together, {name}", slots, tuple(jobs)))
+    return traces
+
+
+def loads(seed: int, scale: float = 1.0) -> list[Trace]:
+    """A steady load of all priorities: what turns cost. `scale`: of the number of requests."""
+    traces = []
+    for slots, seconds in ((10, 60.0), (5, 10.0), (3, 1.0)):
+        random, sent, jobs = Random(seed), 0.0, list[Job]()
+        for _ in range(int(1500 * scale)):
+            sent += random.expovariate(LOAD * slots / seconds)
+            (priority,) = random.choices(PRIORITIES, [MIX[each] for each in PRIORITIES])
+            jobs.append(Job(PROCESS, sent, random.uniform(0.5, 1.5) * seconds, priority))
+        traces.append(Trace(f"{slots} slots, jobs of {seconds:g} s", slots, tuple(jobs)))
     return traces
 
 

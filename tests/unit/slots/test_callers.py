@@ -110,6 +110,21 @@ def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: A
     assert list(settlement.memory.unsettled) == ["p-1"]
 
 
+def test_the_token_is_read_from_a_long_history(aborted: CallerScene) -> None:
+    """The workflow reads the token first, and then reads its work for hours. The answer that failed comes last."""
+    aborted.release()
+    aborted.history += [{"type": "WaitStateEntered"}] * 200
+    aborted.account.run_at(LATER)
+    assert aborted.answers == [ABORTED]
+
+
+def test_an_answer_that_failed_is_repeated_from_the_end_of_a_long_history(aborted: CallerScene) -> None:
+    aborted.could_not_answer("SUCCEEDED, but the caller was not answered", Output="[7]")
+    aborted.history = [{"type": "WaitStateEntered"}] * 200 + aborted.history
+    aborted.account.run_at(LATER)
+    assert aborted.answers == [(TOKEN, "[7]")]
+
+
 def test_an_answer_of_success_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
     succeeded: list[str] = []
     aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
@@ -187,7 +202,7 @@ def test_a_spent_token_is_counted_and_is_no_error(aborted: CallerScene, code: st
 def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_not_hold_the_slot(
     aborted: CallerScene,
 ) -> None:
-    aborted.refusal = "AccessDeniedException"
+    aborted.refusal = "ThrottlingException"
     aborted.child("FAILED")
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
     assert aborted.account.item().slots_in_use == 0
@@ -198,6 +213,16 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
 
+@pytest.mark.parametrize("code", ["AccessDeniedException", "KmsAccessDeniedException"])
+def test_a_denied_answer_is_counted_and_not_repeated(aborted: CallerScene, code: str) -> None:
+    aborted.refusal = code
+    aborted.child("FAILED")
+    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
+    aborted.refusal = ""
+    assert aborted.account.run_at(LATER + 60).counts["AnswersFailed"] == 0
+    assert (aborted.answers, len(_kept(aborted)), aborted.account.item().slots_in_use) == ([], 1, 0)
+
+
 def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(aborted: CallerScene) -> None:
     aborted.refusal = "ThrottlingException"
     settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
@@ -206,6 +231,27 @@ def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(abor
     for _ in range(2):  # the second finds the claim of the first
         assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.UNANSWERED
     assert len(aborted.seen) == 1
+
+
+def test_a_claim_without_the_token_keeps_the_slot_that_has_it(aborted: CallerScene) -> None:
+    """Another function settles the request, and knows no token. Only the slot is sure to have it, if that fails."""
+    settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
+    execution = settlement.workflow.describe(aborted.execution)
+    assert execution is not None
+    assert settlement.settled.claim(execution.closing, settlement.clock())
+    assert settlement.settled.note_unanswered(execution.closing, Unanswered(False), settlement.clock())
+    assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.CLAIMED
+
+
+def test_the_event_of_a_request_that_another_function_settles_is_handled_again(aborted: CallerScene) -> None:
+    """Its slot has the token, and the other function may fail."""
+    account = aborted.account
+    aborted.child("FAILED")
+    assert account.settlement.settled.claim(aborted.execution, NOW)
+    assert account.event_at(aborted.execution, NOW + 1)[0] == CLAIM_SECONDS
+    assert aborted.execution in account.item().holders
+    assert account.event_at(aborted.execution, NOW + 1 + CLAIM_SECONDS)[0] is None
+    assert (aborted.answers, account.item().holders) == ([ABORTED], {})
 
 
 @pytest.mark.parametrize(
@@ -351,9 +397,9 @@ def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(
 
 def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
     aborted.release()
-    aborted.history_is_denied = True
+    aborted.history_fails = True
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
-    aborted.history_is_denied = False
+    aborted.history_fails = False
     aborted.account.run_at(LATER + 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
@@ -439,11 +485,19 @@ def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerSce
     assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
 
 
-@pytest.mark.parametrize("code", ["TaskTimedOut", "ThrottlingException", "AccessDeniedException"])
-def test_an_answer_that_fails_does_not_keep_the_message(callers: CallerScene, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("TaskTimedOut", AnswerOutcome.SPENT),
+        ("ThrottlingException", AnswerOutcome.FAILED),
+        ("AccessDeniedException", AnswerOutcome.DENIED),
+    ],
+)
+def test_an_answer_that_fails_does_not_keep_the_message(
+    callers: CallerScene, code: str, expected: AnswerOutcome
+) -> None:
     callers.refusal = code
     outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    expected = AnswerOutcome.SPENT if code == "TaskTimedOut" else AnswerOutcome.FAILED
     assert (outcome.answered, len(_dead_letters(callers))) == (expected, 1)
 
 

@@ -106,7 +106,7 @@ def test_a_caller_does_not_register_after_a_token_has_left(account: Account) -> 
     assert account.slots.wait(_caller(), seen) is Registration.RESERVE_AGAIN
 
 
-def test_a_request_without_a_caller_is_admitted_in_one_call_beside_the_most_tokens(account: Account) -> None:
+def test_a_request_without_a_caller_is_admitted_in_one_call_next_to_the_most_tokens(account: Account) -> None:
     _with_tokens(account, ALWAYS_FIT, MAX_TOKEN_CHARACTERS)
     calls = Calls(account.dynamodb)
     assert account.slots.reserve(Candidate("p", "p-late", delivery=delivery({})), NOW) == Granted()

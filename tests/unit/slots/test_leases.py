@@ -21,8 +21,8 @@ from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS, Length
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.reservation import Candidate, LeaseTerm
-from tests.support.boundary import Calls, lose_answer, refuse
+from slotkeeper.slots.reservation import Candidate, LeaseTerm, Registration
+from tests.support.boundary import Calls, lose_answer, passed_values, refuse
 from tests.support.tables import create_table
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
 from tests.unit.slots.lease_scene import LeaseScene
@@ -89,6 +89,17 @@ def test_a_weight_is_taken_and_given_back(scene: LeaseScene, weight: int | None,
     with scene.leases.lease("p", seconds=60, weight=weight):
         assert (scene.account.item().slots_in_use, _the_lease(scene).weight) == (held, held)
     assert scene.account.item().slots_in_use == 0
+
+
+@pytest.mark.parametrize("weight", [1, 2])
+def test_a_blocked_request_keeps_no_lease_out(scene: LeaseScene, weight: int) -> None:
+    """A lease of another weight than 1 is decided on what was read, and then by the write."""
+    scene.account.processes.set_limit("p", 2)
+    scene.account.reserve("p-1")
+    assert scene.account.register("p-blocked", weight=9) == Registration.REGISTERED
+    scene.account.slots.cancel("p", "p-1")
+    with scene.leases.lease("p", seconds=60, weight=weight):
+        assert scene.account.item().slots_in_use == weight
 
 
 def test_a_failing_block_frees_its_slot_and_raises_its_own_exception(scene: LeaseScene) -> None:
@@ -460,6 +471,16 @@ def test_the_end_of_a_block_wakes_the_waiting_request(scene: LeaseScene) -> None
         scene.account.wait_in_queue()
         assert not scene.is_visible()
     assert scene.is_visible()
+
+
+def test_the_end_of_a_lease_wakes_a_lower_priority_at_the_end_of_a_turn(scene: LeaseScene) -> None:
+    scene.account.write("turn_seconds", {"N": "9"})
+    scene.account.write("turn_high", {"N": f"{NOW - 2:.0f}000"})
+    set_to = passed_values(scene.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
+    with scene.leases.lease("p", seconds=60):
+        scene.account.wait_in_queue()
+        set_to.clear()
+    assert set_to == [7]
 
 
 @pytest.fixture

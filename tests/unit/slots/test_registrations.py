@@ -193,6 +193,15 @@ def test_a_holder_does_not_register_even_by_a_newer_receive(account: Account) ->
     assert account.item().waiting == {}
 
 
+def test_a_tombstone_of_a_replaced_queue_ends_with_the_first_grant(account: Account) -> None:
+    """The new queue's sequence numbers may be smaller. Until then its messages return when their hides end."""
+    account.reserve("p-1", sequence="9")
+    assert account.register("p-2", sequence="1") == Registration.SUPERSEDED
+    account.slots.cancel("p", "p-1")
+    assert account.reserve("p-2", sequence="1", receives=2) == Granted()
+    assert account.register("p-3", sequence="2") == Registration.REGISTERED
+
+
 def test_a_later_message_registers_over_a_tombstone(account: Account) -> None:
     account.reserve("p-1")
     assert account.register("p-2", sequence="2") == Registration.REGISTERED

@@ -3,8 +3,8 @@
 AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; no catcher matches
 States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions),
 "Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API Reference: TaskScheduledEventDetails"
-(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in the
-executions that LocalStack's snapshot tests *data_limit_exceeded* of test_states_errors.py have recorded, and here.
+(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in
+recorded executions (tests/conformance/test_jsonata.py), and here.
 MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
 error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """

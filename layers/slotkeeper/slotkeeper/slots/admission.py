@@ -54,6 +54,7 @@ from slotkeeper.slots.reservation import (
     Full,
     Granted,
     HeldByAnother,
+    LeasesOnly,
     Misconfigured,
     Paused,
     Registration,
@@ -197,6 +198,12 @@ class Starter:
                         "add, then redrive this message"
                     )
                     return self._dead_letter(delivery, now, "UnknownProcess", reason, request)
+                case LeasesOnly():
+                    reason = (
+                        f"process {request.process!r} is for leases only: it has no target, and runs no request. Send "
+                        "the request to a process with a target"
+                    )
+                    return self._dead_letter(delivery, now, "LeasesOnly", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
                     return self._dead_letter(delivery, now, "Cancelled", reason, request)

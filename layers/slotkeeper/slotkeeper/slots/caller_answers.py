@@ -48,6 +48,8 @@ class CallerAnswers:
                 report.note("AnswersSpent", "A caller has ended or was answered before", execution=execution.name)
             case AnswerOutcome.NO_TOKEN:
                 report.note("AnswersFailed", "A caller's token is lost; it times out", execution=execution.name)
+            case AnswerOutcome.DENIED:
+                report.note("AnswersFailed", "The answer to a caller is denied; it times out", execution=execution.name)
             case AnswerOutcome.FAILED:
                 report.note("AnswersFailed", "Could not answer a caller; retried", execution=execution.name)
         return given is not AnswerOutcome.FAILED

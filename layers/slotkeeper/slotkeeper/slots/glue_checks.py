@@ -71,8 +71,11 @@ class GlueChecks:
             try:
                 self._turn(task, freed, report, until)
             except Exception as error:
-                report.failed(
-                    "Could not search the Glue runs of a job; its holders keep their slots", error, job=task.job
+                report.could_not_check(
+                    "Could not search the Glue runs of a job; its holders keep their slots",
+                    error,
+                    task.waiting,
+                    task.job,
                 )
                 if is_outage(error):
                     break
@@ -131,7 +134,7 @@ class GlueChecks:
         except Exception as error:
             if is_outage(error):
                 raise
-            report.failed("Could not check a holder; it keeps its slot", error, execution=held.name)
+            report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
 
     def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.

@@ -107,7 +107,8 @@ class Janitor:
                 self.settlement.settle_found(report, settle_until, holders, malformed)
         freed = self._free(processes, report, until - _WAKE_SECONDS, knows_all=is_read and not malformed)
         self._wake([held.process for held in freed], report)
-        self._child_checks.adopt_redriven(processes, report, until)
+        # A list may be long. Half of the time that is left is for settling more.
+        self._child_checks.adopt_redriven(processes, report, (self.clock() + until) / 2)
         if is_read:
             self.settlement.settle_found(report, until, holders, malformed)
             with report.guard("Could not record up to which time all requests are settled"):

@@ -13,7 +13,7 @@
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
-    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
+    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
     queue_url      S, optional: the queue in which the process's requests wait
     default_weight N, optional: the weight of a request that states none
@@ -79,12 +79,14 @@ from slotkeeper.slots.reservation import (
     Full,
     Granted,
     HeldByAnother,
+    LeasesOnly,
     Misconfigured,
     Paused,
     Registration,
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ ROOM_FOR_WEIGHT = (
 # one of each message group, which is why MAX_TOKEN_BYTES leaves some.
 ALWAYS_FIT = MAX_TOKEN_BYTES // MAX_TOKEN_CHARACTERS
 NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
+# Of a request. Without it, a process for leases alone would lose a slot to a workflow that has nothing to start.
+HAS_TARGET = "target <> :no_target"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
     "attribute_not_exists(holders.#me) AND attribute_not_exists(cancelled.#me) "
@@ -235,10 +239,11 @@ class Slots:
         earlier = PRIORITIES
         if delivery := candidate.delivery:
             earlier = higher(candidate.priority)
-            conditions.append(NO_NEWER_REGISTRATION.format(candidate.priority))
+            conditions += [HAS_TARGET, NO_NEWER_REGISTRATION.format(candidate.priority)]
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
             values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
+            values[":no_target"] = {"S": NO_TARGET}
             # A request that did not wait has no backlog behind it. If it began a turn, frequent ones that each find a
             # free slot would keep a lower request out although further slots are free.
             if delivery.has_waited(now):
@@ -437,7 +442,9 @@ class Slots:
         return seen
 
 
-def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother | Cancelled | Full | Paused | None:
+def refusal(
+    candidate: Candidate, seen: Process
+) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
     """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
     if holder := seen.holders.get(candidate.execution):
         # The work would start in a slot of another size:
@@ -447,6 +454,8 @@ def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother 
         return AlreadyHeld() if is_same else HeldByAnother(holder.weight)
     if cancelled := seen.cancelled.get(candidate.execution):
         return Cancelled(cancelled.since, cancelled.by)
+    if candidate.delivery and seen.target == NO_TARGET:
+        return LeasesOnly()
     if candidate.is_admitted_by(seen):
         return None
     return Paused(seen) if seen.paused else Full(seen)

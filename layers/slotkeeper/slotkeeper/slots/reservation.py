@@ -120,13 +120,20 @@ class UnknownProcess:
 
 
 @dataclass(frozen=True)
+class LeasesOnly:
+    """The process has no target, so it runs no request. Unlike `Full`, waiting would never end."""
+
+
+@dataclass(frozen=True)
 class Misconfigured:
     """The item does not have the documented types, so conditions on it mean nothing. Example: a limit as a string."""
 
     reason: str
 
 
-Reservation = Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | Misconfigured
+Reservation = (
+    Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | LeasesOnly | Misconfigured
+)
 
 
 class Registration(Enum):
