@@ -1,8 +1,7 @@
-"""Facts of Step Functions: ends of executions, tasks and their errors, task tokens."""
+"""Facts of Step Functions: tasks and their errors, task tokens, expressions."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from operator import attrgetter
@@ -12,13 +11,10 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from tests.conformance.facts import Fact, Facts, code_of, documented, localstack, moto_verified
-from tests.engine.conftest import MachineMaker
+from tests.conformance.workflows import PARTS, WAIT, Workflows
 from tests.support.waiting import wait_until
 
-PARTS = "stepfunctions/v2"
 FACTS: Facts[Workflows] = Facts()
-_numbers = itertools.count(1)
-WAIT = {"Wait": {"Type": "Wait", "Seconds": 3600, "End": True}}
 CATCH = [{"ErrorEquals": ["States.ALL"], "Output": "{% $states.errorOutput %}", "Next": "Caught"}]
 CAUGHT = {"Caught": {"Type": "Succeed"}}
 # A task that takes longer than its timeout: nothing answers.
@@ -31,26 +27,6 @@ SLOW = {
 }
 
 
-class Workflows:
-    """State machines and what their tasks use."""
-
-    def __init__(self, aws: EmbeddedAws) -> None:
-        self.client = aws.client
-        self.machine = MachineMaker(aws, self.unique)
-
-    def unique(self, stem: str) -> str:
-        """A name that no other row uses."""
-        return f"{stem}-{next(_numbers)}"
-
-
-def _end(workflows: Workflows, states: dict[str, Any], given: Any = None, **fields: Any) -> dict[str, Any]:
-    return workflows.machine.end_of(workflows.machine.start(workflows.machine(states, **fields), given))
-
-
-def _output(workflows: Workflows, states: dict[str, Any], given: Any = None) -> Any:
-    return json.loads(_end(workflows, states, given)["output"])
-
-
 def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
     """The details of the last event of this type, or {}."""
     events = workflows.machine.client.get_execution_history(executionArn=execution, maxResults=1000)["events"]
@@ -60,22 +36,12 @@ def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
 
 
 @FACTS.row(
-    "An execution that its state machine's TimeoutSeconds has ended has neither an error nor a cause.",
-    source=localstack(f"{PARTS}/timeouts/test_timeouts.py", "test_global_timeout"),
-    expected={"status": "TIMED_OUT"},
-)
-def execution_timeout_has_no_error(workflows: Workflows) -> dict[str, Any]:
-    ended = _end(workflows, WAIT, TimeoutSeconds=1)
-    return {name: ended[name] for name in ("status", "error", "cause") if name in ended}
-
-
-@FACTS.row(
     "A task's timeout is caught with an empty cause.",
     source=localstack(f"{PARTS}/error_handling/test_task_service_lambda.py", "test_invoke_timeout"),
     expected={"Error": "States.Timeout", "Cause": ""},
 )
 def task_timeout_is_caught_without_cause(workflows: Workflows) -> Any:
-    return _output(workflows, {"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.machine(WAIT)})
+    return workflows.output({"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.machine(WAIT)})
 
 
 @FACTS.row(
@@ -98,13 +64,13 @@ def task_timeout_fails_without_cause(workflows: Workflows) -> Any:
 )
 def optimized_start_has_metadata(workflows: Workflows) -> set[str]:
     task = {"Type": "Task", "Resource": "arn:aws:states:::states:startExecution", "End": True}
-    return {*_output(workflows, {"Start": task | {"Arguments": {"StateMachineArn": workflows.machine(WAIT)}}})}
+    return {*workflows.output({"Start": task | {"Arguments": {"StateMachineArn": workflows.machine(WAIT)}}})}
 
 
 def _failure(workflows: Workflows, resource: str, arguments: dict[str, Any]) -> tuple[str, str]:
     """The error of a task, and the error code in its cause."""
     task = {"Type": "Task", "Resource": f"arn:aws:states:::{resource}", "Arguments": arguments, "End": True}
-    ended = _end(workflows, {"Call": task})
+    ended = workflows.end({"Call": task})
     return ended["error"], ended["cause"].partition("Error Code: ")[2].partition(";")[0]
 
 
@@ -141,7 +107,7 @@ def event_resources(workflows: Workflows) -> list[str]:
     events.put_targets(Rule=source, Targets=[{"Id": "queue", "Arn": arn}])
     entry = {"Source": source, "DetailType": "t", "Detail": {"a": 1}, "Resources": ["own"]}
     put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
-    _end(workflows, {"Put": put | {"End": True}})
+    workflows.end({"Put": put | {"End": True}})
     (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"), "the event")
     resources = json.loads(message["Body"])["resources"]
     return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
@@ -162,7 +128,7 @@ def token_is_checked_first(workflows: Workflows) -> str:
 
 
 def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]:
-    ended = _end(workflows, {"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
+    ended = workflows.end({"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
     return ended["error"], ended["cause"]
 
 
@@ -218,7 +184,7 @@ def optimized_dynamodb_error(workflows: Workflows) -> str:
 def refused_event(workflows: Workflows) -> tuple[str, list[set[str]], int]:
     entry = {"Source": "aws.reserved", "DetailType": "t", "Detail": {"a": 1}}
     put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
-    ended = _end(workflows, {"Put": put | {"End": True}})
+    ended = workflows.end({"Put": put | {"End": True}})
     answer = json.loads(ended["cause"])
     return ended["error"], [{*each} for each in answer["Entries"]], answer["FailedEntryCount"]
 
@@ -231,32 +197,8 @@ def refused_event(workflows: Workflows) -> tuple[str, list[set[str]], int]:
 def context_object(workflows: Workflows) -> Any:
     times = ("$states.context.Execution.StartTime", "$states.context.State.EnteredTime")
     seen = ["{% $states.context.Execution.RedriveCount %}", *(f"{{% {time} %}}" for time in times)]
-    count, *moments = _output(workflows, {"Read": {"Type": "Pass", "Output": seen, "End": True}})
+    count, *moments = workflows.output({"Read": {"Type": "Pass", "Output": seen, "End": True}})
     return [count, *(bool(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", each)) for each in moments)]
-
-
-@FACTS.row(
-    "A start with the name and the input of a running execution returns that execution; another input is refused.",
-    source=localstack(f"{PARTS}/test_sfn_api.py", "test_start_execution_idempotent"),
-    expected=(True, "ExecutionAlreadyExists"),
-)
-def start_is_idempotent(workflows: Workflows) -> tuple[bool, str]:
-    machine, name = workflows.machine, workflows.unique("same")
-    arn = machine(WAIT)
-    first, again = (machine.start(arn, {"a": 1}, name) for _ in range(2))
-    return first == again, code_of(lambda: machine.start(arn, {"a": 2}, name))
-
-
-@FACTS.row(
-    "A start with the name and the input of a closed execution is refused.",
-    source=documented("Step Functions API Reference, StartExecution"),
-    expected="ExecutionAlreadyExists",
-)
-def start_of_a_closed_name(workflows: Workflows) -> str:
-    machine, name = workflows.machine, workflows.unique("closed")
-    arn = machine(CAUGHT)
-    machine.end_of(machine.start(arn, {"a": 1}, name))
-    return code_of(lambda: machine.start(arn, {"a": 1}, name))
 
 
 @FACTS.row(
@@ -297,7 +239,7 @@ def assign_sees_earlier_values(workflows: Workflows) -> Any:
     first = {"Type": "Pass", "Assign": {"a": 1, "b": 0}, "Next": "Second"}
     second = {"Type": "Pass", "Assign": {"a": 2, "b": "{% $a %}"}, "Next": "Last"}
     last = {"Type": "Pass", "Output": {"a": "{% $a %}", "b": "{% $b %}"}, "End": True}
-    return _output(workflows, {"First": first, "Second": second, "Last": last})
+    return workflows.output({"First": first, "Second": second, "Last": last})
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
