@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except CommandError as error:
-        _print_error(*error.lines)
+        _print_error(*error.sentences)
         sys.exit(error.exit_code)
     except _FAILURES as error:
         _print_error(explain(error))

@@ -7,14 +7,14 @@ class CommandError(Exception):
     """A message for the operator: what is wrong, what was expected, what to do.
 
     Args:
-        lines: each is printed on one line.
+        sentences: each is printed on a line of its own.
     """
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = lines
+    def __init__(self, *sentences: str) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = sentences
 
 
 class CommandFailed(CommandError):

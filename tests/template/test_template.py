@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dev.tools import bootstrap
+from dev.tools import bootstrap, merged
 from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES
@@ -212,3 +212,11 @@ def test_the_tests_run_with_the_layers_pins() -> None:
         return {line.split("#")[0].strip() for line in lines} - {""}
 
     assert pins("layers/slotkeeper/requirements.txt") <= pins("requirements/local.txt")
+
+
+def test_cloudformation_receives_no_yaml_merge(tmp_path: Path) -> None:
+    """CloudFormation does not support them. The linters read the same file."""
+    merged.main(tmp_path / "template.json")
+    assert '"<<"' not in (tmp_path / "template.json").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert "cfn-lint build/merged/template.json" in makefile

@@ -68,6 +68,14 @@ def test_the_log_of_a_request_has_its_priority_and_the_weight_that_it_states(
     assert [(line["priority"], line.get("weight")) for line in lines] == [("low", 2), ("normal", None)]
 
 
+LONG_TOKENS = {
+    "M": {
+        f"p-{n}": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}, "task_token": {"S": "t" * 2048}}}
+        for n in range(64)
+    }
+}
+
+
 @pytest.mark.parametrize(
     ("attributes", "body", "because", "reason"),
     [
@@ -76,6 +84,12 @@ def test_the_log_of_a_request_has_its_priority_and_the_weight_that_it_states(
         ({"paused": {"BOOL": True}}, {"weight": 2}, "blocked", "its weight is above the process's limit"),
         ({"slot_limit": {"N": "0"}}, {}, "blocked", "its weight is above the process's limit"),
         ({"waiting": registered("high")}, {}, "overtaken", "requests of a higher priority come first"),
+        (
+            {"slot_limit": {"N": "500"}, "slots_in_use": {"N": "64"}, "holders": LONG_TOKENS},
+            {"task_token": "t"},
+            "callers",
+            "the task tokens of the requests that hold slots leave no space for its own in the process's item",
+        ),
     ],
 )
 @pytest.mark.parametrize("expired", [False, True])
