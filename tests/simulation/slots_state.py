@@ -72,6 +72,8 @@ class Plan:
         refusals: how many answers to callers Step Functions refuses before it accepts one.
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
+        damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
+            repaired at any time later.
         containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
             container. Not for timeless worlds, where the lead of the janitor's clock changes.
         lax: SQS hides a message although it is visible again.
@@ -122,6 +124,7 @@ class Plan:
     refusals: int = 0
     namesakes: int = 0
     child_redrives: int = 0
+    damages: int = 0
 
 
 # The item of a removed process.
