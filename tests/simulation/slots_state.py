@@ -78,6 +78,8 @@ class Plan:
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
         large_outputs: the output of a child is above the limit of a task's result.
+        damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
+            repaired at any time later.
         containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
             container. Not for timeless worlds, where the lead of the janitor's clock changes.
         lax: SQS hides a message although it is visible again.
@@ -133,6 +135,7 @@ class Plan:
     namesakes: int = 0
     child_redrives: int = 0
     large_outputs: bool = False
+    damages: int = 0
 
 
 # The item of a removed process.

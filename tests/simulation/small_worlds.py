@@ -221,6 +221,10 @@ SMALL: dict[str, Small] = {
     "child that fails and is redriven, with clock": Small(
         _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
     ),
+    "child, a caller, malformed items": Small(_target("a", callers="a", starters=1, damages=1), 1, True),
+    "child, a caller, malformed items, no status event": Small(
+        _target("a", callers="a", starters=1, damages=1, events_lost=True), 1, True
+    ),
     "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
     "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
     "process for leases, a request": Small(_target("a", target=NO_TARGET, leases=(0,)), 1, True),

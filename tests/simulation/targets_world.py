@@ -20,12 +20,12 @@ from slotkeeper.slots.request import caller_of
 from slotkeeper.slots.targets import is_state_machine
 from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
-from tests.simulation.frozen import Record, record, thaw
+from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.slots_actors import DEAD_LETTERS
 from tests.simulation.slots_state import GRACE, JOB, LAG, PERIOD, PROCESS, SECOND, Plan, request_of, token_of
 from tests.simulation.slots_world import SlotsWorld, random_plan
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD
+from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD, SLOTS
 from tests.simulation.worlds import DIE, LATE, LOSE, NOT_SENT, THROTTLE, Choice, Violation
 
 FORBIDDEN = f"{stepfunctions.CHILD}-of-others"  # no role may touch it
@@ -42,12 +42,26 @@ def _fields(given: str) -> dict[str, Any]:
     return json.loads(given)  # type: ignore[no-any-return]
 
 
+def _damaged(value: Any) -> Any:
+    """An answer of DynamoDB whose items of processes have an attribute of a wrong type."""
+    if isinstance(value, tuple):
+        return tuple(map(_damaged, value))
+    if not isinstance(value, Record):
+        return value
+    if "process_name" in value:
+        return value.with_fields(default_weight=freeze({"S": "two"}))
+    return value.with_fields(
+        **{name: _damaged(value[name]) for name in ("Item", "Items", "Attributes") if name in value}
+    )
+
+
 class TargetsWorld(SlotsWorld):
     """A slots' world of any targets, with callers; see World."""
 
     def __init__(self, plan: Plan, *, timeless: bool = False) -> None:
         self.leaves, self.namesakes, self.child_redrives = plan.leaves, plan.namesakes, plan.child_redrives
-        self.refusals = plan.refusals
+        self.refusals, self.damages = plan.refusals, plan.damages
+        self.is_malformed = False  # the items, as clients read them
         self.left_early: frozenset[str] = frozenset()  # tokens whose caller timed out before the confirm
         self.redriven_at: dict[str, float] = {}  # children
         # Executions whose reservation was freed before the confirm, and with it the token.
@@ -127,6 +141,8 @@ class TargetsWorld(SlotsWorld):
 
     def steps(self) -> list[Choice]:
         choices = super().steps()
+        if self.is_malformed and not self.actors:
+            choices += [choice for choice in self.time_steps() if choice not in choices]
         under_way = [sent for sent, *_ in self.in_transit if self.now < sent + LAG]
         if self.plan.aim == "late" and under_way and all(choice.kind == "land" for choice in choices):
             choices.append(Choice("pass_time"))
@@ -151,6 +167,10 @@ class TargetsWorld(SlotsWorld):
 
     def _external_choices(self) -> list[Choice]:
         choices = super()._external_choices()
+        if self.is_malformed:
+            choices.append(Choice("repair"))
+        elif self.damages and self._unsettled():
+            choices.append(Choice("damage"))
         if self.leaves:
             waiting = self.services["tasks"].fields.items()
             choices += [Choice("leave", token) for token, task in waiting if task["status"] == "WAITS"]
@@ -164,6 +184,9 @@ class TargetsWorld(SlotsWorld):
         if self.child_redrives:
             choices += [Choice("redrive_child", name) for name, child in self._children() if self._failed(child)]
         return choices
+
+    def overlooked(self) -> str:
+        return "" if self.is_malformed else super().overlooked()
 
     def _failed(self, child: Record) -> bool:
         return child["status"] not in (*OPEN, "SUCCEEDED")
@@ -214,6 +237,18 @@ class TargetsWorld(SlotsWorld):
         if not any(map(self._is_confirmed, self._executions_of(token))):
             self.left_early |= {token}
         self.services["tasks"] = tasks.end(self.services["tasks"], token)
+
+    def damage(self, _: str, __: str) -> None:
+        """An operator writes an attribute with a wrong type."""
+        self.damages -= 1
+        self.is_malformed = True
+        self.log("operator", "makes the items malformed")
+
+    def repair(self, _: str, __: str) -> None:
+        self.is_malformed = False
+        self.needs_janitor = True
+        self.disturbed_at = self.now
+        self.log("operator", "repairs the items")
 
     def namesake(self, name: str, _: str) -> None:
         """Another workflow starts an execution with this name."""
@@ -286,7 +321,9 @@ class TargetsWorld(SlotsWorld):
                 self._keep_older("children")
             if question.operation == "stop_execution":
                 self._check_stopped(name)
-        return super().perform(question)
+        answer = super().perform(question)
+        is_damaged = self.is_malformed and question.parameters.get("TableName") == SLOTS
+        return answer._replace(value=_damaged(answer.value)) if is_damaged else answer
 
     def _check_not_again(self, execution: str) -> None:
         super()._check_not_again(execution)
@@ -423,7 +460,7 @@ class TargetsWorld(SlotsWorld):
             raise Violation("S9", "a token is where an operator reads it")
 
     def key(self) -> Hashable:
-        left = self.leaves, self.namesakes, self.child_redrives, self.refusals
+        left = self.leaves, self.namesakes, self.child_redrives, self.refusals, self.damages, self.is_malformed
         noted = self.lost, self.adopted, self.unanswered, self.left_early, frozenset(self.redriven_at.items())
         if self.timeless:
             return super().key(), left, noted

@@ -13,8 +13,10 @@ from slotkeeper.slots import callers, children, protocol, run_report, settlement
 from slotkeeper.slots.caller_answers import CallerAnswers
 from slotkeeper.slots.child_checks import ChildChecks
 from slotkeeper.slots.children import Child, Children
+from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
 from slotkeeper.slots.glue import GlueRun
+from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
@@ -333,6 +335,23 @@ def dead_letter_has_the_token(patch: Patch) -> None:
     patch.setattr("slotkeeper.slots.queues.without_token", lambda body: body)
 
 
+def status_event_of_a_malformed_process_settles(patch: Patch) -> None:
+    read = ClosedExecutions._process_of
+
+    def ignore(self: ClosedExecutions, name: str) -> Any:
+        try:
+            return read(self, name)
+        except MalformedProcess:
+            return None
+
+    patch.setattr(ClosedExecutions, "_process_of", ignore)
+
+
+def run_settles_requests_of_malformed_processes(patch: Patch) -> None:
+    settle = Settlement.settle_found
+    patch.setattr(Settlement, "settle_found", lambda *given: settle(*given[:4]))
+
+
 def a_succeeded_run_counts_as_failed(patch: Patch) -> None:
     patch.setattr(GlueRun, "has_succeeded", False)
 
@@ -352,6 +371,8 @@ CALLER = CHILD | {"callers": "a"}
         (a_throttled_heartbeat_counts_as_gone, CALLER, 1),
         (dead_letter_has_the_token, CALLER | {"cancels": ("a",)}, 0),
         (a_succeeded_run_counts_as_failed, CALLER | {"machines": ()}, 1),
+        (status_event_of_a_malformed_process_settles, CALLER | {"damages": 1}, 1),
+        (run_settles_requests_of_malformed_processes, CALLER | {"damages": 1, "events_lost": True}, 1),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

@@ -720,6 +720,7 @@ def test_a_block_does_not_begin_after_the_end_of_its_lease(scene: LeaseScene) ->
 def test_a_fork_does_not_free_the_slot_of_its_parent(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
     with scene.leases.lease("p", seconds=60) as lease:
         monkeypatch.setattr(leases.os, "getpid", lambda: 1)
+        assert lease.remaining() == 60
         lease.release()
         assert list(scene.holders()) == [lease.name]
         monkeypatch.undo()

@@ -87,16 +87,17 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has not released the lease. A fork does not hold the slots of its parent."""
+        """Whether this process must still release the lease. A fork leaves its parent's leases to the parent."""
         return not self._is_released and os.getpid() == self._process_id
 
     def is_of(self, table_name: str, process: str) -> bool:
+        """Whether it is a slot of this process in this table."""
         return (self._leases.table_name, self.process) == (table_name, process)
 
     def remaining(self) -> float:
         """Return the seconds until the lease's end; 0.0 after it, and after the block."""
         left = self._term.remaining(self._leases.clock(), self._leases.monotonic())
-        return left if self.is_held else 0.0
+        return 0.0 if self._is_released else left
 
     def extend(self, seconds: float) -> None:
         """Move the lease's end to `seconds` from now, unless it is later already.
@@ -108,7 +109,7 @@ class Lease:
         """
         length = Length(self._context, seconds)
         term = length.term(self._leases.clock(), self._leases.monotonic(), self._term.code)
-        if not self.is_held or not self._leases.steps.extend(self.process, self.name, term.stored):
+        if self._is_released or not self._leases.steps.extend(self.process, self.name, term.stored):
             raise SlotLost(
                 f"cannot extend the lease of a slot of {self.process!r}: it has ended, and the slot is no longer held. "
                 "Stop using what it protects. Extend a lease before its end"
