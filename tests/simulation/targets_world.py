@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from slotkeeper.slots.children import PARENT_FIELD
-from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, SUCCEEDED_CAUSE
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, REQUEST_FAILED, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
 from slotkeeper.slots.targets import is_state_machine
@@ -393,10 +393,12 @@ class TargetsWorld(SlotsWorld):
             return
         if question.parameters.get("error") == "CallerGone":
             raise Violation("S9", f"{token} waits, and counts as gone")
-        known = [name for name in names if actor.startswith("workflow ") or self._is_confirmed(name)]
         if has_succeeded or "reads" in self.denied:
             return
-        if {*known} & {*ended_well}:
+        known = {name for name in names if actor.startswith("workflow ") or self._is_confirmed(name)}
+        # A workflow that could not find its run has kept the request as failed, and the janitor answers so.
+        known -= {name for name in names if executions[name]["error"] == REQUEST_FAILED}
+        if known & {*ended_well}:
             raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
 
     def check(self) -> None:
