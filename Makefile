@@ -177,12 +177,16 @@ lint-code: words
 words: setup-dev  #+ List words that the project decided against (dev/words.toml), with what to write instead
 	@$(PYTHON) -m dev.tools.words
 
+.PHONY: jsonata
+jsonata: setup-dev  #+ Compare the workflow's expressions with JSONata 2.0.6 itself, which Step Functions documents
+	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.workflow.reference
+
 .PHONY: lint
-lint: lint-code  ## Format, lint, types, words, the template and its security
-	@cfn-lint template.yaml examples/*/template.yaml
+lint: lint-code jsonata  ## Format, lint, types, words, the workflow's expressions, the template and its security
+	@$(PYTHON) -m dev.tools.merged build/merged/template.json
+	@cfn-lint build/merged/template.json examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
-	@$(PYTHON) -m dev.tools.merged build/merged/template.json
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
 
 .PHONY: hooks

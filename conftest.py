@@ -16,7 +16,7 @@ same_examples()  # before the tests are imported; --hypothesis-profile loads ano
 
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
 # record: each worker would do it again. The first three take longest, so they begin.
-TURNS = ("e2e", "races", "engine", "least_privilege", "benchmarks", "runtime")
+TURNS = ("e2e", "races", "engine", "least_privilege", "conformance", "benchmarks", "runtime")
 # Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first. So
 # does each module of functions/<function>/tests/e2e, before these.
 ALONE = (

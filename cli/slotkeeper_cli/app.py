@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
 
 from slotkeeper import __version__
 from slotkeeper.retry.delivery import TooLarge
@@ -22,6 +21,7 @@ from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import CommandError, NotFound
+from slotkeeper_cli.output import PlainConsole
 
 app = typer.Typer(
     name="slotkeeper",
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
     except CommandError as error:
-        _print_error(str(error))
+        _print_error(*error.lines)
         sys.exit(error.exit_code)
     except _FAILURES as error:
         _print_error(explain(error))
@@ -83,8 +83,10 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _print_error(text: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True, emoji=False).print(f"slotkeeper: {text}", markup=False)
+def _print_error(text: str, *more: str) -> None:
+    console = PlainConsole(stderr=True)
+    for line in (f"slotkeeper: {text}", *more):
+        console.print(line)
 
 
 def explain(error: Exception) -> str:

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.output import Output
 from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find_local
@@ -48,7 +49,7 @@ class CommandContext:
             raise CommandRefused(
                 f"{question} There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
             )
-        if not click.confirm(question, err=True):
+        if not click.confirm(printable(question), err=True):
             raise CommandRefused("Nothing was changed.")
 
 

@@ -228,7 +228,11 @@ class DeadLetterQueueReader:
         return list(seen.values())[:limit]
 
     def make_visible(self, messages: list[DeadLetterMessage]) -> None:
-        """Make messages visible again, except deleted ones. An expired receipt handle is not an error."""
+        """Make messages visible again, except deleted ones. An expired receipt handle is not an error.
+
+        On a standard queue it may make a message visible that another operator has received. Redriven twice, it is
+        one request all the same, by its id.
+        """
         remaining = [message for message in messages if message.message_id not in self._deleted]
         for start in range(0, len(remaining), _BATCH):
             entries = [

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
 from slotkeeper_cli.formatting import local_time, one_line
+from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.task_tokens import FIELD, HIDDEN
 
 # Characters of a reason, enough for a whole error message of Glue.
@@ -21,7 +22,7 @@ def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[Dead
     for queue, messages in queues:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
-        console.print(Text.assemble((queue["name"], "bold"), line))
+        console.print(Text.assemble((queue["name"], "bold"), styled(line)))
         for message in messages:
             # Not a table, in which a folded id could not be copied.
             console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
@@ -36,14 +37,15 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
     console.print(f"  {_names(message)}")
     console.print(f"  since: {local_time(message.sent_at)}")
     console.print(f"  code: {message.code}")
-    reason = message.reason[:MAX_REASON_SHOWN].replace("\n", "\n    ")
+    reason = message.reason[:MAX_REASON_SHOWN]
     more = "... (the whole text: --json)" if len(message.reason) > MAX_REASON_SHOWN else ""
-    console.print(f"  reason: {reason}{more}")
+    print_lines(console, f"  reason: {reason}{more}", "    ")
     for name, value in message.details.items():
         console.print(f"  {name.replace('_', ' ')}: {_readable(name, value)}")
     if message.had_token:
         console.print(f"  {FIELD}: {HIDDEN}")
-    console.print(f"  {message.shown_body}\n")
+    print_lines(console, f"  {message.shown_body}")
+    console.print()
 
 
 def _names(message: DeadLetterMessage) -> str:

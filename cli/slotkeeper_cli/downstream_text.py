@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
-from slotkeeper_cli.output import table
+from slotkeeper_cli.output import styled, table
 
 
 def summary(name: str, health: Health) -> dict[str, Any]:
@@ -36,21 +35,23 @@ def summary(name: str, health: Health) -> dict[str, Any]:
 def details(name: str, health: Health, settings: DownstreamSettings, most: int, now: float) -> dict[str, Any]:
     """The summary, and the figures of the present windows. `most`: the event source's concurrency."""
     health = current(health, settings, most, now)
-    # A breaker that closes sets the adaptive limit to one caller.
-    limit = (health if health.state == State.CLOSED else force_closed(health, now, "")).callers(settings, most)
+    # A probe that succeeds restores the limit. An operator who closes the breaker sets the adaptive one to one caller.
+    limit = (force_closed(health, now, "") if health.forced else health).callers(settings, most)
+    is_due = health.state == State.OPEN and not health.forced
     allowed = health.allowed_retries(settings)
     return summary(name, health) | {
         "breaker_enabled": settings.breaker.enabled,
-        "consecutive_failures": health.failures,
+        "next_probe_at": iso(health.probe_due(settings, now)) if is_due else None,
+        "failures": health.failures,
         "failure_threshold": settings.breaker.failure_threshold,
+        "window_calls": settings.breaker.considered,
         "permitted_callers": {State.OPEN: 0, State.HALF_OPEN: 1}.get(health.state, limit),
         "limit": limit,
         "worker_concurrency": most,
         # Without a limit only probes are counted.
         "under_way": len(health.permits) if limit is not None or health.state == State.HALF_OPEN else None,
-        "retries": None if allowed is None else health.retries,
-        "allowed_retries": allowed,
-        "budget_window_ends_at": None if allowed is None else iso(health.budget_window + settings.budget.window),
+        "allowed_retries": None if allowed is None else int(allowed),
+        "budget_capacity": None if allowed is None else settings.budget.capacity,
         "changes": [vars(change) | {"at": iso(change.at)} for change in health.changes],
     }
 
@@ -79,34 +80,34 @@ def line(data: Mapping[str, Any], now: float) -> str:
 def print_details(console: Console, data: dict[str, Any], now: float) -> None:
     """Print the details of a downstream."""
     closed = data["state"] == State.CLOSED
-    title = Text(f"{data['downstream']}  ", style="bold")
-    title.append(f"{data['state']}{_since(data, now)}{_because(data)}", style="not bold" if closed else "red not bold")
+    title = styled(f"{data['downstream']}  ", "bold")
+    state = styled(f"{data['state']}{_since(data, now)}{_because(data)}", "not bold" if closed else "red not bold")
+    title.append_text(state)
     console.print(title)
     if not closed:
         console.print(f"  {_next_step(data, now)}")
     if not data["breaker_enabled"]:
         closes = not closed and not data["forced_open"]
         console.print("  the policy disables the breaker" + ": the next message closes it" * closes)
-    for text in _figures(data, now):
+    for text in _figures(data):
         console.print(f"  {text}")
     if data["changes"]:
         rows = table("  at", "to", "why", "by")
         for change in reversed(data["changes"]):
             at = local_time(seconds(change["at"]))
-            rows.add_row(f"  {at}", change["to"], Text(change["why"], overflow="fold"), Text(change["by"]))
+            rows.add_row(f"  {at}", change["to"], change["why"], change["by"])
         console.print(rows)
     console.print()
 
 
-def _figures(data: dict[str, Any], now: float) -> list[str]:
+def _figures(data: dict[str, Any]) -> list[str]:
     under_way = "" if data["under_way"] is None else f", {count(data['under_way'], 'attempt')} under way"
-    failures = count(data["consecutive_failures"], "consecutive failure")
+    failures = f"{data['failures']} of the last {count(data['window_calls'], 'call')} failed"
     threshold = f"; the breaker opens at {data['failure_threshold']}" if data["breaker_enabled"] else ""
     lines = [f"{_permitted_text(data)}{under_way}", f"{failures}{threshold}"]
     if data["allowed_retries"] is not None:
-        left = duration(seconds(data["budget_window_ends_at"]) - now)
-        failed = f"{count(data['retries'], 'retry', 'retries')} failed in this window"
-        lines.append(f"{failed}, of {data['allowed_retries']:,} allowed; it ends in {left}")
+        capacity = count(data["budget_capacity"], "retry", "retries")
+        lines.append(f"{data['allowed_retries']:,} of {capacity} may fail until successes and time return more")
     return lines
 
 
@@ -137,7 +138,7 @@ def _next_step(data: Mapping[str, Any], now: float) -> str:
         until = seconds(data["probe_until"])
         if until > now:
             return f"a probe is under way, until {local_time(until)} at the latest"
-        return "the last probe did not report, and the next message is a new one"
+        return "the last probe did not report, so it has failed, and the next one is due soon"
     due = seconds(data["next_probe_at"])
     return f"the next probe is due in {duration(due - now)}" if due > now else "the next message is the probe"
 

@@ -4,9 +4,17 @@ from typing import ClassVar
 
 
 class CommandError(Exception):
-    """A message for the operator: what is wrong, what was expected, what to do."""
+    """A message for the operator: what is wrong, what was expected, what to do.
+
+    Args:
+        lines: each is printed on one line.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 class CommandFailed(CommandError):

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.job_checks import concurrency_problems, get_job, most_holders
 from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.run_times import usual_seconds
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
 from slotkeeper_cli.write_units import size_problems
@@ -79,7 +82,13 @@ def limit_problems(stack: StackConnection, process: Process, processes: Iterable
     runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
     problems = concurrency_problems(process.target, job, runs) if job else []
     holders = most_holders(process.slot_limit, process.default_weight)
-    problems += size_problems(process.name, process.target, holders, process.default_weight)
+    try:
+        run_seconds = usual_seconds(stack, process.target)
+    except ClientError as error:
+        code = error.response["Error"].get("Code", "")
+        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
+        run_seconds = None
+    problems += size_problems(process, holders, run_seconds)
     if process.slot_limit < process.default_weight != 1:
         weight = process.default_weight
         problems.append(

@@ -1,4 +1,8 @@
-"""Print a command's result to stdout, as text or JSON, and everything else to stderr."""
+"""Print a command's result to stdout, as text or JSON, and everything else to stderr.
+
+What is printed contains texts of senders, whose control characters are escaped here: each string is printed on one
+line. Only `print_lines` prints the lines of a text.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,21 @@ from typing import Any
 from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
+
+from slotkeeper.printable import printable
+
+
+class PlainConsole(Console):
+    """A console that escapes the control characters of strings, also in the cells of tables."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        # Without markup: rich would read brackets in a request's id as a style.
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True, emoji=False, markup=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Called by rich for each string."""
+        return super().render_str(printable(text), **options)
 
 
 class Output:
@@ -20,23 +39,28 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        # Made per command, since tests replace sys.stdout and sys.stderr. Without markup: rich would read brackets in a
-        # request's id as a style.
-        self.console = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
-        self.errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        # Made per command, since tests replace sys.stdout and sys.stderr.
+        self.console = PlainConsole()
+        self.errors = PlainConsole(stderr=True)
 
-    def result(self, data: Any, text: str | Callable[[Console], None]) -> None:
-        """Print `data` as JSON if --json was given; otherwise print the text, or call the function that prints it."""
+    def result(self, data: Any, text: str | list[str] | Callable[[Console], None]) -> None:
+        """Print `data` as JSON if --json was given; otherwise print the text, the lines, or call the function."""
         if self.as_json:
-            self.console.out(json.dumps(data, indent=2, ensure_ascii=False), highlight=False)
+            self.document(data)
         elif callable(text):
             text(self.console)
         else:
-            self.console.print(text)
+            for line in [text] if isinstance(text, str) else text:
+                self.console.print(line)
+
+    def document(self, data: Any) -> None:
+        """Print data as JSON."""
+        text = json.dumps(data, indent=2, ensure_ascii=False)
+        self.console.file.write(printable(text, keep="\n") + "\n")
 
     def note(self, text: str) -> None:
         """Print a line on stderr: a warning, or the progress of the command."""
-        self.errors.print(text, markup=False)
+        self.errors.print(text)
 
     def progress(self) -> Progress:
         """A progress bar on stderr; invisible without a terminal."""
@@ -49,6 +73,17 @@ class Output:
             transient=True,
             disable=not self.errors.is_terminal,
         )
+
+
+def print_lines(console: Console, text: str, indent: str = "") -> None:
+    """Print a text on its own lines, such as an error message. All but the first are indented."""
+    for number, line in enumerate(text.split("\n")):
+        console.print(indent * (number > 0) + line)
+
+
+def styled(text: str, style: str = "") -> Text:
+    """A text in a style, on one line."""
+    return Text(printable(text), style=style, overflow="fold")
 
 
 def table(*columns: str) -> Table:

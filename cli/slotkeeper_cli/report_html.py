@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator
-from html import escape
 
+from slotkeeper.printable import printable
 from slotkeeper.retry.failures.advice import next_steps
 from slotkeeper.retry.failures.report import Cause, FailureReport, Period
 from slotkeeper_cli.formatting import count, iso
@@ -31,6 +32,10 @@ figure { margin: .6rem 0 } .chart { display: flex; align-items: flex-end; gap: 2
 """
 
 
+def _escaped(text: str) -> str:
+    return html.escape(printable(text))
+
+
 def page(found: FailureReport, stack: str) -> str:
     """Return the page as a text in UTF-8. Texts of errors, requests and names are escaped."""
     title = f"Failures of work on stack {stack}"
@@ -40,10 +45,10 @@ def page(found: FailureReport, stack: str) -> str:
             '<html lang="en"><head><meta charset="utf-8"/>',
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>",
-            f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{escape(title)}</h1>",
+            f"<title>{_escaped(title)}</title><style>{_STYLE}</style></head><body>",
+            f"<h1>{_escaped(title)}</h1>",
             f"<p>{iso(found.period.start)} to {iso(found.period.end)} (UTC). "
-            f"{escape(change_text(found.failures, found.before))}.</p>",
+            f"{_escaped(change_text(found.failures, found.before))}.</p>",
             _chart("Failures over time", found.buckets, found.period),
             "<h2>Causes</h2>",
             *_summary(found.causes),
@@ -51,7 +56,7 @@ def page(found: FailureReport, stack: str) -> str:
             *_gone(found.gone),
             *_downstreams(found),
             *_breakers(found),
-            f"<footer>{''.join(f'<p>{escape(line)}</p>' for line in footer(found))}</footer>",
+            f"<footer>{''.join(f'<p>{_escaped(line)}</p>' for line in footer(found))}</footer>",
             "</body></html>",
         )
     )
@@ -65,7 +70,7 @@ def _chart(caption: str, buckets: list[int], period: Period, size: str = "") -> 
         f'title="{iso(period.start + place * width)}: {number}"></span>'
         for place, number in enumerate(buckets)
     )
-    label = escape(f"{caption}: at most {highest:,} in {width / 60:,.0f} min")
+    label = _escaped(f"{caption}: at most {highest:,} in {width / 60:,.0f} min")
     return (
         f'<figure><div class="chart{size}" role="img" aria-label="{label}">{bars}</div><div class="axis dim">'
         f"<span>{iso(period.start)}</span><span>{iso(period.end)}</span></div><figcaption>{label}</figcaption></figure>"
@@ -94,12 +99,12 @@ def _summary(causes: Iterable[Cause]) -> Iterator[str]:
 def _article(cause: Cause, found: FailureReport, stack: str) -> str:
     names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(5))
     lost = f'<span class="lost">{cause.lost:,} lost</span>' if cause.lost else "none lost"
-    steps = "".join(f"<li>{escape(step)}</li>" for step in next_steps(cause, found, stack))
+    steps = "".join(f"<li>{_escaped(step)}</li>" for step in next_steps(cause, found, stack))
     return (
-        f"<article><h3>{escape(cause.error_type)}: {escape(cause.fingerprint)}</h3>"
+        f"<article><h3>{_escaped(cause.error_type)}: {_escaped(cause.fingerprint)}</h3>"
         f"<p>{count(cause.attempts, 'failed attempt')} of {count(cause.requests, 'request')}: {lost}, "
         f"{cause.recovered:,} recovered, {cause.waiting:,} waiting. First {iso(cause.first)}, last {iso(cause.last)}. "
-        f"Downstream: {escape(names)}. Example: <code>{escape(cause.example or 'none')}</code></p>"
+        f"Downstream: {_escaped(names)}. Example: <code>{_escaped(cause.example or 'none')}</code></p>"
         f"{_chart('Failures', cause.buckets, found.period, ' small')}"
         f"<p>Next steps:</p><ol>{steps}</ol></article>"
     )
@@ -130,20 +135,20 @@ def _breakers(found: FailureReport) -> Iterator[str]:
         return
     yield "<h2>Circuit breakers</h2>"
     for each in found.breakers:
-        yield f"<p>{escape(breaker_text(each))}</p>"
+        yield f"<p>{_escaped(breaker_text(each))}</p>"
         rows = [_row(iso(one.at), one.to, one.why, one.by or "worker", text_columns=4) for one in each.changes]
         if rows:
             yield _table(("at", "state", "why", "by"), rows)
 
 
 def _table(columns: Iterable[str], rows: Iterable[str]) -> str:
-    heads = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    heads = "".join(f"<th>{_escaped(column)}</th>" for column in columns)
     return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _row(*cells: str, text_columns: int) -> str:
     made = (
-        f"<td{'' if place < text_columns else ' class="number"'}>{escape(text)}</td>"
+        f"<td{'' if place < text_columns else ' class="number"'}>{_escaped(text)}</td>"
         for place, text in enumerate(cells)
     )
     return f"<tr>{''.join(made)}</tr>"

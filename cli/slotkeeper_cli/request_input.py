@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import Request
+from slotkeeper.slots.request import InvalidRequest, Request, check_numbers
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.formatting import one_line
 from slotkeeper_cli.request_sender import InvalidRequests
@@ -21,12 +21,15 @@ def read_input(text: str) -> dict[str, Any]:
     """The input that an option contains: JSON, or @ and the name of a file with JSON.
 
     Raises:
-        typer.BadParameter: it is not a JSON object, or the file cannot be read.
+        typer.BadParameter: it is not a JSON object, the file cannot be read, or the workflow would change a number.
     """
     try:
         if text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
         value = json.loads(text)
+        check_numbers(text)
+    except InvalidRequest as error:
+        raise typer.BadParameter(f"--input: {error}. Nothing was sent.") from error
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(
             f'--input cannot be read: {error}. Expected is a JSON object, such as \'{{"day": "2026-11-21"}}\', or '
@@ -57,4 +60,4 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
             errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")
     if errors:
         text = "requests do not fit the target of their process."
-        raise InvalidRequests("\n".join([text, *errors, "Nothing was sent."]))
+        raise InvalidRequests(text, *errors, "Nothing was sent.")

@@ -64,9 +64,7 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
             errors.append(f"line {number}: repeats the process and request_id of line {first}")
         numbered.append(NumberedRequest(number, request))
     if errors:
-        raise InvalidRequests(
-            "\n".join(["invalid requests; correct them and submit all again.", *errors, "Nothing was sent."])
-        )
+        raise InvalidRequests("invalid requests; correct them and submit all again.", *errors, "Nothing was sent.")
     return numbered
 
 

@@ -12,6 +12,7 @@ from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.downstream_text import line
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.lease_text import lease_text
+from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.request_finder import RequestAttempts
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import release_of
@@ -95,7 +96,7 @@ def _render_attempts(console: Console, data: dict[str, Any]) -> None:
             console.print(f"    its slot will be free {release_of(attempt).text(time.time())}")
         for name, value in attempt.items():
             if value and name not in (*_NOT_LISTED, *_RELEASE) and (name, value) not in _USUAL:
-                console.print(f"    {name.replace('_', ' ')}: {_shown(name, value)}")
+                print_lines(console, f"    {name.replace('_', ' ')}: {_shown(name, value)}", "      ")
         for ahead in attempt.get("ahead", []):
             console.print(f"      {waited(ahead)}: {ahead['because']}")
         if attempt.get("blocked"):
@@ -136,18 +137,15 @@ def _render_work(console: Console, data: dict[str, Any]) -> None:
 
 def _render_dead_letter(console: Console, message: dict[str, Any], shown_reason: str = "") -> None:
     """Print a dead-letter message, without its reason if the attempt's own is the same."""
-    reason = f": {_indented(message['reason'])}" if message["reason"] != shown_reason else ""
-    console.print(f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}{reason}")
+    reason = f": {message['reason']}" if message["reason"] != shown_reason else ""
+    named = f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}"
+    print_lines(console, named + reason, "      ")
 
 
 def _shown(name: str, value: Any) -> str:
     if name in _TIMES:
         return local_time(seconds(value))
-    return f"{value['state']} {value['id']}" if isinstance(value, dict) else _indented(str(value))
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n      ")
+    return f"{value['state']} {value['id']}" if isinstance(value, dict) else str(value)
 
 
 def queue_text(queue: dict[str, Any]) -> str:

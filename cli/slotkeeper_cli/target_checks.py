@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from slotkeeper.slots.targets import NO_TARGET, check_place, check_type, is_state_machine, matches
+from slotkeeper.slots.targets import NO_TARGET, check_key, check_place, check_type, is_state_machine, matches
 from slotkeeper_cli.job_checks import allowed_jobs, get_job, job_problems
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -36,14 +36,17 @@ def target_problems(stack: StackConnection, target: str) -> list[str]:
     machine = get_machine(stack, target)
     if machine is not None:
         check_type(target, machine)
-    return machine_problems(target, machine, allowed_machines(stack))
+    return machine_problems(target, machine, allowed_machines(stack), stack.parameters.get("KmsKeyArn", ""))
 
 
 def get_machine(stack: StackConnection, arn: str) -> dict[str, Any] | None:
     """The state machine as Step Functions describes it (DescribeStateMachine); None if it does not exist."""
     stepfunctions = stack.client("stepfunctions")
     try:
-        machine: dict[str, Any] = stepfunctions.describe_state_machine(stateMachineArn=arn)
+        machine: dict[str, Any] = stepfunctions.describe_state_machine(
+            stateMachineArn=arn,
+            includedData="METADATA_ONLY",  # without the definition, which a key of its own may encrypt
+        )
     except stepfunctions.exceptions.StateMachineDoesNotExist:
         return None
     return machine
@@ -55,8 +58,12 @@ def allowed_machines(stack: StackConnection) -> set[str]:
     return {arn for arn in [*named, *stack.parameters.get("MoreStateMachineArns", "").split(",")] if arn}
 
 
-def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable[str]) -> list[str]:
-    """Why requests would fail with this state machine. Each text ends with what to do."""
+def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable[str], key: str) -> list[str]:
+    """Why requests would fail with this state machine. Each text ends with what to do.
+
+    Args:
+        key: the ARN of the stack's key; empty if it has none.
+    """
     if machine is None:
         return [f"state machine {arn} does not exist: create it first"]
     problems = []
@@ -64,6 +71,10 @@ def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable
         problems.append(f"state machine {arn} is of type {machine['type']}: it must be STANDARD")
     if machine.get("status") == "DELETING":
         problems.append(f"state machine {arn} is being deleted: create it again under another name")
+    try:
+        check_key(arn, machine, key)
+    except ValueError as error:
+        problems.append(str(error))
     if not matches(arn, allowed):
         problems.append(f"the workflow may not start state machine {arn}: add its ARN to MoreStateMachineArns")
     return problems

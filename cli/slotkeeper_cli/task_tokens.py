@@ -6,19 +6,15 @@ The functions write no token into a dead-letter message. A message that SQS itse
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.request import caller_of
-from slotkeeper.slots.task_tokens import token_of
+from slotkeeper.slots.task_tokens import masked, token_of
 from slotkeeper.slots.task_tokens import without_token as strip
 
 FIELD = "task_token"
 HIDDEN = "(hidden)"
-
-# For a body that is not JSON, or contains JSON as text: the field, its separator, and its value up to the next quote.
-_IN_TEXT = re.compile(rf"""({FIELD}\\*["']?\s*[:=][\s\[{{]*\\*["']?)[^\s"'\\,\[\]{{}}]+""")
 
 
 @dataclass(frozen=True)
@@ -48,16 +44,16 @@ def hide_tokens(text: str) -> str:
     shown = text
     try:
         value = json.loads(text)
-        if (masked := _masked(value)) != value:
-            shown = json.dumps(masked)
+        if (without := _without_values(value)) != value:
+            shown = json.dumps(without)
     except (ValueError, RecursionError):
         pass
-    return _IN_TEXT.sub(rf"\g<1>{HIDDEN}", shown)
+    return masked(shown, HIDDEN)
 
 
-def _masked(value: Any) -> Any:
+def _without_values(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: HIDDEN if name == FIELD else _masked(each) for name, each in value.items()}
+        return {name: HIDDEN if name == FIELD else _without_values(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_masked(each) for each in value]
+        return [_without_values(each) for each in value]
     return value

@@ -49,7 +49,7 @@ def behind(process: Process, waiting: WaitingRequest) -> Cause:
         return "a pause"
     if ahead_of(process, waiting):
         return "a higher priority"
-    return "nothing" if process.fits(waiting.weight) else "other requests"
+    return "nothing" if process.fits(waiting.weight, waiting.token_bytes) else "other requests"
 
 
 def because(process: Process, waiting: WaitingRequest) -> str:
@@ -58,7 +58,7 @@ def because(process: Process, waiting: WaitingRequest) -> str:
         return blocked_text(process, waiting.weight)
     if not process.paused and (ahead := ahead_of(process, waiting)):
         return f"behind the higher priority {ahead[0].priority}: {ahead[0].request_id}"
-    return why_full(process, waiting.weight)
+    return why_full(process, waiting.weight, waiting.token_bytes)
 
 
 def queue_cause(process: Process, waiting: Sequence[WaitingRequest]) -> dict[str, str]:
@@ -83,16 +83,18 @@ def blocked_text(process: Process, weight: int) -> str:
     return f"blocked: weight {weight} above the limit {process.slot_limit}"
 
 
-def why_full(process: Process, weight: int) -> str:
-    """Why a request of a weight gets no slot while no other request waits, as text."""
+def why_full(process: Process, weight: int, token_bytes: int = 0) -> str:
+    """Why a request of a weight, with a task token of this size, gets no slot while no other request waits, as text."""
     if process.paused:
         return "the process is paused"
     if weight > process.slot_limit:
         return blocked_text(process, weight)
-    if process.fits(weight):
+    if process.fits(weight, token_bytes):
         return "a slot is free, and the request is being woken"
     if len(process.holders) >= MAX_HOLDERS:
         return f"the process has {MAX_HOLDERS} holders, which is the maximum"
+    if process.fits(weight):
+        return "the callers of the requests that hold slots take all of the item's space for task tokens"
     in_use = max(process.slots_in_use, process.held_weight)
     if weight > 1 or in_use > len(process.holders):
         return f"weight {weight} does not fit: {in_use} of {process.slot_limit} in use"

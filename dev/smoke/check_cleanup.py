@@ -22,7 +22,8 @@ def clean_up(context: CheckContext) -> list[str]:
     """
     left: list[str] = []
     context.say("cleaning up")
-    with_marker = [arn.rsplit(":", 1)[-1] for arn in context.executions]
+    # Only a check with a process has started runs of the sample job; other stacks may not have that job.
+    with_marker = [arn.rsplit(":", 1)[-1] for arn in context.executions] if context.processes else []
     _attempt(left, "executions", lambda: _end_executions(context))
     _attempt(left, "Glue runs", lambda: _end_runs(context, with_marker))
     something_lives = bool(left)

@@ -15,6 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from dev.smoke.check_results import Failed, Skipped
+from dev.smoke.facts import FactAnswer
 from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
@@ -40,6 +41,7 @@ class CheckContext:
         check: the check's name.
         say: prints one line of progress.
         stopped: set when the user interrupts the run.
+        step: called after each fact, and after a check without facts.
     """
 
     stack: StackUnderTest
@@ -49,14 +51,30 @@ class CheckContext:
     messages: RunMessages
     say: Callable[[str], None]
     stopped: Event
+    step: Callable[[], None] = lambda: None
     executions: list[str] = field(default_factory=list)  # ARNs of executions that may be running
     sent: list[str] = field(default_factory=list)  # names of executions whose request was sent to the queue
     processes: list[str] = field(default_factory=list)
     undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)  # other objects: name, how to remove it
+    answers: list[FactAnswer] = field(default_factory=list)
+    _shared: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.table = self.stack.outputs["SlotTableName"]
         self.slots = Slots(self.stack.client("dynamodb"), self.table)
+
+    def once[Value](self, make: Callable[[CheckContext], Value]) -> Value:
+        """What `make` returns for this check. It is called once; if it fails, each use raises the same error."""
+        if make.__name__ not in self._shared:
+            try:
+                self._shared[make.__name__] = make(self)
+            except Exception as error:  # it is raised again below
+                self._shared[make.__name__] = error
+        made = self._shared[make.__name__]
+        if isinstance(made, Exception):
+            raise made
+        value: Value = made
+        return value
 
     # ------------------------------------------------------------------------------------------ processes and requests
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dev.smoke.facts import FactAnswer
 
 
 class Status(StrEnum):
@@ -43,10 +47,11 @@ class NotShown(CheckEnded):
 
 @dataclass
 class CheckResult:
-    """The result of one check. `seconds` is its duration with the clean-up."""
+    """The result of one check. `seconds` is its duration with the clean-up, `answers` those to its facts."""
 
     name: str
     status: Status
     found: str
     seconds: float
     left_behind: list[str] = field(default_factory=list)
+    answers: list[FactAnswer] = field(default_factory=list)

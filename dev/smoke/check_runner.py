@@ -19,16 +19,30 @@ from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
 
-SERVICES = ("cloudformation", "dynamodb", "glue", "lambda", "s3", "scheduler", "sqs", "stepfunctions")
+SERVICES = (
+    "cloudformation",
+    "cloudwatch",
+    "dynamodb",
+    "events",
+    "glue",
+    "iam",
+    "lambda",
+    "s3",
+    "scheduler",
+    "sqs",
+    "stepfunctions",
+)
 _DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 
 Say = Callable[[str, str], None]
 
 
 def run_checks(
-    stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say
+    stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say, step: Callable[[], None] = lambda: None
 ) -> tuple[str, list[CheckResult]]:
     """Return the run's name and the results, in the order of the checks. `say` receives a check's name and a line.
+
+    `step` is called once for each fact, and for each check without facts.
 
     Ctrl-C ends the checks, but not the clean-up. After it KeyboardInterrupt is raised again.
     """
@@ -38,7 +52,8 @@ def run_checks(
     messages = RunMessages(stack.client("sqs"), run)
     stopped = Event()
     contexts = [
-        CheckContext(stack, timings, run, check.name, messages, partial(say, check.name), stopped) for check in checks
+        CheckContext(stack, timings, run, check.name, messages, partial(say, check.name), stopped, step)
+        for check in checks
     ]
     bucket = stack.outputs["DataBucketName"]
     stack.client("s3").put_object(Bucket=bucket, Key=f"smoke/{run}/input.csv", Body=INPUT.encode())
@@ -66,10 +81,12 @@ def _run(check: Check, context: CheckContext) -> CheckResult:
     started = time.monotonic()
     status, finding = _judge(check, context)
     left = clean_up(context)
+    if not check.facts:
+        context.step()
     context.say(f"{status}: {finding}")
     for each in left:
         context.say(f"left behind: {each}")
-    return CheckResult(check.name, status, finding, time.monotonic() - started, left)
+    return CheckResult(check.name, status, finding, time.monotonic() - started, left, context.answers)
 
 
 def _judge(check: Check, context: CheckContext) -> tuple[Status, str]:

@@ -1,8 +1,9 @@
 """The estimated cost of a run, item by item.
 
-It assumes the list prices of us-east-1 in May 2026, in US dollars (the pages "AWS Glue pricing", "AWS
-Step Functions pricing", "AWS Lambda pricing", "Amazon SQS pricing", "Amazon DynamoDB pricing", "Amazon EventBridge
-pricing"), without a free tier. Other regions cost up to half as much again.
+It assumes the list prices of us-east-1 in May 2026, in US dollars (the pages "AWS Glue pricing", "AWS Step Functions
+pricing", "AWS Lambda pricing", "Amazon SQS pricing", "Amazon DynamoDB pricing", "Amazon EventBridge pricing", "Amazon
+CloudWatch pricing"), without a free tier. A call of TestState is counted as a state transition. Other regions cost up
+to half as much again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ INVOCATION = 0.2e-6 + 0.5 * 3 * 13.3e-6  # Lambda, arm64: half a GB for some 3 s
 QUEUE_REQUEST = 0.5e-6  # SQS, FIFO
 ITEM_WRITE = 0.625e-6  # DynamoDB, on demand
 SCHEDULE = 1e-6
+METRIC = 10e-6  # CloudWatch, a metric that GetMetricData reads
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Spending:
     queue_requests: int = 200  # without the polling of the stack's queues, which it pays for anyway
     writes: int = 20
     schedules: int = 0
+    metrics: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def bill(spendings: Iterable[Spending]) -> list[Item]:
         ("SQS, requests", sum(each.queue_requests for each in wanted), QUEUE_REQUEST),
         ("DynamoDB, writes", sum(each.writes for each in wanted), ITEM_WRITE),
         ("EventBridge Scheduler, schedules", sum(each.schedules for each in wanted), SCHEDULE),
+        ("CloudWatch, metrics read", sum(each.metrics for each in wanted), METRIC),
     ]
     glue = Item(
         f"Glue, {len(runs)} Python shell runs",

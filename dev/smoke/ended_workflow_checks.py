@@ -6,8 +6,7 @@ import json
 import time
 from typing import Any
 
-from botocore.exceptions import ClientError
-
+from dev.smoke import own_resources as own
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.check_results import Failed, NotShown
 from slotkeeper.slots.request import execution_name
@@ -31,7 +30,13 @@ def stopped(context: CheckContext) -> str:
             f"({error_of(execution)}): safe, but the slot is freed minutes later"
         )
     check_log(context, context.arn(name))
-    return "the error contains the run's state STOPPED; request kept, slot free"
+    return f"the error contains the run's state STOPPED; request kept, slot free. Its cause: {_cause(context, name)}"
+
+
+def _cause(context: CheckContext, name: str) -> str:
+    """The cause of the execution's failed task: its keys and their order are not documented."""
+    failed = [event for event in context.history(context.arn(name)) if event["type"] == "TaskFailed"]
+    return str(failed[0]["taskFailedEventDetails"].get("cause", "none"))[:1000] if failed else "none"
 
 
 def redrive(context: CheckContext) -> str:
@@ -66,15 +71,10 @@ def timeout(context: CheckContext) -> str:
     """
     process = context.process()
     name = execution_name(process, "only", 1)
-    machine = _own_machine(context)
-    arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
+    machine = own.machine(context, "workflow", _with_short_timeout(context))
     if not isinstance(context.slots.reserve(Candidate(process, name), time.time()), Granted):
         raise Failed(f"process {process} has one free slot, but reserving it was refused")
-    context.executions.append(arn)
-    request = json.dumps(context.request(process, "only", context.timings.long))
-    context.wait(
-        lambda: _start(context, machine, name, request), "the state machine to be available", context.timings.start
-    )
+    arn = own.start(context, machine, name, context.request(process, "only", context.timings.long))
     execution = context.wait_for_end(arn, "FAILED")
     _check_kept(context, name, execution, "RequestFailed", "States.Timeout")
     _check_released_after_the_run(context, name)
@@ -108,32 +108,12 @@ def check_log(context: CheckContext, arn: str) -> None:
         raise Failed(f"the log {group} has no details.error of a failed task, so GlueRefusalAlarm cannot go off")
 
 
-def _own_machine(context: CheckContext) -> str:
-    definition = context.stack.machine["definition"]
-    task = definition["States"][RUN_STATE] | {"TimeoutSeconds": context.timings.task_timeout}
-    states = definition["States"] | {RUN_STATE: task}
-    stepfunctions = context.stack.client("stepfunctions")
-    arn = str(
-        stepfunctions.create_state_machine(
-            name=f"{context.run}-{context.check}",
-            definition=json.dumps(definition | {"States": states}),
-            roleArn=context.stack.machine["roleArn"],
-            type="STANDARD",
-        )["stateMachineArn"]
-    )
-    context.undo.append((f"state machine {arn}", lambda: stepfunctions.delete_state_machine(stateMachineArn=arn)))
-    return arn
-
-
-def _start(context: CheckContext, machine: str, name: str, request: str) -> bool:
-    """Start an execution; False while Step Functions does not find the new state machine yet."""
-    try:
-        context.stack.client("stepfunctions").start_execution(stateMachineArn=machine, name=name, input=request)
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "StateMachineDoesNotExist":
-            raise
-        return False
-    return True
+def _with_short_timeout(context: CheckContext) -> dict[str, Any]:
+    """The deployed definition, whose Glue task times out early. The timeout is computed, as the deployed one is."""
+    definition: dict[str, Any] = context.stack.machine["definition"]
+    seconds = f"{{% {context.timings.task_timeout} * 1 %}}"
+    task = definition["States"][RUN_STATE] | {"TimeoutSeconds": seconds}
+    return definition | {"States": definition["States"] | {RUN_STATE: task}}
 
 
 def _check_kept(context: CheckContext, name: str, execution: dict[str, Any], error: str, cause: str = "") -> None:

@@ -39,7 +39,7 @@ def schedule(context: CheckContext) -> str:
             "DeadLetterConfig": {"Arn": worker["RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN"]},
         },
     )
-    context.undo.append((f"schedule {context.run}", lambda: _exists(scheduler.delete_schedule, named)))
+    context.undo.append((f"schedule {context.run}", lambda: exists(scheduler.delete_schedule, named)))
     url = context.stack.outputs["WorkDeadLetterQueueUrl"]
     context.wait(
         lambda: context.messages.collect(url),
@@ -51,11 +51,11 @@ def schedule(context: CheckContext) -> str:
         raise Failed(f"the message arrived {-late:.0f} s before its time")
     if late > PRECISION + WAY:
         raise Failed(f"the message arrived {late:.0f} s after its time; expected at most {PRECISION + WAY} s")
-    schedule = "still exists" if _exists(scheduler.get_schedule, named) else "was deleted"
+    schedule = "still exists" if exists(scheduler.get_schedule, named) else "was deleted"
     return f"the worker dead-lettered the message {late:.0f} s after its time; the schedule {schedule}"
 
 
-def _exists(call: Callable[..., object], named: dict[str, str]) -> bool:
+def exists(call: Callable[..., object], named: dict[str, str]) -> bool:
     """Make a call of Scheduler; False if the schedule does not exist."""
     try:
         call(**named)

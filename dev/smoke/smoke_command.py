@@ -17,7 +17,7 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.progress import Progress
 
 from dev.emulator.environment import ROOT
 from dev.smoke import smoke_report, timings
@@ -47,7 +47,7 @@ def _chosen(_context: click.Context, _option: click.Parameter, value: str) -> li
 @click.option("--outputs", type=click.Path(path_type=Path), default=LOCAL_OUTPUTS, hidden=True)
 @click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Folder of the report (build/smoke/).")
 @click.option("--only", "checks", callback=_chosen, default="", metavar="NAME,NAME", help="Run only these checks.")
-@click.option("--list", "listed", is_flag=True, help="List the checks and exit.")
+@click.option("--list", "listed", is_flag=True, help="List the checks and their facts, and exit.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of the cost.")
 def main(
     name: str | None,
@@ -66,7 +66,7 @@ def main(
     """
     console = Console(emoji=False) if sys.stdout.isatty() else Console(width=WIDTH, emoji=False)
     if listed:
-        console.print(_list(checks))
+        smoke_report.show_catalogue(console, checks)
         return
     if local == bool(name):
         raise click.UsageError("give either --stack NAME, or --local for the stack of `make local-up`")
@@ -99,7 +99,9 @@ def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], fol
             console.print(f"[dim]{time.monotonic() - started:4.0f} s[/]  {check:9} {escape(line)}", highlight=False)
 
     try:
-        run, results = run_checks(stack, checks, tempo, say)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            bar = progress.add_task("facts and checks", total=sum(len(check.facts) or 1 for check in checks))
+            run, results = run_checks(stack, checks, tempo, say, lambda: progress.advance(bar))
     except KeyboardInterrupt:
         _end(console, "interrupted", 130)
     made = smoke_report.make(stack, run, results, items)
@@ -111,15 +113,6 @@ def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], fol
 
 def _confirmed() -> bool:
     return sys.stdin.isatty() and click.confirm("Continue?")
-
-
-def _list(checks: list[Check]) -> Table:
-    table = Table(show_lines=True)
-    for column in ("check", "does", "expects", "because", "the embedded AWS cannot show"):
-        table.add_column(column)
-    for check in checks:
-        table.add_row(check.name, *(escape(text) for text in (check.does, check.expects, check.because, check.unseen)))
-    return table
 
 
 def _end(console: Console, reason: str, code: int) -> NoReturn:

@@ -115,6 +115,11 @@ def embedded(outputs: Path) -> StackUnderTest:
         document = json.loads(outputs.read_text())
     except (FileNotFoundError, ValueError):
         raise Refused(f"{outputs} does not describe a local stack. Start one with: make local-up") from None
+    # TestState has an endpoint of its own in AWS, by a prefix of the host's name.
+    settings = Config(inject_host_prefix=False)
     return StackUnderTest(
-        STACK_NAME, document["region"], True, lambda service: local_client(service, document["endpoint"], attempts=3)
+        STACK_NAME,
+        document["region"],
+        True,
+        lambda service: local_client(service, document["endpoint"], attempts=3, settings=settings),
     )

@@ -19,7 +19,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FAST = ("tests/unit", "tests/template", "tests/workflow")
-SLOW = ("benchmarks", "e2e", "engine", "fuzz", "least_privilege", "mutants", "races", "runtime", "simulation")
+SLOW = (
+    "benchmarks",
+    "conformance",
+    "e2e",
+    "engine",
+    "fuzz",
+    "least_privilege",
+    "mutants",
+    "races",
+    "runtime",
+    "simulation",
+)
 
 
 def targets_of(changed: Iterable[str]) -> list[str]:

@@ -1,10 +1,10 @@
-"""Write template.yaml as JSON without YAML merges, for tools that refuse a key that overrides a merged one.
+"""Write template.yaml as JSON without YAML merges, as CloudFormation receives it, for cfn-lint and Checkov.
 
 python -m dev.tools.merged build/merged/template.json
 
-The template repeats shapes by YAML merges, because SAM CLI, its translator and cfn-lint resolve them: CloudFormation
-receives a plain template. Every tool would have to expand Fn::ForEach, and cfn-lint and the tests do not see what
-AWS::Include includes.
+The template repeats shapes by YAML merges, because SAM CLI and its translator resolve them: CloudFormation, which does
+not support them, receives a plain template. Checkov refuses a key that overrides a merged one. Every tool would have to
+expand Fn::ForEach, and cfn-lint and the tests do not see what AWS::Include includes.
 """
 
 from __future__ import annotations

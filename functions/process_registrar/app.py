@@ -25,7 +25,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes, check_settings
-from slotkeeper.slots.targets import check_place, check_type, is_state_machine, matches
+from slotkeeper.slots.targets import check_key, check_place, check_type, is_state_machine, matches
 
 # Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
@@ -63,7 +63,7 @@ def _register(properties: dict[str, Any], before: dict[str, Any], stack_id: str)
     slot_limit = int(properties["SlotLimit"])
     check_settings(name, slot_limit, target)
     if is_state_machine(target):
-        _check_state_machine(target, stack_id)
+        _check_state_machine(target, stack_id, properties.get("KmsKeyArn", ""))
     else:
         _check_job(target)
     _processes.name_targets()
@@ -78,7 +78,7 @@ def _register(properties: dict[str, Any], before: dict[str, Any], stack_id: str)
     return created
 
 
-def _check_state_machine(target: str, stack_id: str) -> None:
+def _check_state_machine(target: str, stack_id: str, key: str) -> None:
     _, _, _, region, account, _ = stack_id.split(":", 5)
     check_place(target, account, region)
     try:
@@ -87,6 +87,7 @@ def _check_state_machine(target: str, stack_id: str) -> None:
     except _stepfunctions.exceptions.StateMachineDoesNotExist:
         raise ValueError(f"state machine {target} does not exist; create it before you deploy with it") from None
     check_type(target, described)
+    check_key(target, described, key)
 
 
 def _check_job(target: str) -> None:

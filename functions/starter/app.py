@@ -32,7 +32,11 @@ AFTER_EVENT_SECONDS = 1
 
 
 # Answers to callers that did not arrive -> the metric.
-_UNANSWERED = {AnswerOutcome.SPENT: "AnswersSpent", AnswerOutcome.FAILED: "AnswersFailed"}
+_UNANSWERED = {
+    AnswerOutcome.SPENT: "AnswersSpent",
+    AnswerOutcome.FAILED: "AnswersFailed",
+    AnswerOutcome.DENIED: "AnswersFailed",
+}
 _LOG_KEYS = ("process", "request_id", "attempt", "priority", "weight")
 
 

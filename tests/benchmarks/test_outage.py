@@ -9,16 +9,21 @@ from typing import Any
 
 import pytest
 
-from dev.benchmarks.outage import outage_benchmark
+from dev.benchmarks.outage import faults_report, outage_benchmark, partial_faults
 from dev.benchmarks.outage.fragile_downstream import FragileDownstream
+from dev.benchmarks.outage.other_breakers import RULES, OtherBreakers
 from dev.benchmarks.outage.outage_report import goals
 from dev.benchmarks.outage.outage_run import run, scenarios
+from dev.benchmarks.outage.partial_faults import BREAKERS, CASES
 from dev.benchmarks.outage.retry_designs import DESIGNS, PLAIN, UNWATCHED, WATCHING
 from dev.benchmarks.outage.simulated_queue import QueuedMessage, SimulatedQueue
 from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
+from slotkeeper.retry.downstream.downstreams import HeldBack
+from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger
 from slotkeeper.retry.message import Message
+from slotkeeper.retry.policy import BUILT_IN
 from tests.support.compared_table import ComparedTable
 from tests.support.in_process_tables import LEDGER, Tables
 
@@ -134,11 +139,77 @@ def test_the_smallest_run_has_every_design_in_every_scenario_and_its_pictures(tm
     outcome = outage_benchmark.measure(tmp_path, lambda *_: None, small=True)
     for name in scenarios():
         assert set(outcome.figures[name]) == set(DESIGNS)
-    assert [len(grid.rows) for grid in outcome.grids] == [len(DESIGNS)] * 4
+    assert [len(grid.rows) for grid in outcome.grids] == [len(DESIGNS)] * 4 + [len(BREAKERS), 8]
     assert {path.name for path in tmp_path.iterdir()} == {"outage.png", "steps.png"}
     calls = {design: outcome.figures["steady"][design][0]["calls_in_outage"] for design in DESIGNS}
     assert calls[WATCHING] < calls[UNWATCHED]
     assert calls[WATCHING] < calls[PLAIN]
+
+
+def outcomes(breakers: OtherBreakers, time: VirtualTime, answers: str) -> str:
+    """What calls meet, one after the other, a second apart: as answered (s or f), or h, held back."""
+    met = ""
+    for answer in answers:
+        asked = breakers.ask("a", BUILT_IN)
+        if isinstance(asked, HeldBack):
+            met += "h"
+        elif answer == "f":
+            asked.failed(Failure(("Retryable",), "503"), 0.0)
+            met += "f"
+        else:
+            asked.succeeded(0.0)
+            met += "s"
+        time.now += 1
+    return met
+
+
+@pytest.mark.parametrize(
+    ("design", "answers", "met"),
+    [
+        ("gobreaker", "ffffff" + "s" * 60, "ffffff" + "h" * 59 + "s"),
+        ("gobreaker", "fffffsfffffs", "fffffsfffffs"),
+        ("resilience4j", "f" * 50 + "s" * 51, "f" * 50 + "s" * 50 + "h"),
+        ("resilience4j", "f" * 49 + "s" * 52, "f" * 49 + "s" * 52),
+        ("five in a row, 30 s", "fffff" + "s" * 30, "fffff" + "h" * 29 + "s"),
+    ],
+)
+def test_the_other_breakers_have_the_documented_rules(design: str, answers: str, met: str) -> None:
+    time = VirtualTime()
+    assert outcomes(OtherBreakers(RULES[design], 3, time.clock), time, answers) == met
+
+
+def test_a_task_that_ends_does_not_continue_the_task_that_has_started_it() -> None:
+    time, slept = VirtualTime(), []
+
+    def sleeper() -> None:
+        time.start(lambda: None)
+        time.sleep(10)
+        slept.append(time.elapsed)
+
+    time.start(sleeper)
+    time.run(20)
+    assert slept == [10]
+
+
+FAULTS = {"completed": 0.96, "calls": 40, "spent": 1, "dead_letters": 0, "opened": 1, "wait": 0.6, "seconds": 200.0}
+
+
+def faults(**changed: Any) -> Any:
+    """Figures of all partial faults that meet every goal, except for the changed ones of the worker."""
+
+    def of(arguments: Any) -> dict[str, Any]:
+        is_changed = arguments["design"] == WATCHING and arguments.get("held_back") != 0
+        return FAULTS | (changed if is_changed else {})
+
+    return [(job, of(job[1])) for job in partial_faults.jobs(1.0)]
+
+
+def test_each_goal_of_the_partial_faults_is_missed_by_a_figure_beyond_it() -> None:
+    assert {case for case, _ in partial_faults.jobs(1.0)} == set(CASES)
+    assert all(goal.met for goal in faults_report.goals(faults()))
+    beyond = ({"completed": 0.91}, {"calls": 41}, {"spent": 2}, {"wait": 2.7}, {"dead_letters": 1}, {"opened": 0})
+    for change in (*beyond, {"seconds": 261.0}):
+        assert [goal.met for goal in faults_report.goals(faults(**change))].count(False) == 1, change
 
 
 def figures(**changed: Any) -> Any:

@@ -195,9 +195,14 @@ class Operator:
         name = asked["executionArn"].rpartition(":")[2]
         return {"events": self.histories.get(name, [entered("RunGlueJob"), {"type": "ExecutionStarted"}])}
 
-    def run_glue(self, execution: str, state: str = "RUNNING") -> str:
+    def run_glue(self, execution: str, state: str = "RUNNING", seconds: int = 0) -> str:
         """Add a Glue run of an execution; return its id."""
-        run = {"Id": f"jr_{len(self.glue_runs)}", "JobName": "sample-job", "JobRunState": state}
+        run = {
+            "Id": f"jr_{len(self.glue_runs)}",
+            "JobName": "sample-job",
+            "JobRunState": state,
+            "ExecutionTime": seconds,
+        }
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 
@@ -206,10 +211,11 @@ class Operator:
         arn = execution_arn(machine or self.outputs["WorkflowArn"], execution)
         self.stepfunctions.stop_execution(executionArn=arn)
 
-    def machine(self, process: str = "", kind: str = "STANDARD", **settings: Any) -> str:
+    def machine(self, process: str = "", kind: str = "STANDARD", key: str = "", **settings: Any) -> str:
         """Make a state machine that the workflow may start, and a process that runs it; return its ARN."""
+        own = {"encryptionConfiguration": {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": key}} if key else {}
         made: str = self.stepfunctions.create_state_machine(
-            name=f"Load{kind}", definition=json.dumps(_MACHINE), roleArn=_ROLE, type=kind
+            name=f"Load{kind}", definition=json.dumps(_MACHINE), roleArn=_ROLE, type=kind, **own
         )["stateMachineArn"]
         self.parameters["MoreStateMachineArns"] = made
         if process:

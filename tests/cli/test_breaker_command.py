@@ -40,7 +40,7 @@ class Watched:
         self.table.change(name, lambda _: (health, None))
         return health
 
-    def failing(self, name: str = "default", failures: int = 5) -> Health:
+    def failing(self, name: str = "default", failures: int = 15) -> Health:
         """A downstream that the worker has called until its breaker opened."""
         health, now = Health(), time.time()
         for number in range(failures):
@@ -81,14 +81,15 @@ def test_show_lists_the_downstreams_of_the_table_and_of_the_policy(operator: Ope
 def test_show_states_why_and_since_when_a_breaker_is_open(operator: Operator, watched: Watched) -> None:
     health = watched.failing()
     opened_at = time.time() - 3700
-    opened = Change(opened_at, State.OPEN, "5 consecutive failures")
+    opened = Change(opened_at, State.OPEN, "15 of the last 16 calls failed")
     watched.put("default", rules.replace(health, changes=(opened,), since=time.time(), probe_at=time.time() + 25))
     (one,) = watched.shown()
-    assert (one["state"], one["why"], one["by"], one["forced_open"]) == ("OPEN", "5 consecutive failures", None, False)
-    assert (one["permitted_callers"], one["consecutive_failures"], one["failure_threshold"]) == (0, 5, 5)
+    why = "15 of the last 16 calls failed"
+    assert (one["state"], one["why"], one["by"], one["forced_open"]) == ("OPEN", why, None, False)
+    assert (one["permitted_callers"], one["failures"], one["failure_threshold"], one["window_calls"]) == (0, 15, 15, 16)
     text = operator.run("retry", "breaker", "show").stdout
-    assert "(1 h 1 min): 5 consecutive failures\n" in text
-    assert "0 callers permitted while the breaker is OPEN; after that 1 of 10 callers permitted (adaptive)" in text
+    assert "(1 h 1 min): 15 of the last 16 calls failed\n" in text
+    assert "0 callers permitted while the breaker is OPEN; after that 10 of 10 callers permitted (adaptive)" in text
     assert "the next probe is due in" in text
 
 
@@ -102,30 +103,31 @@ def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) 
     assert (one["state"], one["permitted_callers"], one["under_way"]) == ("HALF_OPEN", 1, 1)
     assert one["probe_until"] is not None
     assert "a probe is under way, until" in operator.run("retry", "breaker", "show").stdout
-    watched.put("default", rules.replace(probing, probe_at=now - 1, permits={}))
-    assert "the last probe did not report" in operator.run("retry", "breaker", "show").stdout
+    watched.put("default", rules.replace(probing, probe_at=now - 0.1, permits={}))
+    (one,) = watched.shown()
+    assert (one["state"], one["failures"], one["next_probe_at"] is not None) == ("OPEN", 15, True)
 
 
-def test_show_counts_permits_and_retries_of_the_present_windows_only(operator: Operator, watched: Watched) -> None:
+def test_show_counts_the_permits_and_the_budget_of_now(operator: Operator, watched: Watched) -> None:
     now = time.time()
     busy = Health(
         limit=4,
         window=now,
-        permits={"a": now + 60, "b": now + 60, "of-a-dead-container": now - 1},
-        budget_window=now,
-        first_attempts=100,
-        retries=7,
+        permits={"a": (now + 60, 0), "b": (now + 60, 0), "of-a-dead-container": (now - 1, 0)},
+        spent=7.0,
+        refilled=now + 1,
     )
     watched.put("default", busy)
     (one,) = watched.shown()
     assert (one["permitted_callers"], one["limit_set"], one["worker_concurrency"], one["under_way"]) == (4, None, 10, 2)
-    assert (one["retries"], one["allowed_retries"]) == (7, 20)
+    assert (one["allowed_retries"], one["budget_capacity"], one["failures"]) == (13, 20, 1)
     text = operator.run("retry", "breaker", "show").stdout
     assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
-    assert "7 retries failed in this window, of 20 allowed" in text
-    watched.put("default", rules.replace(busy, budget_window=now - 61))
+    assert "13 of 20 retries may fail until successes and time return more" in text
+    assert "1 of the last 16 calls failed; the breaker opens at 15" in text
+    watched.put("default", rules.replace(busy, refilled=now - 61))
     (one,) = watched.shown()
-    assert (one["retries"], one["allowed_retries"]) == (0, 10)
+    assert one["allowed_retries"] == 20
 
 
 def test_show_states_what_the_policy_disables(operator: Operator, watched: Watched) -> None:
@@ -133,7 +135,7 @@ def test_show_states_what_the_policy_disables(operator: Operator, watched: Watch
     watched.policy = json.dumps({"downstream": {part: {"enabled": False} for part in parts}})
     (one,) = watched.shown()
     assert (one["breaker_enabled"], one["permitted_callers"], one["under_way"]) == (False, None, None)
-    assert (one["retries"], one["allowed_retries"]) == (None, None)
+    assert (one["budget_capacity"], one["allowed_retries"]) == (None, None)
     text = operator.run("retry", "breaker", "show").stdout
     assert "the policy disables the breaker\n" in text
     assert "no concurrency limit\n" in text
@@ -166,7 +168,7 @@ def test_an_unusable_policy_is_named_and_the_built_in_one_used(
 ) -> None:
     watched.policy = value
     ended = operator.run("retry", "breaker", "show", "--json")
-    assert ended.json["downstreams"][0]["failure_threshold"] == 5
+    assert ended.json["downstreams"][0]["failure_threshold"] == 15
     expected = "the retry policy is invalid" if value else "the parameter of the retry policy does not exist"
     assert f"Warning: {expected}" in ended.stderr
 
@@ -195,7 +197,7 @@ def test_open_holds_messages_back_until_close(operator: Operator, watched: Watch
     ended = operator.run("retry", "breaker", "close", "--why", "done", "--yes")
     assert ended.exit_code == 0
     assert "It starts with 1 caller, and permits more after each 10 s" in ended.stdout
-    assert "It opens again after 5 consecutive failures." in ended.stdout
+    assert "It opens again if 15 of the last 16 calls failed." in ended.stdout
     assert "return within about 1 min 30 s" in ended.stdout
     health = watched.table.read("default")
     assert (health.state, health.forced, health.callers(SETTINGS, MOST)) == (State.CLOSED, False, 1)
@@ -332,12 +334,12 @@ def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched:
 def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, watched: Watched) -> None:
     watched.put("mail", Health(healthy=True))
     assert "downstream" not in operator.run("status").stdout
-    watched.failing()
+    watched.put("default", rules.replace(watched.failing(), probe_at=time.time() + 25))
     watched.put("mail", Health(healthy=True, limit_set=2))
     watched.malformed("odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text
-    assert "): 5 consecutive failures; the next probe is due in" in text
+    assert "): 15 of the last 16 calls failed; the next probe is due in" in text
     assert "downstream mail: an operator has set the limit to 2 callers" in text
     assert "malformed: item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json

@@ -88,7 +88,26 @@ LETS = {
 )
 def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: bool) -> None:
     topic = {"KmsMasterKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"}
-    assert levels(alarm_checks.topic_key, topic=topic, topic_key_policy=policy) == ([] if may else ["problem"])
+    assert levels(alarm_checks.topic_key, topic=topic, key_policy=lambda _: policy) == ([] if may else ["problem"])
+
+
+OF_RULES = {**LETS, "Principal": {"Service": alarm_checks.EVENTBRIDGE}}
+OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (key_policy(ROOT, LETS), ["problem"]),
+        (key_policy(ROOT, OF_RULES), []),
+        (key_policy(ROOT, OF_RULES | OF_ACCOUNT), ["problem"]),
+        (key_policy(ROOT, OF_RULES, OF_RULES | OF_ACCOUNT | {"Effect": "Deny"}), ["problem"]),
+    ],
+)
+def test_whether_a_keys_policy_lets_eventbridge_send_status_events(policy: dict[str, Any], expected: list[str]) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    assert levels(alarm_checks.status_event_key, key=key, key_policy=lambda _: policy) == expected
+    assert levels(alarm_checks.status_event_key, key_policy=lambda _: policy) == []
 
 
 def test_a_topic_with_an_aws_managed_key_is_a_problem() -> None:
@@ -146,14 +165,14 @@ def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back()
 
 def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_renews_its_state() -> None:
     def open_for(age: float) -> Health:
-        opened = Change(NOW - age, State.OPEN, "5 consecutive failures")
+        opened = Change(NOW - age, State.OPEN, "15 of the last 16 calls failed")
         return Health(state=State.OPEN, since=NOW - 10, probe_at=NOW + 20, changes=(opened,))
 
     assert levels(retry_checks.breakers, downstreams={"mail": open_for(3590)}) == []
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": open_for(3660)})
     assert level == "problem"
     assert "downstream mail: the breaker is OPEN since" in saw
-    assert "(1 h 1 min): 5 consecutive failures; the next probe is due in 20 s" in saw
+    assert "(1 h 1 min): 15 of the last 16 calls failed; the next probe is due in 20 s" in saw
 
 
 def test_what_operators_have_set_is_a_warning_that_names_them() -> None:

@@ -312,7 +312,7 @@ def test_the_topic_its_subscriptions_and_its_key_policy_are_fetched(operator: Op
     sns.subscribe(TopicArn=topic, Protocol="email", Endpoint="us@example.com")
     facts = Facts(StackConnection("slotkeeper"))  # reads the outputs again
     assert facts.topic["KmsMasterKeyId"] == key
-    assert facts.topic_key_policy == {"Statement": []}
+    assert facts.key_policy(facts.topic["KmsMasterKeyId"]) == {"Statement": []}
     assert [one["Endpoint"] for one in facts.subscriptions] == ["us@example.com"]
 
 

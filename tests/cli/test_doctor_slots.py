@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.process import Holder
+from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
@@ -23,7 +23,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 28
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 29
 
 
 SHARED = [process(name="a"), process(name="b")]  # with 3 slots each
@@ -35,6 +35,10 @@ def _runs(most: int) -> dict[str, Any]:
 
 def _held(age: float, status: str) -> dict[str, Any]:
     return {"held": [HeldSlot("p", "p-1", age, status)]}
+
+
+def _with_caller(slots: int) -> Process:
+    return process(slot_limit=slots, holders={"p-1": Holder("RUNNING", 0, "job", None, {}, task_token="t" * 1000)})
 
 
 @pytest.mark.parametrize(
@@ -51,6 +55,10 @@ def _held(age: float, status: str) -> dict[str, Any]:
         (checks.concurrency, {"processes": [process(slot_limit=30, default_weight=4)]}, []),
         (checks.item_size, {"processes": [process(slot_limit=1000, default_weight=4)]}, []),
         (checks.item_size, {"processes": [process(slot_limit=100_000)]}, ["warn"]),
+        (checks.item_size, {"processes": [process(slot_limit=36)], "run_seconds": {"job": 3.0}}, []),
+        (checks.item_size, {"processes": [process(slot_limit=37)], "run_seconds": {"job": 3.0}}, ["warn"]),
+        (checks.item_size, {"processes": [_with_caller(131)], "run_seconds": {"job": 600.0}}, []),
+        (checks.item_size, {"processes": [_with_caller(132)], "run_seconds": {"job": 600.0}}, ["warn"]),
         (checks.concurrency, {"jobs": {"job": {}}}, ["problem"]),  # Glue's default is one run
         (checks.concurrency, {"jobs": {"job": None}}, []),  # another check reports the missing job
         (checks.timeouts, {"jobs": {"job": {"Timeout": 60}}}, ["warn"]),
@@ -150,6 +158,11 @@ def test_a_process_for_leases_needs_no_target() -> None:
         ({"type": "EXPRESS"}, {"arn:m"}, "state machine arn:m is of type EXPRESS"),
         ({"type": "STANDARD", "status": "DELETING"}, {"arn:*"}, "state machine arn:m is being deleted"),
         ({"type": "STANDARD"}, {"arn:other"}, "the workflow may not start state machine arn:m"),
+        (
+            {"type": "STANDARD", "encryptionConfiguration": {"kmsKeyId": "arn:key"}},
+            {"arn:m"},
+            "target arn:m is encrypted with arn:key, which the stack's roles may not use",
+        ),
     ],
 )
 def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, allowed: set[str], expected: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from slotkeeper.slots.reservation import Candidate
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator
+from tests.support.boundary import refuse
 from tests.support.module_time import replace_time
 
 
@@ -200,3 +201,17 @@ def test_release_of_a_request_that_holds_two_slots_asks_for_the_execution(operat
 
 def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:
     assert operator.run("holder", "release", "sample-0123").exit_code == 4
+
+
+def test_a_holder_whose_work_may_not_be_read_is_released_with_force_only(operator: Operator) -> None:
+    name = operator.hold("a")
+    _end(operator, name)
+    refuse(operator.glue, "GetJobRuns", "AccessDeniedException", times=9)
+
+    ended = operator.run("holder", "release", name)
+    assert ended.exit_code == 3
+    assert "you may not read whether its Glue run of Glue job sample-job has ended" in ended.stderr
+    assert operator.process().slots_in_use == 1
+
+    assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
+    assert operator.process().slots_in_use == 0

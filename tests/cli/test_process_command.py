@@ -130,6 +130,20 @@ def test_set_limit_warns_of_max_concurrent_runs_and_of_the_item_size(operator: O
     assert "divide it" in operator.run("process", "set-limit", "sample", "500").stderr
 
 
+def test_set_limit_compares_the_starts_a_second_with_the_times_of_the_newest_runs(operator: Operator) -> None:
+    for seconds in (2, 3, 400):
+        operator.run_glue("sample-1", "SUCCEEDED", seconds)
+    operator.run_glue("sample-1", "FAILED", 9999)
+    assert "(they usually take 3 s)" in operator.run("process", "set-limit", "sample", "40").stderr
+    assert "usually take" not in operator.run("process", "set-limit", "sample", "36").stderr
+
+
+@pytest.mark.parametrize(("limit", "is_noted"), [("64", False), ("65", True)])
+def test_add_states_how_many_callers_fit(operator: Operator, limit: str, is_noted: bool) -> None:
+    added = operator.run("process", "add", "wide", "--limit", limit, "--target", "sample-job")
+    assert ("64 requests whose callers wait" in added.stderr) == is_noted
+
+
 def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
     operator.processes.create("second", 1, "sample-job")
 

@@ -64,6 +64,16 @@ def test_add_refuses_an_express_state_machine_even_with_force(operator: Operator
     assert operator.slots.read("loads") is None
 
 
+def test_add_refuses_a_state_machine_under_a_key_that_is_not_the_stacks(operator: Operator) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1"
+    machine = operator.machine(key=key)
+    assert f"is encrypted with {key}, which the stack's roles may not use" in _add(operator, machine).stderr
+    assert operator.slots.read("loads") is None
+
+    operator.parameters["KmsKeyArn"] = key
+    assert _add(operator, machine).exit_code == 0
+
+
 def test_add_refuses_a_missing_state_machine_and_one_that_the_workflow_may_not_start(operator: Operator) -> None:
     machine = operator.machine()
     assert "does not exist: create it first" in _add(operator, f"{machine}2").stderr
@@ -116,6 +126,8 @@ def test_submit_sends_an_input(operator: Operator, tmp_path: Path, source: str) 
         ("loads", ("--input", "@no-such-file"), 2, "No such file"),
         ("loads", ("--input", json.dumps({"x": "y" * 40_000})), 2, "input has 40,0"),
         ("loads", ("--input", "{}", "--arg", "--day=1"), 2, "has arguments and input"),
+        ("loads", ("--input", '{"a": [{"id": 1234567890123456}]}'), 2, "input.a[0].id is 1234567890123456; "),
+        ("loads", ("--input", '{"n": 0.10000000000000000555}'), 2, "input.n is 0.10000000000000000555; "),
     ],
 )
 def test_submit_refuses_what_the_target_does_not_take(

@@ -177,9 +177,10 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
     assert all(name in ended.stderr for name in names)
 
 
-def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator) -> None:
+@pytest.mark.parametrize("confirmed", [True, False], ids=["running", "reserved"])
+def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator, confirmed: bool) -> None:
     """The janitor answers with the token in the holder."""
-    name = operator.hold("a", task_token=TOKEN)
+    name = operator.hold("a", confirmed=confirmed, task_token=TOKEN)
     operator.parameters["GraceSeconds"] = "0"
     operator.stop(name)
 
@@ -189,6 +190,16 @@ def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator
     assert "a caller waits for the answer, which the janitor gives before it releases the slot. The" in ended.stderr
     assert operator.process().slots_in_use == 1
     assert operator.run("holder", "release", "a", "--force", "--yes").exit_code == 0
+
+
+def test_release_frees_the_reservation_of_a_request_that_was_never_started(operator: Operator) -> None:
+    """Its message is still in the queue, with the token."""
+    operator.hold("a", started=False, confirmed=False, task_token=TOKEN)
+    operator.parameters["GraceSeconds"] = "0"
+
+    assert operator.run("holder", "release", "a").exit_code == 0
+
+    assert operator.process().slots_in_use == 0
 
 
 # Texts ---------------------------------------------------------------------------------------------------------------

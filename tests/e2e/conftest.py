@@ -42,6 +42,9 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
         "JanitorSchedule": "rate(1 day)",  # tests invoke the janitor themselves
         "GraceSeconds": str(GRACE),
         "LookGapSeconds": str(CHECK_GAP),
+        # Those that tests create.
+        "MoreGlueJobArns": "arn:aws:glue:us-east-1:000000000000:job/*-job",
+        "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:child-*",
         "ChatApiUrl": chat_service.url,
         **UNTHROTTLED,
         "TokenMinRefreshSeconds": "0",  # tests invalidate tokens in quick succession

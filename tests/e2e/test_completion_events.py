@@ -118,12 +118,12 @@ def test_a_breaker_that_opens_and_closes_is_stored_measured_and_published(
     opened, closed = consumer.hears(state="OPEN"), consumer.hears(state="CLOSED")
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
     changes = [(change.to, change.why) for change in work.downstreams.read("default").changes]
-    assert changes[-2:] == [("OPEN", "2 consecutive failures"), ("CLOSED", "the probe succeeded")]
+    assert changes[-2:] == [("OPEN", "2 of the last 16 calls failed"), ("CLOSED", "the probe succeeded")]
     assert opened["epoch"] < closed["epoch"]
     # The invocation of the probe may end before that of the failure that opened the breaker, which still publishes.
     names = "BreakerOpen", "PermittedCallers"
     wait_until(
-        lambda: [[1, 0], [1, 1]] in [[line.get(name) for name in names] for line in work.metric_lines()],
+        lambda: [[1, 0], [1, 3]] in [[line.get(name) for name in names] for line in work.metric_lines()],
         "the metrics of the probe",
     )
 

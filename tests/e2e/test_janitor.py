@@ -140,7 +140,7 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
     stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert kept["error"] == "States.Timeout"
+    assert (kept["error"], kept["cause"]) == ("TIMED_OUT", "The workflow ended with status TIMED_OUT")
 
 
 def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_the_waiting_request(stack: DeployedStack) -> None:

@@ -22,13 +22,33 @@ _LONG = {"StartAt": "Work", "States": {"Work": {"Type": "Wait", "Seconds": 3600,
 @pytest.fixture
 def loads(stack: DeployedStack, slotkeeper: Slotkeeper) -> Iterator[str]:
     """A process whose target is a state machine; its ARN."""
-    machine = stack.stepfunctions.create_state_machine(name="loads", definition=json.dumps(_LONG), roleArn=_ROLE)
-    arn = str(machine["stateMachineArn"])
-    with pytest.raises(CommandRefused, match=f"the workflow may not start state machine {arn}"):
-        slotkeeper("process", "add", "loads", "--limit", "2", "--target", arn)
-    slotkeeper("process", "add", "loads", "--limit", "2", "--target", arn, "--force")
+    arn = _machine(stack, "child-loads")
+    slotkeeper("process", "add", "loads", "--limit", "2", "--target", arn)
     yield arn
     stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "loads"}})
+
+
+def _machine(stack: DeployedStack, name: str) -> str:
+    """Create a state machine; return its ARN."""
+    created = stack.stepfunctions.create_state_machine(name=name, definition=json.dumps(_LONG), roleArn=_ROLE)
+    return str(created["stateMachineArn"])
+
+
+def test_a_target_that_the_stack_does_not_permit_is_refused_and_not_started(
+    stack: DeployedStack, slotkeeper: Slotkeeper
+) -> None:
+    arn = _machine(stack, "another")
+    with pytest.raises(CommandRefused, match=f"the workflow may not start state machine {arn}"):
+        slotkeeper("process", "add", "another", "--limit", "1", "--target", arn)
+    slotkeeper("process", "add", "another", "--limit", "1", "--target", arn, "--force")
+
+    slotkeeper("request", "submit", "--process", "another", "--request-id", "a", "--input", "{}")
+
+    (kept,) = wait_until(lambda: stack.kept("another"), "the request to be kept")
+    assert kept["error"] == "TargetNotPermitted"
+    assert stack.stepfunctions.list_executions(stateMachineArn=arn)["executions"] == []
+    wait_until(lambda: not slotkeeper("status", "another")["processes"][0]["holders"], "the slot to be free")
+    stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "another"}})
 
 
 def test_a_request_with_an_input_is_a_child_execution_and_a_block_of_code_a_lease(

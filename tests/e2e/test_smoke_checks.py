@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from dev.emulator.environment import ROOT, child_environment
 from dev.smoke import timings
 from dev.smoke.check_catalogue import CHECKS, Check
 from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed
+from dev.smoke.check_results import Failed, Status
 from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
+from dev.smoke.facts import Verdict, ask_all
 from dev.smoke.stack_under_test import embedded
 from slotkeeper.slots.reservation import Candidate
 from tests.e2e.deployed_stack import DeployedStack
@@ -40,7 +42,12 @@ def _left(stack: DeployedStack) -> list[str]:
     objects = stack.s3.list_object_versions(Bucket=stack.outputs["DataBucketName"], Prefix="smoke/")
     schedules = stack.aws.client("scheduler").list_schedules(GroupName=stack.outputs["RetryScheduleGroupName"])
     runs = stack.glue.get_job_runs(JobName=stack.outputs["GlueJobName"])["JobRuns"]
+    queues = stack.sqs.list_queues(QueueNamePrefix="smoke-").get("QueueUrls", [])
     names = [
+        *queues,
+        *(role["RoleName"] for role in stack.aws.client("iam").list_roles()["Roles"]),
+        *(rule["Name"] for rule in stack.aws.client("events").list_rules()["Rules"]),
+        *(job["Name"] for job in stack.glue.get_jobs()["Jobs"]),
         *(item["process_name"]["S"] for item in items),
         *(machine["name"] for machine in machines),
         *(each["Key"] for kind in ("Versions", "DeleteMarkers") for each in objects.get(kind, [])),
@@ -64,9 +71,19 @@ def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: Dep
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    not_shown = {"listing", "manual"}
     assert {check["name"]: check["status"] for check in report["checks"]} == {
-        check.name: "not shown" if check.name == "listing" else "passed" for check in CHECKS
+        check.name: "not shown" if check.name in not_shown else "passed" for check in CHECKS
     }
+    answers = [answer for check in report["checks"] for answer in check["answers"]]
+    facts = [fact for check in CHECKS for fact in check.facts]
+    assert [answer["name"] for answer in answers] == [fact.name for fact in facts]
+    expected = [
+        Verdict.NOT_SHOWN if fact.manually else Verdict.NOT_TRIED if fact.not_here else Verdict.AS_ASSUMED
+        for fact in facts
+    ]
+    assert [answer["verdict"] for answer in answers] == expected
+    assert report["facts"] == {verdict: expected.count(verdict) for verdict in Verdict}
     assert all(check["cannot_be_shown_here"] for check in report["checks"])
     assert "| redrive | passed |" in (tmp_path / "report.md").read_text()
     assert _left(stack) == []
@@ -90,6 +107,17 @@ def _breaks_before_it_starts(context: CheckContext) -> str:
 
 def _check(name: str, carry_out: Any) -> Check:
     return Check(name, "", "", "", "", carry_out, lambda _pace: Spending())
+
+
+def test_the_embedded_aws_does_not_show_what_the_facts_say_it_cannot(stack: DeployedStack) -> None:
+    """Otherwise `not_here` is outdated, and hides a fact that could be tried here."""
+    facts = [replace(fact, not_here="") for check in CHECKS for fact in check.facts if fact.not_here]
+    under_test = embedded(stack.aws.state_dir / "outputs.json")
+    checks = [_check("unseen", ask_all(facts))]
+    _, (result,) = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
+    assert (result.status, result.left_behind) == (Status.FAILED, [])  # an answer that differs fails its check
+    assert [answer.name for answer in result.answers] == [fact.name for fact in facts]
+    assert [answer.name for answer in result.answers if answer.verdict is Verdict.AS_ASSUMED] == []
 
 
 def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:

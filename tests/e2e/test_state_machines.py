@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 ROOT_FIELD = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
 SETTLE_SECONDS = 2
-# Ends as its input demands: with its item, with an error, or not before it is stopped.
+# Ends as its input demands: with its item, with an error, with a large output, or not before it is stopped.
 CHILD = {
     "QueryLanguage": "JSONata",
     "StartAt": "End",
@@ -24,11 +24,14 @@ CHILD = {
             "Choices": [
                 {"Condition": "{% $states.input.item = 'wrong' %}", "Next": "Failed"},
                 {"Condition": "{% $states.input.item = 'endless' %}", "Next": "Endless"},
+                {"Condition": "{% $states.input.item = 'large' %}", "Next": "Large"},
             ],
             "Default": "Done",
         },
         "Failed": {"Type": "Fail", "Error": "NoRows", "Cause": "the month is empty"},
         "Endless": {"Type": "Wait", "Seconds": 3600, "Next": "Done"},
+        # Less than an execution's output may have, and more than a task's result with the child's other data.
+        "Large": {"Type": "Succeed", "Output": "{% $pad('', 262000, 'x') %}"},
         "Done": {"Type": "Succeed", "Output": {"item": "{% $states.input.item %}", "rows": [7]}},
     },
 }
@@ -184,6 +187,16 @@ def test_arguments_for_a_state_machine_are_kept_with_the_reason(machines: Machin
         f"{machines.child} takes input, no arguments; nothing was started",
     )
     assert machines.of(name) == {}
+
+
+def test_a_child_whose_output_the_workflow_cannot_read_has_succeeded(machines: Machines) -> None:
+    stack, process = machines.stack, machines.process()
+    ended = machines.end_of(machines.call(process, "large"))
+    (execution,) = stack.executions(process)
+    assert (stack.execution(execution["name"]) or {})["error"] == "ChildTooLarge"
+    assert json.loads(ended["output"]) == [{"ExecutionArn": machines.of(execution["name"])["executionArn"]}]
+    stack.wait_until_free(process)
+    assert stack.kept(process) == []
 
 
 def test_a_map_of_waiting_tasks_gets_the_results_in_its_order(machines: Machines) -> None:

@@ -113,7 +113,7 @@ def test_a_run_whose_task_timed_out_is_stopped_before_the_slot_is_freed(stack: D
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     assert _released_after_its_run_ended(stack, name)
     (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert kept["error"] == "States.Timeout"
+    assert (kept["error"], kept["cause"]) == ("States.Timeout", "no cause given")
 
 
 @pytest.mark.parametrize("error", ["Glue.InternalServiceException", "Glue.ThrottlingException"])

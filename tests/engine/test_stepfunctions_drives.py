@@ -1,4 +1,4 @@
-"""stepfunctions_drives: a final status, no call after the end, the machine's timeout, the context object."""
+"""stepfunctions_drives: a final status, and no call after the end."""
 
 import json
 from collections.abc import Callable
@@ -43,20 +43,6 @@ def test_a_retry_ends_with_the_execution(machine: MachineMaker) -> None:
     machine.end_of(other)
     description = machine.describe(execution)
     assert (description["status"], description["error"], description["cause"]) == ("ABORTED", "Stopped", "manually")
-
-
-def test_the_machines_timeout_ends_the_execution(machine: MachineMaker) -> None:
-    execution = machine.start(machine({"Wait": {"Type": "Wait", "Seconds": 60, "End": True}}, TimeoutSeconds=1))
-    description = machine.end_of(execution)
-    assert (description["status"], description["error"]) == ("TIMED_OUT", "States.Timeout")
-    assert machine.history(execution)[-1] == "ExecutionTimedOut"
-
-
-def test_a_first_drive_has_redrive_count_zero(machine: MachineMaker) -> None:
-    output = "{% $states.context.Execution.RedriveCount %}"
-    execution = machine.start(machine({"Read": {"Type": "Pass", "Output": output, "End": True}}))
-    description = machine.end_of(execution)
-    assert description["output"] == "0"
 
 
 def test_a_jsonata_succeed_state_has_an_output(machine: MachineMaker) -> None:

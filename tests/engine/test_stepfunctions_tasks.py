@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from dev.emulator.aws import EmbeddedAws
 from dev.emulator.engine.patches.stepfunctions_tasks import delay
 from dev.emulator.faults import Faults
 from tests.engine.conftest import MachineMaker
-from tests.support.tables import create_table
 
 LIST = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues", "Arguments": {}}
 CAUGHT = {"Type": "Pass", "Output": "caught", "End": True}
@@ -40,23 +38,14 @@ def test_a_task_is_retried_after_its_delay(machine: MachineMaker, faults: Faults
     assert description["status"] == "SUCCEEDED"  # without the maximum, in months
 
 
-@pytest.mark.parametrize(("error", "status"), [("States.DataLimitExceeded", "FAILED"), ("Some.Error", "SUCCEEDED")])
-def test_states_all_does_not_match_the_data_limit(
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [("States.Runtime", "FAILED"), ("Some.Error", "SUCCEEDED")],
+)
+def test_states_all_matches_every_error_but_those_of_the_runtime(
     machine: MachineMaker, faults: Faults, unique: Callable[[str], str], error: str, status: str
 ) -> None:
     name = unique("limit")
     faults.add("List", "refuse", execution=name, error=error)
     arn = machine({"List": LIST | {"Catch": CATCH_ALL, "End": True}, "Caught": CAUGHT})
     assert machine.end_of(machine.start(arn, name=name))["status"] == status
-
-
-def test_a_result_over_256_kib_fails_the_execution(
-    aws: EmbeddedAws, machine: MachineMaker, unique: Callable[[str], str]
-) -> None:
-    dynamodb, table = aws.client("dynamodb"), unique("large")
-    create_table(dynamodb, table, "name")
-    dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
-    task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "Catch": CATCH_ALL, "End": True}
-    task["Arguments"] = {"TableName": table, "Key": {"name": {"S": "a"}}}
-    description = machine.end_of(machine.start(machine({"Get": task, "Caught": CAUGHT})))
-    assert (description["status"], description["error"]) == ("FAILED", "States.DataLimitExceeded")

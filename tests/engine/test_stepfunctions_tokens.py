@@ -75,7 +75,7 @@ def test_heartbeats_postpone_the_end_of_a_silent_task_and_not_its_timeout(caller
     silent, _ = callers.call(HeartbeatSeconds=1, TimeoutSeconds=60)
     beating, token = callers.call(HeartbeatSeconds="{% 1 + $states.input.a %}", TimeoutSeconds=3)
     callers.client.send_task_heartbeat(taskToken=token)
-    assert callers.end_of(silent)["cause"] == "Task timed out after 1 seconds without a heartbeat"
+    assert callers.end_of(silent)["error"] == "States.Timeout"
 
     def expired() -> bool:
         try:
@@ -85,7 +85,7 @@ def test_heartbeats_postpone_the_end_of_a_silent_task_and_not_its_timeout(caller
         return False
 
     wait_until(expired, "the timeout")
-    assert callers.end_of(beating)["cause"] == "Task timed out after 3 seconds"
+    assert callers.end_of(beating)["error"] == "States.Timeout"
 
 
 def test_a_token_expires_when_its_execution_is_stopped(callers: Callers) -> None:
@@ -110,9 +110,9 @@ def test_a_message_that_cannot_be_sent_fails_the_task(
     callers: Callers, faults: Faults, unique: Callable[[str], str]
 ) -> None:
     name = unique("caller")
-    faults.add("Ask", "refuse", execution=name, error="SQS.AWSSimpleQueueServiceException")
+    faults.add("Ask", "refuse", execution=name, error="SQS.AmazonSQSException")
     execution = callers.machine.start(callers.machine(callers.asks()), {"a": 1}, name)
-    assert callers.end_of(execution)["error"] == "SQS.AWSSimpleQueueServiceException"
+    assert callers.end_of(execution)["error"] == "SQS.AmazonSQSException"
 
 
 def test_answers_that_the_api_refuses_leave_the_task_waiting(callers: Callers) -> None:

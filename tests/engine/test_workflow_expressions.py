@@ -1,12 +1,14 @@
 """The embedded AWS evaluates each expression of the workflow like this project's interpreter."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tests.engine.conftest import MachineMaker
-from tests.workflow.case import Case
 from tests.workflow.expression_cases import CASES, template
 from tests.workflow.interpreter import deployed
+from tests.workflow.reference import NO_VALUE, disagreements, reference_answers
+from tests.workflow.value_cases import Question, questions
 
 
 def _in_a_pass_state(value: Any) -> Any:
@@ -20,23 +22,33 @@ def _in_a_pass_state(value: Any) -> Any:
     return value
 
 
-def _pair(number: int, case: Case) -> dict[str, Any]:
-    """A state that assigns the values for the case's expressions, and a state that evaluates them."""
-    known = {"Type": "Pass", "Assign": {"known": case.states, **case.variables}, "Next": f"Evaluate{number}"}
-    value = {f"value_{number}": _in_a_pass_state(template(case.path))}
-    following = {"Next": f"Know{number + 1}"} if number + 1 < len(CASES) else {"Next": "Done"}
-    return {f"Know{number}": known, f"Evaluate{number}": {"Type": "Pass", "Assign": value, **following}}
+def _answers(machine: MachineMaker, asked: Sequence[Question]) -> list[Any]:
+    """The value of each field: one state assigns the inputs of its expressions, the next one evaluates them."""
+    states: dict[str, Any] = {}
+    for number, (field, of_states, variables) in enumerate(asked):
+        known = {"known": of_states, **variables}
+        following = f"Know{number + 1}" if number + 1 < len(asked) else "Done"
+        states[f"Know{number}"] = {"Type": "Pass", "Assign": known, "Next": f"Evaluate{number}"}
+        value = {f"value_{number}": _in_a_pass_state(field)}
+        states[f"Evaluate{number}"] = {"Type": "Pass", "Assign": value, "Next": following}
+    values = [f"{{% $value_{number} %}}" for number in range(len(asked))]
+    execution = machine.start(machine(states | {"Done": {"Type": "Succeed", "Output": values}}))
+    description = machine.end_of(execution)
+    assert description["status"] == "SUCCEEDED", (description["error"], description["cause"])
+    return list(json.loads(description["output"]))
 
 
 def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_like_the_interpreter(
     machine: MachineMaker,
 ) -> None:
-    states: dict[str, Any] = {}
-    for number, case in enumerate(CASES):
-        states |= _pair(number, case)
-    values = [f"{{% $value_{number} %}}" for number in range(len(CASES))]
-    execution = machine.start(machine(states | {"Done": {"Type": "Succeed", "Output": values}}))
-    description = machine.end_of(execution)
-    assert description["status"] == "SUCCEEDED", description
-    for case, value in zip(CASES, json.loads(description["output"]), strict=True):
+    values = _answers(machine, [Question(template(case.path), case.states, case.variables) for case in CASES])
+    for case, value in zip(CASES, values, strict=True):
         assert value == case.expected, case.path
+
+
+def test_the_embedded_aws_has_the_numbers_and_nulls_of_jsonata_2_0_6(machine: MachineMaker) -> None:
+    asked = questions(random_numbers=20)
+    expected = reference_answers(asked)
+    defined = [number for number, value in enumerate(expected) if value != NO_VALUE]
+    asked, expected = [asked[number] for number in defined], [expected[number] for number in defined]
+    assert disagreements(asked, _answers(machine, asked), expected) == []

@@ -66,10 +66,9 @@ AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
-    "process set-limit": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
+    "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "request show": {"states:ListExecutions", "ssm:GetParameter", "dynamodb:PutItem"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},

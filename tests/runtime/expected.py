@@ -110,7 +110,7 @@ EXPECTED: dict[str, Expectation] = {
         and not outcome.process("sample").holders
     ),
     "execution_closed/aborted": _keeps("2012-01", "ABORTED"),
-    "execution_closed/timed_out": _keeps("2012-03", "States.Timeout"),
+    "execution_closed/timed_out": _keeps("2012-03", "TIMED_OUT"),
     "execution_closed/failed": lambda outcome: (
         outcome.failed_items == 0
         and not outcome.messages("FailedRequestQueue")

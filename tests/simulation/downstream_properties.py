@@ -23,8 +23,7 @@ class Stored(NamedTuple):
     forced: bool = False
     probe_at: float = 0.0
     limit: int = 0
-    budget_window: float = 0.0
-    permits: tuple[str, ...] = ()
+    permits: tuple[tuple[str, float], ...] = ()
     writer: str = ""
 
 
@@ -33,12 +32,14 @@ class Asked(NamedTuple):
 
     Attributes:
         is_own: the delivery wrote the item.
-        failed_retries: how many retries had failed in the present window of the budget.
+        is_spent: a retry had failed less than a window before, and no call had succeeded since.
+        hung: whether a call of the item's epoch had hung until its permit ended.
     """
 
     item: Stored
     is_own: bool
-    failed_retries: int
+    is_spent: bool
+    hung: bool
 
 
 class Work(NamedTuple):
@@ -54,8 +55,8 @@ def read(item: Record | None) -> Stored:
     if item is None:
         return Stored()
     health = json.loads(item["health"]["S"])
-    fields = {name: health[name] for name in ("state", "epoch", "forced", "probe_at", "limit", "budget_window")}
-    permits = tuple(sorted(code.rpartition(".")[0] for code in health["permits"]))
+    fields = {name: health[name] for name in ("state", "epoch", "forced", "probe_at", "limit")}
+    permits = tuple(sorted((code.rpartition(".")[0], until) for code, (until, _) in health["permits"].items()))
     return Stored(**fields, permits=permits, writer=item["writer"]["S"].rpartition(".")[0])
 
 
@@ -64,7 +65,7 @@ def check_change(before: Stored, after: Stored, probe: tuple[str, str], not_befo
 
     Args:
         probe: the delivery that began the present half-open state, and how its work ended.
-        not_before: the earliest time of a probe after the failure that opened the breaker.
+        not_before: the earliest time of a probe after the failure that opened the breaker, or after a failed probe.
     """
     if after.writer.startswith("operator") or before.state == after.state == CLOSED:
         return
@@ -74,7 +75,7 @@ def check_change(before: Stored, after: Stored, probe: tuple[str, str], not_befo
             raise Violation("R5", f"the breaker that an operator opened becomes {after.state} {by}")
     elif after.state == HALF_OPEN:
         if now < not_before:
-            raise Violation("R5", f"a probe begins {not_before - now:.0f} s before the recovery time has passed")
+            raise Violation("R5", f"a probe begins {not_before - now:.1f} s before it is due")
     elif after.state == CLOSED and (before.state, probe) != (HALF_OPEN, (after.writer, "succeeded")):
         raise Violation("R5", f"the breaker is closed {by}, and the probe {probe[0]} {probe[1] or 'has not ended'}")
 
@@ -89,6 +90,8 @@ def check_begin(asked: Asked | None, now_under_way: list[Work], mine: Work) -> N
         raise Violation("R5", "work begins, and its delivery has not asked for the downstream")
     if asked.item.state == OPEN or (asked.item.state == HALF_OPEN and not asked.is_own):
         raise Violation("R5", f"work begins whose delivery has found the breaker {asked.item.state}")
+    if asked.item.state == CLOSED and asked.hung:
+        raise Violation("R5", "work begins after a call hung, and one failure opens the breaker")
     if mine.is_probe and any(work.is_probe for work in now_under_way):
         raise Violation("R5", "two probes are under way")
     if not mine.is_probe and mine.limit:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from slotkeeper.retry.downstream.downstreams import DEFAULT
 from slotkeeper.retry.message import parse_message
 from tests.simulation import downstream_properties as properties
 from tests.simulation import retry_actors as code
@@ -21,6 +22,9 @@ from tests.simulation.transcript import Answer, Question
 from tests.simulation.worlds import BEGINNING, TWICE, Actor, Choice, Violation
 
 RECOVERY = 60
+# The first probe comes after a thirty-second of the recovery time, and then the wait doubles; jitter takes off a fifth.
+FIRST_PROBE, LEAST_JITTER = RECOVERY / 32, 0.8
+BUDGET_WINDOW = 60
 MAX_AGE = 900
 MAX_RECEIVES = 1000  # after so many, SQS dead-letters a message without a reason
 _MOST_RECEIVES_BEFORE = 800  # of a world whose messages are not about to be dead-lettered
@@ -30,9 +34,9 @@ def watching_policy(threshold: int = 1, attempts: int = 2, *, limited: bool = Tr
     """A policy with a recovery time of a minute. `limited`: concurrency limit and budget are enabled."""
     default = {"backoff": "fixed", "jitter": "none", "base_seconds": 60, "cap_seconds": 60, "max_attempts": attempts}
     downstream = {
-        "breaker": {"failure_threshold": threshold, "recovery_seconds": RECOVERY},
+        "breaker": {"failure_threshold": threshold, "window_calls": threshold, "recovery_seconds": RECOVERY},
         "concurrency": {"enabled": limited, "window_seconds": 60},
-        "budget": {"enabled": limited, "floor": 1, "window_seconds": 60},
+        "budget": {"enabled": limited, "capacity": 1, "window_seconds": 60},
     }
     return json.dumps({"default": {**default, "max_age_seconds": max_age}, "downstream": downstream})
 
@@ -45,7 +49,7 @@ class Plan(retry_world.Plan):
         down: from when to when the downstream is down, seconds since the beginning.
         sudden: its outage may begin at any earlier time.
         most: the event source's maximum concurrency.
-        limited: the policy has a concurrency limit and a budget, whose floor is one retry.
+        limited: the policy has a concurrency limit and a budget, whose capacity is one retry.
         max_age: of the policy, in seconds.
         skews: by how many seconds the clock of each worker is ahead.
         receives: how often each first message was received before.
@@ -113,7 +117,10 @@ class DownstreamWorld(RetryWorld):
         self.not_before = 0.0  # the earliest time of the next probe
         self.lossy = 0  # faults other than repeated calls
         self.failures = 0  # of the downstream, besides its outage
-        self.failed_retries = (0.0, 0)  # a window of the budget, and its retries whose failures were reported
+        self.failed_probes = 0  # since the breaker opened
+        self.spent_at = 0.0  # when a retry failed, if no call has succeeded since
+        self.hung: tuple[tuple[int, float], ...] = ()  # epoch and end of the permits of workers that died
+        self._opens_at_one = json.loads(plan.policy)["downstream"]["breaker"]["failure_threshold"] == 1
 
     # Events --------------------------------------------------------------------------------------------------------
 
@@ -184,8 +191,9 @@ class DownstreamWorld(RetryWorld):
         notes: Notes = actor.notes
         if question.operation in ("get_item", "put_item") and not notes.is_ended and self._is_of_item(question):
             item = self._item()
-            failed = self.failed_retries[1] if self.failed_retries[0] == item.budget_window else 0
-            notes = notes._replace(asked=Asked(item, item.writer == notes.name, failed))
+            is_spent = bool(self.spent_at) and self.now - self.spent_at < BUDGET_WINDOW - self._spread()
+            hung = any(epoch == item.epoch and self.now >= end + self._spread() for epoch, end in self.hung)
+            notes = notes._replace(asked=Asked(item, item.writer == notes.name, is_spent, hung))
             self.actors[name] = actor._replace(notes=notes)
 
     def is_down(self) -> bool:
@@ -208,12 +216,14 @@ class DownstreamWorld(RetryWorld):
         notes: Notes = actor.notes
         allowed = self.plan.attempts + self.redriven.count(request_id)
         properties.check_counted(notes.body, allowed)
+        if "to" in self._payloads[request_id]:
+            return answer  # another downstream
         asked = notes.asked
         limit = min(asked.item.limit or self.plan.most, self.plan.most) if asked and self.plan.limited else 0
         mine = Work(asked is not None and asked.item.state == HALF_OPEN, limit)
         properties.check_begin(asked, self._under_way(name), mine)
-        if asked and asked.failed_retries and attempt > 1 and self.plan.limited and not mine.is_probe:
-            raise Violation("R6", f"attempt {attempt} begins after {asked.failed_retries} retries failed in the window")
+        if asked and asked.is_spent and attempt > 1 and self.plan.limited and not mine.is_probe:
+            raise Violation("R6", f"attempt {attempt} begins less than a window after a retry failed")
         self.actors[name] = actor._replace(notes=notes._replace(work=mine))
         if "poison" in self._payloads[request_id]:
             self._end_work(name, "failed by itself")
@@ -236,13 +246,22 @@ class DownstreamWorld(RetryWorld):
         notes: Notes = actor.notes
         _is_consumed, last = actor.node.result
         if last == "Held the message back":
+            if "to" in self._payloads[retry_properties.read(notes.body).request_id]:
+                raise Violation("R5", f"{notes.name} is held back, and its downstream works")
             if notes.wrote:
                 raise Violation("R5", f"{notes.name} is held back, and has written to the ledger")
             age = notes.started - notes.first
             if age > self.plan.max_age + self._spread():
                 raise Violation("R7", f"{notes.name} is held back {age:.0f} s after its first start")
-        if not self.lossy and notes.name in self._item().permits:
+        if not self.lossy and notes.name in dict(self._item().permits):
             raise Violation("R6", f"{notes.name} has ended, and still has its permit")
+
+    def died(self, name: str, actor: Actor) -> None:
+        super().died(name, actor)
+        asked: Asked | None = getattr(actor.notes, "asked", None)
+        if asked and asked.item.state == CLOSED and self.plan.limited and self._opens_at_one:
+            ends = dict(self._item().permits).get(actor.notes.name)
+            self.hung += ((asked.item.epoch, ends),) if ends else ()
 
     def perform(self, question: Question) -> Answer:
         if question.service == "s3" and self.is_down():
@@ -252,10 +271,13 @@ class DownstreamWorld(RetryWorld):
     # Reading the state ---------------------------------------------------------------------------------------------
 
     def _item(self) -> properties.Stored:
-        return properties.read(self.services["dynamodb"][DOWNSTREAMS].get("default"))
+        return properties.read(self.services["dynamodb"][DOWNSTREAMS].get(DEFAULT))
 
     def _is_of_item(self, question: Question) -> bool:
-        return question.service == "dynamodb" and question.parameters["TableName"] == DOWNSTREAMS
+        parameters = question.parameters
+        if question.service != "dynamodb" or parameters["TableName"] != DOWNSTREAMS:
+            return False
+        return bool(parameters.get("Key", parameters.get("Item"))["downstream"]["S"] == DEFAULT)
 
     def _skew(self, name: str) -> int:
         kind, _, number = name.partition(" ")
@@ -296,12 +318,15 @@ class DownstreamWorld(RetryWorld):
         if item.state == HALF_OPEN and item.epoch != self.item.epoch:
             self.probe, self.not_before = (item.writer, ""), 0.0
         elif item.state == OPEN != self.item.state:
-            self.not_before = failed.failed_at + RECOVERY - self._spread() if failed else 0.0
+            self.failed_probes = self.failed_probes + 1 if failed and self.item.state == HALF_OPEN else 0
+            least = LEAST_JITTER * min(RECOVERY, FIRST_PROBE * 2**self.failed_probes)
+            self.not_before = failed.failed_at + least - self._spread() if failed else 0.0
         if failed and item.state == CLOSED and retry_properties.read(failed.body).attempt > 1:
             assert failed.asked is not None
             if failed.asked.item.epoch == item.epoch:
-                before = self.failed_retries[1] if self.failed_retries[0] == item.budget_window else 0
-                self.failed_retries = (item.budget_window, before + 1)
+                self.spent_at = failed.failed_at
+        elif writer and writer.is_ended and not failed:
+            self.spent_at = 0.0
 
     def _check_attempts(self) -> None:
         """`own_answer` checks the attempts that count."""
@@ -311,7 +336,8 @@ class DownstreamWorld(RetryWorld):
         properties.check_end(self._item(), self.now)
 
     def key(self) -> Hashable:
-        world = (self.probe, self.not_before, self.lossy, self.failures, self.failed_retries, self.is_broken)
+        probes = (self.probe, self.not_before, self.failed_probes)
+        world = (probes, self.lossy, self.failures, self.spent_at, self.hung, self.is_broken)
         return (super().key(), world)
 
     def summary(self) -> str:
@@ -351,5 +377,6 @@ def random_world(random: Random) -> DownstreamWorld:
             limited=limited,
             skews=random.choice(_SKEWS),
             receives=random.choice((0, 0, 898, 988)),
+            lax=random.random() < 0.75,
         )
     )

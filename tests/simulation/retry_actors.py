@@ -46,7 +46,7 @@ class Watching(NamedTuple):
     Attributes:
         most: the event source's maximum concurrency.
         sent_at: when the message was sent, seconds since the epoch.
-        handle: the message's receipt handle. Without it the queue refuses to hide the message.
+        handle: the message's receipt handle. Without it the claim token is in its place.
     """
 
     most: int
@@ -94,6 +94,7 @@ def deliver(
             most=watching.most,
             clock=time.now,
         ),
+        downstream=lambda request: request.payload.get("to", DEFAULT),
         work_seconds=WORK_SECONDS,
         clock=time.now,
         timer=lambda: 0.0,

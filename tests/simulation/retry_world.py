@@ -55,6 +55,8 @@ class Plan:
         redrives: how many dead-letter messages an operator moves back.
         commands: the commands of an operator for a retry, at any time: "cancel" or "run_now".
         reads_policy: whether a worker calls SSM for the policy: one more call for each failure.
+        lax: a queue hides a message by any of its handles, as recorded; otherwise only by the handle of the newest
+            receive while the message is in flight, as documented.
         step: the clock's step in seconds. With a coarse step more events have the same time, and so any order, and
             schedules share more times.
     """
@@ -68,6 +70,7 @@ class Plan:
     redrives: int = 0
     commands: tuple[str, ...] = ()
     reads_policy: bool = False
+    lax: bool = True
     step: int = 60
 
 
@@ -87,7 +90,9 @@ class RetryWorld(World):
         self.now += -self.now % plan.step
         self.services = {
             "dynamodb": dynamodb.tables(ledger=[]),
-            "sqs": record({name: sqs.queue(code.VISIBILITY) for name in (WORK, DEAD_LETTERS, SCHEDULES_DEAD)}),
+            "sqs": record(
+                {name: sqs.queue(code.VISIBILITY, lax=plan.lax) for name in (WORK, DEAD_LETTERS, SCHEDULES_DEAD)}
+            ),
             "scheduler": scheduler.schedules(),
             "s3": s3.objects(),
             "ssm": freeze({"Parameter": {"Value": plan.policy}}),
@@ -101,6 +106,7 @@ class RetryWorld(World):
         self.commands = plan.commands
         self.commanded = 0  # commands so far
         self.deliveries = record({})  # attempt -> its deliveries so far
+        self.handles = record({})  # what a delivery's code has for a receipt handle -> the handle
         self.consumed: tuple[str, ...] = ()  # receipt handles of messages that may be deleted
         self.sent: tuple[properties.Body, ...] = ()
         self._checked: tuple[Any, ...] = ()
@@ -257,6 +263,7 @@ class RetryWorld(World):
         policy = None if self.plan.reads_policy else self.plan.policy
         arguments = (taken["body"], taken["attributes"], min(2, taken["receives"]))
         node = code.worker.begin(self.now, policy, self.plan.max_delay, token, *arguments)
+        self.handles = self.handles.with_fields(**{token: taken["handle"]})
         self.begin(worker, node, Notes(taken["handle"]))
 
     # Answers to actors ---------------------------------------------------------------------------------------------
@@ -292,9 +299,16 @@ class RetryWorld(World):
     def perform(self, question: Question) -> Answer:
         own = _OWN.get(question.service)
         if own is None:
-            return super().perform(question)
+            return super().perform(self._with_handle(question))
         self.services[question.service], answer = own(self.services[question.service], *question[1:], self.now)
         return answer
+
+    def _with_handle(self, question: Question) -> Question:
+        if question.operation != "change_message_visibility":
+            return question
+        given = question.parameters["ReceiptHandle"]
+        handle = self.handles.get(given, given)
+        return question._replace(parameters=question.parameters.with_fields(ReceiptHandle=handle))
 
     def _subjects(self) -> Iterable[str]:
         """The requests to which the next command may apply."""
@@ -384,6 +398,7 @@ class RetryWorld(World):
             frozenset(self.actors.items()),
             self.performed,
             self.deliveries,
+            self.handles,
             self.consumed,
             self.copies,
             self.copied,
@@ -451,6 +466,7 @@ def random_world(random: Random) -> RetryWorld:
             redrives=random.choice((0, 0, 0, 1, 2)),
             commands=random.choice(_COMMANDS),
             reads_policy=random.random() < 0.25,
+            lax=random.random() < 0.75,
             step=code.VISIBILITY,
         )
     )

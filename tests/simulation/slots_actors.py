@@ -23,7 +23,7 @@ from slotkeeper.slots.leases import Leases
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
@@ -163,6 +163,19 @@ def cancel(outside: Outside, execution: str) -> str:
         return f"failed: {type(error).__name__}"
 
 
+def release(outside: Outside, process: str, execution: str) -> str:
+    """An operator releases the slot of an execution; the outcome."""
+    slots = Slots(outside.client("dynamodb"), SLOTS)
+    try:
+        seen = slots.read(process)
+        if seen is None or execution not in seen.holders:
+            return "no holder"
+        slots.release(process, execution, seen.holders[execution].raw)
+        return f"released, woken: {wake_next(slots, RequestQueue(outside.client('sqs'), REQUESTS), process)}"
+    except Exception as error:
+        return f"failed: {type(error).__name__}"
+
+
 def change(outside: Outside, process: str, limit: int) -> str:
     """An operator sets the limit, pauses (0) or resumes (-1); the outcome."""
     dynamodb = outside.client("dynamodb")
@@ -222,6 +235,7 @@ starter = Program("starter", start, stack_is_state=True, suspends=True, unread=f
 janitor_run = Program("janitor", run_janitor, stack_is_state=True, suspends=True, written_only=(RunReport,))
 closed_execution = Program("status event", handle_event, stack_is_state=True, suspends=True, written_only=(RunReport,))
 canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
+releaser = Program("releasing operator", release, stack_is_state=True, suspends=True)
 operator = Program("changing operator", change, stack_is_state=True, suspends=True)
 replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)
 caller = Program("caller of a lease", hold, suspends=True)

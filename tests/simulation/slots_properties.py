@@ -1,4 +1,4 @@
-"""The checks of S1 to S8, S1b and S1c (docs/correctness.md) for a state of the slots' world."""
+"""The checks of S1 to S8, S1b, S1c and S2b (docs/correctness.md) for a state of the slots' world."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.process import higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.frozen import Record
@@ -78,12 +80,15 @@ class SlotsProperties(SlotsState):
                     raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
 
     def _check_process(self, item: Record, before: Record) -> None:
-        """S1, S2 and S8 after a write of a process's item."""
+        """S1, S2, S2b and S8 after a write of a process's item."""
         held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
         limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
         weight = sum(int(entry["M"]["weight"]["N"]) if "weight" in entry["M"] else 1 for entry in held.values())
         if in_use != weight:
             raise Violation("S2", f"slots_in_use is {in_use}, and the holders' weights are {weight} in sum")
+        tokens = sum(len(entry["M"]["task_token"]["S"]) for entry in held.values() if "task_token" in entry["M"])
+        if tokens > items.MAX_TOKEN_BYTES:
+            raise Violation("S2b", f"the holders' task tokens have {tokens} bytes")
         adopted = {name for name, entry in held.items() if "redriven" in entry["M"]}
         granted = held.keys() - held_before.keys() - adopted if "waiting" in before else ()
         if granted and weight > limit:
@@ -93,6 +98,9 @@ class SlotsProperties(SlotsState):
         for name in held.keys() & held_before.keys():
             if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
                 self._check_extension(held[name]["M"])
+        requests = [name for name in granted if not is_lease(held[name]["M"])]
+        if requests and item["target"]["S"] == NO_TARGET:
+            raise Violation("S10", f"{requests} take slots of a process for leases")
         for name in granted:
             for other in PRIORITIES if is_lease(held[name]["M"]) else self._higher(name):
                 entry = before["waiting"]["M"].get(other)
@@ -125,14 +133,14 @@ class SlotsProperties(SlotsState):
         for name in self.processes:
             process = self._process(name)
             first = process.first if process else None
-            if process and first and process.fits(first.weight):
+            if process and first and process.fits(first.weight, first.token_bytes):
                 self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
         for process, request, message in self._waiting():
             handle = message["handle"]
             registered = {each.receipt_handle for each in process.waiting.values()}
             position = str(message["sequence"]).zfill(40), message["receives"]
             weight = request.weight or process.default_weight
-            if handle not in registered and process.admits(weight, request.priority, position):
+            if handle not in registered and process.admits(weight, request.priority, position, len(request.task_token)):
                 self._to_wake[handle] = None, before.get(handle, (None, self.now))[1]
 
     def _check_not_again(self, execution: str) -> None:
@@ -168,6 +176,7 @@ class SlotsProperties(SlotsState):
         if not self.suspended_actor:
             self._check_freed()
             self._check_woken()
+            self._check_settled()
 
     def _check_freed(self) -> None:
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
@@ -183,7 +192,11 @@ class SlotsProperties(SlotsState):
             dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            if self.target_of(name.rpartition("-")[0]) != JOB:
+            if "reads" in self.denied and holder["M"]["state"]["S"] == "RUNNING":
+                if late > 2 * PERIOD and not self.unreadable:
+                    raise Violation("S4", f"{name} is dead, its work may not be read, and no janitor run reports it")
+                continue
+            if is_state_machine(self.target_of(name.rpartition("-")[0])):
                 self.check_child_freed(name, holder, dead)
                 continue
             runs = [run for run in self.services["glue"][JOB]["runs"] if owner_of(run) == name]
@@ -195,6 +208,14 @@ class SlotsProperties(SlotsState):
                 if late > 2 * PERIOD:
                     raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
                 self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+
+    def _check_settled(self) -> None:
+        """S3: what may not be read or answered keeps no request from being settled, once its slot is free."""
+        holders, executions = self._holders(), self.services["stepfunctions"]
+        for name in self._unsettled() if self.denied else ():
+            late = self.now - max(executions[name]["stopped"] + GRACE, self.disturbed_at)
+            if late > 3 * PERIOD and name not in holders:
+                raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
 
     def check_child_freed(self, name: str, holder: Record, dead: float) -> None:
         """S4 for a dead holder whose target is a state machine."""
@@ -245,7 +266,7 @@ class SlotsProperties(SlotsState):
             for name in self.processes:
                 process = self._process(name)
                 first = process.first if process else None
-                if process and first and process.fits(first.weight):
+                if process and first and process.fits(first.weight, first.token_bytes):
                     return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
         if self.faults:
             return ""

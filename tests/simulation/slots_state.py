@@ -21,6 +21,7 @@ from slotkeeper.slots.request import (
 )
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
+from tests.simulation.aws.stepfunctions import OPEN
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
@@ -70,8 +71,13 @@ class Plan:
         callers: the ids of the requests that carry a task token.
         leaves: how many callers may time out, at any time.
         refusals: how many answers to callers Step Functions refuses before it accepts one.
+        target: of the first process, if it is neither JOB nor CHILD.
+        denials: the calls that a role or a key may deny from a moment on, without an end: "starts" of the work, its
+            "reads", which include its stops, and "answers" to callers.
+        denied: the kinds that are denied from the beginning.
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
+        large_outputs: the output of a child is above the limit of a task's result.
         containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
             container. Not for timeless worlds, where the lead of the janitor's clock changes.
         lax: SQS hides a message although it is visible again.
@@ -83,8 +89,9 @@ class Plan:
         blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease.
         lease_wait: seconds for which a caller waits for a slot.
         aim: restricts the faults to "deaths" of workflows and calls of the janitor, to "wakes", to "answers" to
-            callers, to "ends" of children and of workflows, to deaths and "redrives" of workflows, or to starts of
-            children that arrive "late" and deaths meanwhile; no restriction if empty.
+            callers, to "denials" and deaths of workflows, to "ends" of children and of workflows, to deaths and
+            "redrives" of workflows, or to starts of children that arrive "late" and deaths meanwhile; no restriction if
+            empty.
     """
 
     requests: tuple[str, ...] = ("a", "b", "c")
@@ -120,8 +127,12 @@ class Plan:
     callers: str = ""
     leaves: int = 0
     refusals: int = 0
+    target: str = ""
+    denials: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
     namesakes: int = 0
     child_redrives: int = 0
+    large_outputs: bool = False
 
 
 # The item of a removed process.
@@ -249,6 +260,9 @@ class SlotsState(World):
         self.removed: frozenset[str] = frozenset()  # requests whose message has left the queue
         self.replacements = plan.replacements
         self.others = plan.others
+        self.denied = frozenset(plan.denied)
+        # Holders that the newest janitor run reports, because their work may not be read. Its counts have no names.
+        self.unreadable = 0
         self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
         self.janitor_runs = 0
         self.leases_begun = 0
@@ -282,7 +296,38 @@ class SlotsState(World):
 
     def target_of(self, process: str) -> str:
         """What runs in the slots of a process."""
+        if process == PROCESS and self.plan.target:
+            return self.plan.target
         return stepfunctions.CHILD if process in self.plan.machines else JOB
+
+    def is_denied(self, question: Question) -> bool:
+        """Whether a role or a key denies a call."""
+        service = self.service_of(question)
+        if service == "tasks":
+            return "answers" in self.denied
+        if service not in ("glue", "children"):
+            return False
+        is_start = question.operation in ("start_job_run", "start_execution")
+        return ("starts" if is_start else "reads") in self.denied or self.is_without_permission(question)
+
+    def is_without_permission(self, question: Question) -> bool:
+        """Whether no role names the target of a call: it is the plan's own."""
+        given, target = question.parameters, self.plan.target
+        named = (given.get("JobName"), given.get("stateMachineArn"), given.get("executionArn"))
+        execution = stepfunctions.execution_arn(target, "")
+        return bool(target) and any(name and (name == target or name.startswith(execution)) for name in named)
+
+    def _to_release(self) -> list[str]:
+        """The holders that an operator releases: their check is denied and reported, and their work has ended."""
+        if "reads" not in self.denied or not self.unreadable or self.actors:
+            return []
+        working = [owner_of(run) for run in self._alive()]
+        working += [name for name, child in self.services["children"].fields.items() if child["status"] in OPEN]
+        return [
+            name
+            for name in self._dead()
+            if not is_lease(self._holders()[name]["M"]) and name not in working and not self.in_transit
+        ]
 
     def settings_of(self, process: str) -> dict[str, Any]:
         """The settings of a process's runs."""
@@ -328,7 +373,7 @@ class SlotsState(World):
                 yield process, request, message
 
     def _fits(self, process: Process, request: Request) -> bool:
-        return process.fits(request.weight or process.default_weight)
+        return process.fits(request.weight or process.default_weight, len(request.task_token))
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""
@@ -451,6 +496,8 @@ class SlotsState(World):
             self.cancels,
             self.removals,
             self.removed,
+            self.denied,
+            self.unreadable,
             self.needs_janitor,
             self.replacements,
             self.others,

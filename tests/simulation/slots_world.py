@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
 from slotkeeper.slots.process import TURN_SECONDS
+from slotkeeper.slots.targets import is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
 from tests.simulation.frozen import Moment, Record, freeze
@@ -33,6 +34,7 @@ from tests.simulation.slots_state import (
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, START, workflow
 from tests.simulation.worlds import (
+    DENIED,
     DIE,
     DIE_AFTER,
     LATE,
@@ -146,6 +148,8 @@ class SlotsWorld(SlotsProperties):
         overlooked = self.overlooked()
         if overlooked and not self.needs_janitor:
             raise Violation("S6", overlooked)
+        if self._to_release():
+            return [Choice("release", name) for name in self._to_release()]
         if not self.timeless:
             return [Choice("pass_time")] if self._is_unfinished() else []
         if self.status_events:
@@ -185,12 +189,15 @@ class SlotsWorld(SlotsProperties):
         for name, execution in self.services["stepfunctions"].fields.items():
             if execution["status"] not in (*stepfunctions.OPEN, "SUCCEEDED"):
                 choices.append(Choice("redrive", name, "", True))
+        choices += [Choice("deny", kind, "", True) for kind in self.plan.denials if kind not in self.denied]
         return [choice for choice in choices if self._is_aimed_at(choice)] if self.plan.aim else choices
 
     def _is_aimed_at(self, choice: Choice) -> bool:
         if self.plan.aim == "deaths":
             of_janitor = choice.subject in ("scheduled run", "status event")
             return choice.kind in ("abort", "lose_event") or (of_janitor and bool(self._dead() or self._unsettled()))
+        if self.plan.aim == "denials":
+            return choice.kind in ("abort", "deny")
         if choice.kind == "abort":
             return choice.subject not in self._holders()
         question = self.actors[choice.subject].question if choice.kind == "call" else None
@@ -201,6 +208,8 @@ class SlotsWorld(SlotsProperties):
     def receive(self, message_id: str, _: str) -> None:
         """The event source mapping passes the head of a process to an invocation."""
         message = next(each for each in self._receivable() if each["id"] == message_id)
+        # SQS would deliver it before a later one of its group that is in flight. With batch size 1 no later one is.
+        assert all(other["group"] != message["group"] for other in self._in_flight()), message_id
         queue, _answer = sqs.receive(self._queue(), message, self.now)
         self._put_queue(queue)
         taken = next(m for m in queue["messages"] if m["id"] == message["id"])
@@ -240,6 +249,23 @@ class SlotsWorld(SlotsProperties):
         """A service refuses all calls for a while."""
         self.down, self.outage_until = service, self.now + OUTAGE_SECONDS
         self.log(service, f"is down for {OUTAGE_SECONDS} s")
+
+    def deny(self, kind: str, _: str) -> None:
+        """A role or a key denies these calls from now on."""
+        self.log("iam", f"denies {kind} from now on")
+        self.denied |= {kind}
+
+    def release(self, execution: str, _: str) -> None:
+        """An operator releases the slot of a holder whose work may not be read, after it has ended.
+
+        Without a fault the workflow knows the result of each Glue start, so that nothing is left to an operator.
+        """
+        if not self.faults and not is_state_machine(self.target_of(execution.rpartition("-")[0])):
+            raise Violation("S4", f"{execution} keeps its slot until an operator releases it")
+        self.log("operator", f"releases {execution}")
+        self.disturbed_at = self.now
+        node = code.releaser.begin(execution.rpartition("-")[0], execution)
+        self.begin("release", node, Notes())
 
     def lease(self, number: str, _: str) -> None:
         """A caller asks for a lease."""
@@ -368,6 +394,8 @@ class SlotsWorld(SlotsProperties):
             case "started":
                 execution = self.services["stepfunctions"][name.partition(" ")[2]]
                 return Answer(Moment(execution["started"]))
+            case "wait_for_end" if "reads" in self.denied:
+                return DENIED
             case "wait_for_end" if "executionArn" in question.parameters:
                 child = stepfunctions.described(self.services["children"], question.parameters["executionArn"])
                 return None if child["status"] in stepfunctions.OPEN else Answer(child)
@@ -387,8 +415,10 @@ class SlotsWorld(SlotsProperties):
         elif name == "status event" and isinstance(actor.node.result, Raised | int):
             raised = isinstance(actor.node.result, Raised)
             self._requeue_event(actor, AFTER_FAILURE_SECONDS if raised else actor.node.result)
-        elif name == "scheduled run" and self.memories:
-            self.memories = (*self.memories[1:], actor.node.result[0])
+        elif name == "scheduled run":
+            memory, counts = actor.node.result
+            self.memories = (*self.memories[1:], memory) if self.memories else ()
+            self.unreadable = dict(counts).get("HoldersUnreadable", 0)
         elif name == "operator":
             self._repeat_change(actor.notes.state)
         elif actor.node.result == "Deferred":
@@ -419,6 +449,10 @@ class SlotsWorld(SlotsProperties):
             self.operations = (limit, *self.operations)
 
     def perform(self, question: Question) -> Answer:
+        if self.is_denied(question):
+            if question.operation in ("start_job_run", "start_execution") and self.is_without_permission(question):
+                raise Violation("S10", f"work of {self.plan.target} begins, which no role may touch")
+            return DENIED
         if question.service in ("sns", "events", "cloudwatch"):
             return Answer(freeze({}))
         question = question._replace(service=self.service_of(question))

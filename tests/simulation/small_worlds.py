@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import (
     downstream_properties,
     downstream_world,
@@ -25,7 +26,7 @@ from tests.simulation import (
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
-from tests.simulation.targets_world import TargetsWorld
+from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.token_state import DEATHS, FREEZES, LOST, NO_TOKEN, OWN
 from tests.simulation.token_world import TokenWorld
 from tests.simulation.worlds import World
@@ -73,6 +74,15 @@ def _target(requests: str, *, timeless: bool = True, child: bool = True, **more:
     given = {"machines": ("p",) * child, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
     plan = Plan(tuple(requests), **given)
     return lambda: TargetsWorld(plan, timeless=timeless)
+
+
+_DENIED = {
+    "timeless": False,
+    "starters": 1,
+    "denials": ("starts", "reads"),
+    "aim": "denials",
+    "run_seconds": (60,),
+}
 
 
 def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
@@ -199,13 +209,29 @@ SMALL: dict[str, Small] = {
     "child whose start arrives late, status events": Small(
         _target("a", timeless=False, starters=1, aim="late"), 2, True
     ),
+    "child with a large output, a caller": Small(_target("a", callers="a", starters=1, large_outputs=True), 1, True),
     "child with settle time": Small(
         _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends"), 1, True
+    ),
+    "child that is aborted, and redriven in its settle time": Small(
+        _target("a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(400,), aim="ends"),
+        1,
+        True,
     ),
     "child that fails and is redriven, with clock": Small(
         _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
     ),
+    "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
     "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
+    "process for leases, a request": Small(_target("a", target=NO_TARGET, leases=(0,)), 1, True),
+    "child that no role may touch, a caller": Small(_target("a", target=FORBIDDEN, callers="a"), 1, True),
+    "Glue run that no role may touch": Small(_target("a", child=False, target="another"), 1, True),
+    "Glue run, denied from a moment on": Small(_target("a", child=False, **_DENIED), 1, True),
+    "Glue run, denied from a moment on, its workflow dies": Small(_target("a", child=False, **_DENIED), 2, False),
+    "child, denied from a moment on": Small(_target("a", **_DENIED), 1, False),
+    "child, a caller, answers denied from a moment on": Small(
+        _target("a", callers="a", **(_DENIED | {"denials": ("answers",)})), 1, True
+    ),
     "2 children, two callers": Small(_target("ab", callers="ab"), 0, True),
     "2 children": Small(_target("ab", starters=1), 1, False),
     "child, a caller, janitor at any time": Small(
@@ -250,6 +276,10 @@ SMALL: dict[str, Small] = {
     ),
     "downstream down for 90 s, a worker dies": Small(
         _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
+    ),
+    "downstream that is healthy, a worker dies": Small(_downstream("a", fault_kinds=("die", "die after")), 1, True),
+    "downstream opened by an operator, and a request of another one": Small(
+        lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
     ),
     "downstream opened and closed by an operator, no fault": Small(
         _downstream("a", commands=("open", "close"), receives=898), 0, True

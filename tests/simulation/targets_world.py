@@ -14,9 +14,10 @@ from random import Random
 from typing import Any
 
 from slotkeeper.slots.children import PARENT_FIELD
-from slotkeeper.slots.executions import ANSWER_FAILED, SUCCEEDED_CAUSE
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
+from slotkeeper.slots.targets import is_state_machine
 from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, record, thaw
@@ -24,12 +25,15 @@ from tests.simulation.slots_actors import DEAD_LETTERS
 from tests.simulation.slots_state import GRACE, JOB, LAG, PERIOD, PROCESS, SECOND, Plan, request_of, token_of
 from tests.simulation.slots_world import SlotsWorld, random_plan
 from tests.simulation.transcript import Question
-from tests.simulation.workflow import FAILED
+from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD
 from tests.simulation.worlds import DIE, LATE, LOSE, NOT_SENT, THROTTLE, Choice, Violation
 
+FORBIDDEN = f"{stepfunctions.CHILD}-of-others"  # no role may touch it
 ANSWERS = ("send_task_success", "send_task_failure")
+_READ_TO_KEPT = 200  # seconds: the most from a workflow's read of its child until its request is kept
 _UNDONE = (NOT_SENT, THROTTLE, DIE)  # the call has no effect
 _CHILD_ENDS = ("FAILED", "ABORTED", "TIMED_OUT")
+_LARGE_OUTPUT = json.dumps("x" * LARGEST_PAYLOAD)
 _ELSEWHERE = json.dumps({PARENT_FIELD: "arn:execution:another:workflow"})
 
 
@@ -68,6 +72,12 @@ class TargetsWorld(SlotsWorld):
         child = self._child(name)
         return child is not None and child["status"] == "SUCCEEDED" and not child["redrives"]
 
+    def _succeeded_runs(self) -> list[str]:
+        """The executions of the Glue runs that have succeeded."""
+        return [
+            run["arguments"].get(MARKER) for run in self.services["glue"][JOB]["runs"] if run["state"] == "SUCCEEDED"
+        ]
+
     def _not_adopted(self) -> list[str]:
         """The open children that were redriven and hold no slot."""
         held, executions = self._holders(), self.services["stepfunctions"]
@@ -95,7 +105,9 @@ class TargetsWorld(SlotsWorld):
         closed = self.services["stepfunctions"][execution]
         answer_failed = closed["error"] == ANSWER_FAILED and closed["cause"].startswith(SUCCEEDED_CAUSE)
         child = self._child(execution)
-        return answer_failed or (child is not None and child["status"] == "SUCCEEDED")
+        waits = "caller" in _fields(closed["input"])  # otherwise its request is kept before its run has ended
+        succeeded_run = waits and execution in self._succeeded_runs()
+        return answer_failed or succeeded_run or (child is not None and child["status"] == "SUCCEEDED")
 
     def _dead(self) -> list[str]:
         return super()._dead() + self._not_adopted()
@@ -157,7 +169,7 @@ class TargetsWorld(SlotsWorld):
         return child["status"] not in (*OPEN, "SUCCEEDED")
 
     def _is_machine(self, execution: str) -> bool:
-        return self.target_of(execution.rpartition("-")[0]) != JOB
+        return is_state_machine(self.target_of(execution.rpartition("-")[0]))
 
     def possible_faults(self) -> list[Choice]:
         choices = super().possible_faults()
@@ -190,7 +202,10 @@ class TargetsWorld(SlotsWorld):
         self.log("child", f"{name} ends as {status}")
         self._keep_older("children")
         children = self.services["children"]
-        self.services["children"] = stepfunctions.close(children, name, status, self.now)
+        closed = stepfunctions.close(children, name, status, self.now)
+        if self.plan.large_outputs and status == "SUCCEEDED":
+            closed = closed.with_fields(**{name: closed[name].with_fields(output=_LARGE_OUTPUT)})
+        self.services["children"] = closed
 
     def leave(self, token: str, _: str) -> None:
         """A caller times out."""
@@ -227,8 +242,10 @@ class TargetsWorld(SlotsWorld):
             how = THROTTLE
         elif is_answer and self.down == "tasks" and self.now < self.outage_until:
             how = how or THROTTLE
-        if is_answer:
+        if is_answer and not self.is_denied(question):
             self._check_answer(name, question, how)
+        if is_answer and self.is_denied(question):
+            self.unanswered |= {question.parameters["taskToken"]}
         if is_answer and name.startswith("starter") and how in (NOT_SENT, THROTTLE, LOSE, LATE):
             self.unanswered |= {question.parameters["taskToken"]}
         if name.startswith("workflow "):
@@ -254,6 +271,8 @@ class TargetsWorld(SlotsWorld):
     # Properties ----------------------------------------------------------------------------------------------------
 
     def perform(self, question: Question) -> Any:
+        if self.is_denied(question):
+            return super().perform(question)
         if question.operation == "send_message" and question.parameters["QueueUrl"] == FAILED:
             self._check_kept(question.parameters["MessageAttributes"])
         if question.operation == "start_job_run":
@@ -300,10 +319,19 @@ class TargetsWorld(SlotsWorld):
             raise Violation("S10", f"{name}, which an operator has redriven, is stopped")
 
     def _check_kept(self, attributes: Record) -> None:
-        """S3: no request is kept whose child has succeeded, while its slot is held."""
+        """S3: no request is kept whose child has succeeded, or was redriven before it was read.
+
+        That is known while the slot is held, and from the error of a child that could not be read.
+        """
         name = attributes["execution_name"]["StringValue"]
-        if self._is_confirmed(name) and self._succeeded_child(name):
+        if not self._is_confirmed(name) and attributes["error"]["StringValue"] != CHILD_TOO_LARGE:
+            return
+        if self._succeeded_child(name) and "reads" not in self.denied:
             raise Violation("S3", f"{name} is kept, and its child has SUCCEEDED")
+        child, redriven_at = self._child(name), self.redriven_at.get(name, self.now)
+        by_workflow = attributes["kept_by"]["StringValue"] == "workflow"
+        if by_workflow and child and child["status"] in OPEN and self.now - redriven_at > _READ_TO_KEPT:
+            raise Violation("S3", f"{name} is kept, and its child, which an operator has redriven, runs")
 
     def _check_answer(self, actor: str, question: Question, how: str) -> None:
         """S9: the workflow answers after the release, and an answer states how the work has ended.
@@ -319,9 +347,8 @@ class TargetsWorld(SlotsWorld):
         if actor.startswith("workflow ") and self._is_confirmed(actor.removeprefix("workflow ")):
             raise Violation("S9", f"{token} is answered while {actor} holds a slot")
         has_succeeded = question.operation == "send_task_success"
-        runs = self.services["glue"][JOB]["runs"]
         ended_well = [name for name in names if self._is_machine(name) and self._succeeded_child(name)]
-        ended_well += [run["id"] for run in runs if run["state"] == "SUCCEEDED"]
+        ended_well += self._succeeded_runs()
         if has_succeeded and not ended_well and not any(child["redrives"] for _, child in self._children()):
             raise Violation("S9", f"{token} is answered with success, and no work has succeeded")
         # A status event may settle an execution that an operator redrives meanwhile, and that returns its request.
@@ -330,8 +357,10 @@ class TargetsWorld(SlotsWorld):
         if question.parameters.get("error") == "CallerGone":
             raise Violation("S9", f"{token} waits, and counts as gone")
         known = [name for name in names if actor.startswith("workflow ") or self._is_confirmed(name)]
-        if not has_succeeded and any(self._is_machine(name) and self._succeeded_child(name) for name in known):
-            raise Violation("S9", f"{token} is answered with a failure, and its child has SUCCEEDED")
+        if has_succeeded or "reads" in self.denied:
+            return
+        if {*known} & {*ended_well}:
+            raise Violation("S9", f"{token} is answered with a failure, and its work has SUCCEEDED")
 
     def check(self) -> None:
         super().check()
@@ -349,7 +378,7 @@ class TargetsWorld(SlotsWorld):
         self.adopted |= {name for name in added if held[name]["M"]["state"]["S"] == "RUNNING"}
         self.adopted -= held_before.keys() - held.keys()
         for name in held_before.keys() - held.keys():
-            if held_before[name]["M"]["state"]["S"] == "RESERVED":
+            if held_before[name]["M"]["state"]["S"] == "RESERVED" or self._acting[0] == "release":
                 self.lost |= {name}
             child = self._child(name)
             if child is None or self.timeless or child["redrives"] or child["status"] not in ("ABORTED", "TIMED_OUT"):
@@ -359,7 +388,7 @@ class TargetsWorld(SlotsWorld):
 
     def _check_in_time(self) -> None:
         super()._check_in_time()
-        for name in () if self.suspended_actor else self._not_adopted():
+        for name in () if self.suspended_actor or "reads" in self.denied else self._not_adopted():
             late = self.now - max(self.redriven_at[name], self.disturbed_at)
             if late > 2 * PERIOD:
                 raise Violation("S1b", f"{name} was redriven, and holds no slot for {late:.0f} s")
@@ -421,5 +450,6 @@ def random_world(random: Random, **given: Any) -> TargetsWorld:
         refusals=random.choice((0, 0, 0, 0, 7, 9)),
         namesakes=random.choice((0, 0, 0, 1)),
         child_redrives=random.choice((0, 0, 1)),
+        large_outputs=random.random() < 0.1,
     )
     return TargetsWorld(replace(plan, **given))

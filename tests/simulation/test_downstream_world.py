@@ -14,12 +14,15 @@ from slotkeeper.retry.consumer import Consumer
 from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import RetryQueue
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.downstreams import Admission, Downstreams
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Admission, Downstreams
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.policy import Policy
 from tests.simulation import downstream_world, small_worlds
+from tests.simulation.aws import sqs
 from tests.simulation.downstream_world import DownstreamWorld, Plan, watching_policy
+from tests.simulation.retry_actors import WORK
+from tests.simulation.transcript import Question
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
@@ -47,6 +50,30 @@ def test_r5_to_r7_hold_in_every_state(name: str) -> None:
     assert first_violation(small.make, small.faults) == ("", "")
 
 
+@pytest.mark.parametrize("lax", [True, False])
+def test_r5_to_r7_hold_when_a_late_hide_concerns_a_message_that_another_worker_has(
+    lax: bool, monkeypatch: Patch
+) -> None:
+    """`lax`: the queue accepts the hide, as recorded. Otherwise it refuses it, as documented."""
+    late = 0
+
+    def noted(world: DownstreamWorld, question: Question) -> Question:
+        nonlocal late
+        if question.operation == "change_message_visibility":
+            handle = question.parameters["ReceiptHandle"]
+            taken = [each["handle"] for each in world._queue(WORK)["messages"] if sqs.is_in_flight(each, world.now)]
+            others = [
+                other for other in taken if other.partition("#")[0] == handle.partition("#")[0] and other != handle
+            ]
+            late += bool(others)
+        return question
+
+    monkeypatch.setattr(DownstreamWorld, "_with_handle", noted)
+    plan = Plan(ONE, BREAKER_ONLY, limited=False, down=DOWN, fault_kinds=("until its message is back",), lax=lax)
+    assert first_violation(lambda: DownstreamWorld(plan), 1) == ("", "")
+    assert late
+
+
 def test_r5_to_r7_hold_in_random_schedules() -> None:
     assert first_broken(downstream_world.random_world, range(100)) == ("", -1)
 
@@ -68,11 +95,25 @@ def _changed_ask(patch: Patch, change: Callable[[Health], Health]) -> None:
     patch.setattr(rules, "ask", lambda health, *given: ask(change(health), *given))
 
 
+def r5_a_call_that_hangs_is_no_failure(patch: Patch) -> None:
+    current = rules.current
+
+    def drops(health: Health, settings: Any, most: int, now: float) -> Health:
+        kept = {code: held for code, held in health.permits.items() if held[0] > now}
+        return current(replace(health, permits=kept), settings, most, now)
+
+    patch.setattr(rules, "current", drops)
+
+
+def r5_all_requests_have_one_downstream(patch: Patch) -> None:
+    patch.setattr(consumer, "name_of", lambda *_: DEFAULT)
+
+
 def r5_every_message_is_a_probe(patch: Patch) -> None:
     _changed_ask(patch, lambda health: replace(health, probe_at=0.0) if health.state == State.HALF_OPEN else health)
 
 
-def r5_probes_before_the_recovery_time(patch: Patch) -> None:
+def r5_probes_before_they_are_due(patch: Patch) -> None:
     _changed_ask(patch, lambda health: replace(health, probe_at=0.0) if health.state == State.OPEN else health)
 
 
@@ -116,7 +157,7 @@ def r6_the_limit_counts_no_permits(patch: Patch) -> None:
 
 
 def r6_the_budget_counts_no_retries(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: replace(health, retries=0))
+    _changed_ask(patch, lambda health: replace(health, spent=0.0))
 
 
 def r6_an_unused_permit_is_kept(patch: Patch) -> None:
@@ -194,12 +235,14 @@ def r5_no_message_waits(patch: Patch) -> None:
     [
         (r5_state_is_written_unconditionally, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
         (r5_every_message_is_a_probe, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
-        (r5_probes_before_the_recovery_time, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
+        (r5_probes_before_they_are_due, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
+        (r5_a_call_that_hangs_is_no_failure, Plan(ONE, fault_kinds=("die after",)), 1, "R5"),
+        (r5_all_requests_have_one_downstream, Plan((*ONE, ("b", '{"to": "b"}')), commands=("open",)), 0, "R5"),
         (r5_a_forced_breaker_half_opens, Plan(ONE, commands=("open",)), 0, "R5"),
         (r5_an_open_breaker_permits, Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN), 0, "R5"),
         (
             r5_a_lease_without_clock_skew,
-            Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN, step=23, skews=(-5, 0), fault_kinds=FROZEN),
+            Plan(TWO, BREAKER_ONLY, limited=False, down=DOWN, step=119, skews=(-5, 0), fault_kinds=FROZEN),
             1,
             "R5",
         ),
@@ -247,7 +290,7 @@ def test_without_its_protection_a_small_world_of_downstreams_breaks(
     [
         (r5_state_is_written_unconditionally, ("R5", "R6")),
         (r5_an_old_outcome_closes, ("R5",)),
-        (r6_the_limit_counts_no_permits, ("R6",)),
+        (r6_the_limit_counts_no_permits, ("R5", "R6")),
         (r7_every_failure_counts, ("R7",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),

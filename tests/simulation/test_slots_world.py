@@ -63,7 +63,7 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
 
 def test_s1_to_s7_hold_in_random_schedules_which_enter_every_workflow_state() -> None:
     assert first_broken(slots_world.random_world, SEEDS) == ("", -1)
-    elsewhere = {"GlueRunIsLate"} | CHILDREN | CALLERS  # have their own tests
+    elsewhere = {"GlueRunIsLate", "TargetNotPermitted"} | CHILDREN | CALLERS  # have their own tests
     assert workflow.entered >= states().keys() - elsewhere
 
 
@@ -155,6 +155,7 @@ CHILDREN = {
     "StopChild",
     "SettleChild",
     "ChildNotSucceeded",
+    "ChildTooLarge",
     "NameTaken",
     "WrongInput",
 }
@@ -172,6 +173,7 @@ CALLERS = {
 # What ConfirmSlot assigns.
 CONFIRMED = {
     "target": "job",
+    "permitted": ["job"],
     "token": {},
     "timeout_minutes": 480,
     "settle_seconds": 0,

@@ -9,28 +9,40 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import children, settlement
+from slotkeeper.slots import callers, children, protocol, run_report, settlement
 from slotkeeper.slots.caller_answers import CallerAnswers
 from slotkeeper.slots.child_checks import ChildChecks
 from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
+from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import small_worlds, targets_world
 from tests.simulation.slots_state import GRACE, Plan
-from tests.simulation.targets_world import TargetsWorld
+from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.workflow import SLOTS, change_state
 from tests.simulation.world_runs import first_broken, first_violation
 from tests.simulation.worlds import NOT_SENT, Choice, Violation
+from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and ("child" in name or "a caller" in name)]
+_ABOUT = ("child", "a caller", "no role", "denied", "process for leases")
+QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and any(word in name for word in _ABOUT)]
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_children_and_callers_in_every_state(name: str) -> None:
     small = small_worlds.SMALL[name]
+    assert first_violation(small.make, small.faults) == ("", "")
+
+
+def test_a_child_with_a_large_output_has_succeeded_even_if_states_all_does_not_catch_the_error(
+    monkeypatch: Patch,
+) -> None:
+    monkeypatch.setattr(interpreter, "ALL_CATCHES_DATA_LIMIT", False)  # the worlds above: it does
+    small = small_worlds.SMALL["child with a large output, a caller"]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
@@ -67,7 +79,20 @@ def slot_is_freed_while_the_child_is_open(patch: Patch) -> None:
 
 
 def slot_is_released_after_a_timeout_of_the_task(patch: Patch) -> None:
-    change_state(patch, "RunStateMachine", lambda state: state["Catch"][0].update(Next="KeepRequest"))
+    change_state(patch, "RunStateMachine", lambda state: state["Catch"][-1].update(Next="KeepRequest"))
+
+
+def a_large_output_is_an_error_like_others(patch: Patch) -> None:
+    for name in ("RunStateMachine", "ReadChild"):
+        change_state(patch, name, lambda state: state["Catch"].pop(0))
+
+
+def child_that_could_not_be_read_is_settled_without_it(patch: Patch) -> None:
+    patch.setattr(Settlement, "_unread_child", lambda *_: None)
+
+
+def settled_child_is_not_read_again(patch: Patch) -> None:
+    change_state(patch, "SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded"))
 
 
 def open_child_is_not_stopped(patch: Patch) -> None:
@@ -87,7 +112,7 @@ def settle_time_is_not_waited_for(patch: Patch) -> None:
 
 
 def settle_time_is_not_waited_for_by_the_workflow(patch: Patch) -> None:
-    _condition(patch, "HasChildEnded", "SettleChild", "$settle_seconds > 0", "false")
+    _condition(patch, "HasChildEnded", "SettleChild", "$closed_seconds < $settle_seconds", "false")
 
 
 def redriven_execution_starts_its_child_without_a_slot(patch: Patch) -> None:
@@ -111,7 +136,7 @@ def succeeded_child_is_kept_as_failed(patch: Patch) -> None:
 
 def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
     def keep(state: dict[str, Any]) -> None:
-        also = copy.deepcopy(state["Catch"][0]) | {"Next": "KeepRequest"}
+        also = copy.deepcopy(state["Catch"][-1]) | {"Next": "KeepRequest"}
         also["ErrorEquals"] = ["StepFunctions.ExecutionAlreadyExistsException"]
         state["Catch"].insert(0, also)
 
@@ -121,6 +146,7 @@ def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
 CHILD = {"machines": ("p",), "janitor_runs": 0, "janitor_ahead": False, "event_steps": False, "starters": 1}
 LATE = CHILD | {"aim": "late"}
 SETTLES = CHILD | {"settle_seconds": 100, "run_seconds": (60,), "aim": "ends"}
+SETTLES_LONG = SETTLES | {"settle_seconds": 250, "run_seconds": (400,), "child_redrives": 1}
 REDRIVEN = CHILD | {"fails": 1, "child_redrives": 1, "run_seconds": (300,)}
 
 
@@ -139,6 +165,9 @@ REDRIVEN = CHILD | {"fails": 1, "child_redrives": 1, "run_seconds": (300,)}
         (redriven_child_is_not_adopted, REDRIVEN, False, 0, "S1b"),
         (adopted_child_is_stopped, REDRIVEN, False, 0, "S10"),
         (succeeded_child_is_kept_as_failed, CHILD, True, 1, "S3"),
+        (a_large_output_is_an_error_like_others, CHILD | {"large_outputs": True}, True, 0, "S3"),
+        (child_that_could_not_be_read_is_settled_without_it, CHILD | {"large_outputs": True}, True, 1, "S3"),
+        (settled_child_is_not_read_again, SETTLES_LONG, False, 1, "S3"),
         (an_existing_child_counts_as_a_failed_start, CHILD, True, 1, "S3"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -148,6 +177,59 @@ def test_without_its_protection_a_world_of_children_breaks(
 ) -> None:
     remove(monkeypatch)
     name, history = first_violation(lambda: TargetsWorld(Plan(("a",), **plan), timeless=timeless), faults)
+    assert name == broken, history
+
+
+def a_process_for_leases_admits_requests(patch: Patch) -> None:
+    patch.setattr(protocol, "HAS_TARGET", "attribute_exists(target) AND target <> :no_target OR target = :no_target")
+
+
+def any_target_is_confirmed(patch: Patch) -> None:
+    def permit(state: dict[str, Any]) -> None:
+        state["Choices"] = [each for each in state["Choices"] if each["Next"] != "TargetNotPermitted"]
+
+    change_state(patch, "ChooseWork", permit)
+
+
+def every_denial_is_one_of_the_start(patch: Patch) -> None:
+    _condition(patch, "IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "glue:")
+
+
+def a_denied_start_is_searched_for(patch: Patch) -> None:
+    _condition(patch, "IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "nothing")
+
+
+def a_denied_check_is_not_counted(patch: Patch) -> None:
+    patch.setattr(run_report, "is_denied", lambda _: False)
+
+
+def a_denied_answer_is_repeated(patch: Patch) -> None:
+    patch.setattr(callers, "is_denied", lambda _: False)
+
+
+DENIED: dict[str, Any] = CHILD | {"aim": "denials", "run_seconds": (60,)}
+GLUE = {"machines": ()}
+
+
+@pytest.mark.parametrize(
+    ("remove", "plan", "faults", "broken"),
+    [
+        (a_process_for_leases_admits_requests, {"target": NO_TARGET, **GLUE}, 0, "S10"),
+        (any_target_is_confirmed, {"target": "another", **GLUE}, 0, "S10"),
+        (any_target_is_confirmed, {"target": FORBIDDEN}, 0, "S10"),
+        (every_denial_is_one_of_the_start, {"denials": ("reads",), **GLUE}, 1, "S1b"),
+        (a_denied_start_is_searched_for, {"denied": ("starts", "reads"), **GLUE}, 0, "S4"),
+        (a_denied_check_is_not_counted, {"denials": ("reads",), **GLUE}, 1, "S4"),
+        (a_denied_check_is_not_counted, {"denials": ("reads",)}, 1, "S4"),
+        (a_denied_answer_is_repeated, {"denials": ("answers",), "callers": "a"}, 1, "S3"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_protection_a_denial_breaks_a_world(
+    remove: Callable[[Patch], None], plan: dict[str, Any], faults: int, broken: str, monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, history = first_violation(lambda: TargetsWorld(Plan(("a",), **(DENIED | plan)), timeless=False), faults)
     assert name == broken, history
 
 
@@ -251,6 +333,10 @@ def dead_letter_has_the_token(patch: Patch) -> None:
     patch.setattr("slotkeeper.slots.queues.without_token", lambda body: body)
 
 
+def a_succeeded_run_counts_as_failed(patch: Patch) -> None:
+    patch.setattr(GlueRun, "has_succeeded", False)
+
+
 CALLER = CHILD | {"callers": "a"}
 
 
@@ -265,6 +351,7 @@ CALLER = CHILD | {"callers": "a"}
         (no_heartbeat, CALLER | {"leaves": 1}, 0),
         (a_throttled_heartbeat_counts_as_gone, CALLER, 1),
         (dead_letter_has_the_token, CALLER | {"cancels": ("a",)}, 0),
+        (a_succeeded_run_counts_as_failed, CALLER | {"machines": ()}, 1),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

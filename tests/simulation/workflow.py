@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.executions import ANSWER_FAILED
+from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE
 from tests.simulation.aws.stepfunctions import WORKFLOW, execution_arn
 from tests.simulation.frozen import freeze, thaw
 from tests.simulation.transcript import Outside, Program, Question
+from tests.simulation.worlds import DENIED
 from tests.workflow import interpreter
+from tests.workflow.case import denial
 from tests.workflow.definition import END, definition
 from tests.workflow.interpreter import STATES, State, StateFailed, Variables, still_read
 
@@ -33,13 +35,10 @@ START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
 # As SQS words it, which ErrorCode alone does not state (SQS API Reference, ChangeMessageVisibility).
 _REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
+_UNNAMED = "StepFunctions.AWSStepFunctionsException"
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
 entered: set[str] = set()  # the states that any execution has entered
-
-
-class _TooLarge(Exception):
-    """A task's result exceeds the payload limit. The execution ends, and no catcher applies."""
 
 
 def run(
@@ -80,7 +79,8 @@ def run(
                 return "SUCCEEDED", "", ""
             case "Fail":
                 error = state.fields["Error"]
-                return "FAILED", error, state.value("Cause", context, known) if error == ANSWER_FAILED else ""
+                is_read = error in (ANSWER_FAILED, CHILD_TOO_LARGE)
+                return "FAILED", error, state.value("Cause", context, known) if is_read else ""
             case "Choice":
                 at = state.choose(context, known)
             case "Wait":
@@ -91,8 +91,10 @@ def run(
             case "Task":
                 try:
                     at, known = _task(outside, state, context, known)
-                except _TooLarge:
-                    return "FAILED", "States.DataLimitExceeded", ""
+                except StateFailed as failed:
+                    if failed.error != interpreter.DATA_LIMIT_EXCEEDED:  # States.ALL catches the others
+                        raise
+                    return "FAILED", failed.error, ""
     return "SUCCEEDED", "", ""
 
 
@@ -125,7 +127,8 @@ def _deployed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
-    service, action = resource.removeprefix("arn:aws:states:::").removeprefix("aws-sdk:").split(":", 1)
+    integration = resource.removeprefix("arn:aws:states:::")
+    service, action = integration.removeprefix("aws-sdk:").split(":", 1)
     action, waits, _ = action.partition(".sync")
     operation = re.sub(r"(?<!^)([A-Z])", r"_\1", action).lower()
     is_own = service in ("states", "sfn")
@@ -135,11 +138,12 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
         if waits:
             return _end(outside, arguments, answer)
         result = _upper_case(_plain(answer)) if is_own else _plain(answer)
-        if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
-            raise _TooLarge
+        _check_size(result)
         return result
     except ClientError as error:
         code = error.response["Error"]["Code"]
+        if code == DENIED.error:
+            raise StateFailed(_denied_error(service), denial(_action(service, error.operation_name))) from error
         if code == "States.Timeout":
             raise StateFailed(code, "") from error
         if service == "glue" and code in _THROTTLES:
@@ -148,10 +152,13 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             ) from error
         if is_own:
             raise StateFailed(_own_error(service, code), "simulated") from error
+        if integration.startswith("sqs:"):  # of an optimized task, by the older SDK's base class
+            raise StateFailed("SQS.AmazonSQSException", f"simulated (Error Code: {code})") from error
         cause = f"Value for parameter ReceiptHandle is invalid ({code})" if code in _REFUSED_HANDLES else "simulated"
         raise StateFailed(f"{_NAMES[service]}.{code}", cause) from error
     except BotoCoreError as error:
-        raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
+        name = "SQS" if integration.startswith("sqs:") else _NAMES[service]
+        raise StateFailed(f"{name}.SdkClientException", "simulated") from error
 
 
 def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) -> Any:
@@ -165,8 +172,14 @@ def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) ->
         ended = _plain(outside.ask(Question("actor", "wait_for_end", freeze(about))))
         has_succeeded = ended["JobRunState"] in ("SUCCEEDED", "STOPPED")
     if has_succeeded:
+        _check_size(ended)
         return ended
     raise StateFailed("States.TaskFailed", json.dumps(ended, separators=(",", ":")))
+
+
+def _check_size(result: Any) -> None:
+    if len(json.dumps(result, ensure_ascii=False).encode()) > LARGEST_PAYLOAD:
+        raise StateFailed(interpreter.DATA_LIMIT_EXCEEDED, "simulated")
 
 
 def _lower_case(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -181,10 +194,21 @@ def _upper_case(answer: dict[str, Any]) -> dict[str, Any]:
     return {name[0].upper() + name[1:]: value for name, value in answer.items()}
 
 
+def _denied_error(service: str) -> str:
+    """Glue lists its denial among a call's errors; Step Functions does not (API Reference, Common Errors)."""
+    return {"glue": "Glue.AccessDeniedException", "sfn": "Sfn.SfnException", "states": _UNNAMED}[service]
+
+
+def _action(service: str, operation: str) -> str:
+    """The action of IAM that a call needs. The poll of a task that waits is a call of its own."""
+    named = {"start_job_run": "StartJobRun", "start_execution": "StartExecution"}.get(operation, "GetJobRun")
+    return f"{'glue' if service == 'glue' else 'states'}:{named}"
+
+
 def _own_error(service: str, code: str) -> str:
     """An error of Step Functions: the name of the SDK's exception, or of the service if the exception has no class."""
     if code in _THROTTLES:
-        return "Sfn.SfnException" if service == "sfn" else "StepFunctions.AWSStepFunctionsException"
+        return "Sfn.SfnException" if service == "sfn" else _UNNAMED
     return f"{_NAMES[service]}.{code}Exception"
 
 
@@ -192,7 +216,7 @@ _NAMES = {
     "dynamodb": "DynamoDB",
     "sqs": "Sqs",
     "glue": "Glue",
-    "sns": "Sns",
+    "sns": "SNS",
     "sfn": "Sfn",
     "states": "StepFunctions",
     "events": "EventBridge",

@@ -11,6 +11,7 @@ from tests.simulation.frozen import Record, record
 from tests.simulation.transcript import LOST, UNSENT, Answer, Node, Question
 
 THROTTLED = Answer(error="ThrottlingException")
+DENIED = Answer(error="AccessDeniedException")
 _EMPTY = record({})
 _DIGEST = re.compile(r"-[0-9a-f]{28}([0-9a-f]{4})")  # of a request; histories show four digits of it
 BEGINNING = 1_000_020.0  # seconds since the epoch at which every world begins: a multiple of most clock steps

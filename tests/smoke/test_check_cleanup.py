@@ -56,7 +56,7 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
     made.processes.append("smoke-1-stopped")
     made.expect("smoke-1-stopped-x")
     run = {"Id": "jr_1", "JobRunState": "RUNNING"}
-    monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: run)
+    monkeypatch.setattr(CheckContext, "glue_run", lambda self, _name: run if self.job else None)
     return made
 
 
@@ -100,3 +100,10 @@ def test_other_resources_are_removed_newest_first_despite_failures(
     (left,) = check_cleanup.clean_up(context)
     assert left.startswith("state machine m: ")
     assert removed == ["schedule", "smoke-1-stopped"]
+
+
+def test_a_check_without_a_process_is_cleaned_up_in_a_stack_without_the_sample_job(context: CheckContext) -> None:
+    context.processes.clear()
+    vars(context.stack)["sample_job"] = None
+    context.executions.append("arn:aws:states:us-east-1:1:execution:smoke-1-errors:e")
+    assert check_cleanup.clean_up(context) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from dev.smoke import smoke_command as command
-from dev.smoke import timings
+from dev.smoke import smoke_report, timings
 from dev.smoke.check_catalogue import CHECKS
+from dev.smoke.check_results import CheckResult, Status
 from dev.smoke.costs import bill, total
+from dev.smoke.facts import FactAnswer, Verdict
 from dev.smoke.stack_under_test import _OUTPUTS, StackUnderTest
+from dev.smoke.state_facts import FACTS as STATE_FACTS
 
 OUTPUTS = dict.fromkeys(_OUTPUTS, "x") | {"WorkflowArn": "arn:aws:states:eu-north-1:123456789012:stateMachine:w"}
 MISSING = ClientError({"Error": {"Code": "ValidationError", "Message": "StackUnderTest with id x does not exist"}}, "D")
@@ -71,7 +76,7 @@ def test_without_a_yes_it_prints_the_costs_and_spends_nothing(ran: Ran) -> None:
     assert result.exit_code == 2
     assert "not confirmed: nothing was done" in result.output
     assert "account 123456789012, eu-north-1" in result.output
-    for expected in ("Glue, 9 Python shell runs", "0.44", "list prices of us-east-1", "2 failed requests"):
+    for expected in ("Glue, 11 Python shell runs", "0.44", "list prices of us-east-1", "2 failed requests"):
         assert expected in result.output
 
 
@@ -104,7 +109,7 @@ def test_without_a_region_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 def test_all_checks_cost_less_than_ten_cents() -> None:
     items = bill(check.spending(timings.AWS) for check in CHECKS)
     assert 0.005 < total(items) < 0.1
-    assert items[0].dollars > total(items) / 2  # Glue
+    assert items[0].dollars == max(item.dollars for item in items)  # Glue
 
 
 def test_a_run_is_billed_for_a_minute_at_least() -> None:
@@ -117,6 +122,41 @@ def test_the_page_lists_every_check_and_the_costs() -> None:
     page = (ROOT / "dev" / "smoke" / "README.md").read_text()
     assert all(f"| `{check.name}` |" in page for check in CHECKS)
     assert f"costs about ${total(bill(check.spending(timings.AWS) for check in CHECKS)):.2f}\n" in page
+
+
+def test_the_page_names_every_verdict() -> None:
+    page = (ROOT / "dev" / "smoke" / "README.md").read_text()
+    assert all(f"- {verdict}: " in page for verdict in Verdict)
+
+
+def test_the_list_has_each_check_with_its_cost_and_each_fact_with_what_depends_on_it() -> None:
+    output = io.StringIO()
+    smoke_report.show_catalogue(Console(file=output, width=3000), CHECKS)
+    text = output.getvalue()
+    for check in CHECKS:
+        assert f"{total(bill([check.spending(timings.AWS)])):.4f}" in text
+        for fact in check.facts:
+            assert all(part in text for part in (fact.name, fact.asks, fact.expects, fact.depends, fact.manually))
+
+
+def test_a_different_answer_fails_the_command_and_states_what_it_means(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fact = STATE_FACTS[0]
+    answers = [FactAnswer(fact.name, Verdict.DIFFERENT, {"error": "Another"}, fact.depends)]
+    result = CheckResult("states", Status.FAILED, "1 different", 0.1, [], answers)
+    client = Answers()
+    stack = StackUnderTest("mine", "eu-north-1", False, lambda _: client)
+    monkeypatch.setattr(command, "in_account", lambda *_about: stack)
+    monkeypatch.setattr(command, "run_checks", lambda *_about: ("smoke-1", [result]))
+    options = ["--stack", "mine", "--yes", "--only", "states", "--folder", str(tmp_path)]
+    done = CliRunner().invoke(command.main, options)
+    assert done.exit_code == 1, done.output
+    text = " ".join(done.output.split())
+    assert f"different states, {fact.name}" in text
+    assert "It means: S3" in text
+    assert "- **run-that-did-not-succeed: different.**" in (tmp_path / "report.md").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["facts"]["different"] == 1
 
 
 def test_it_reads_the_outputs_that_local_up_writes(tmp_path: Path) -> None:

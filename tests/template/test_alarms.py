@@ -195,6 +195,31 @@ def test_the_idle_alarm_waits_longer_than_a_request_is_hidden() -> None:
     assert f"{seconds // 60} minutes" in str(alarm["AlarmDescription"])
 
 
+LONGEST_SCHEDULE = 30  # minutes: docs/parameters.md allows schedules that run at least twice an hour
+
+
+def _bad_periods(alarm: dict[str, Any], run_every: int, first: int) -> int:
+    """The most periods with a data point in any evaluation range, if every run fails. Times in seconds."""
+    period, periods = alarm["Period"], alarm.get("EvaluationPeriods", 1)
+    bad = {run // period for run in range(first, 4 * periods * period, run_every)}
+    return max(sum(start <= each < start + periods for each in bad) for start in range(2 * periods))
+
+
+@pytest.mark.parametrize("name", ["JanitorErrorAlarm", "JanitorCrashAlarm"])
+@pytest.mark.parametrize("minutes", range(1, LONGEST_SCHEDULE + 1))
+def test_a_janitor_that_always_fails_rings_at_every_allowed_schedule(name: str, minutes: int) -> None:
+    """Also if a run is a minute early or late."""
+    alarm = ALARMS[name]
+    needed = alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
+    found = [_bad_periods(alarm, minutes * 60, first) for first in range(0, alarm["Period"], 30)]
+    assert min(found) >= needed
+
+
+def test_the_silent_alarms_period_contains_a_run_of_every_allowed_schedule() -> None:
+    assert ALARMS["JanitorSilentAlarm"]["Period"] == 2 * LONGEST_SCHEDULE * 60
+    assert "at least twice an hour" in TEMPLATE["Parameters"]["JanitorSchedule"]["Description"]
+
+
 def test_the_backlog_alarm_rings_well_before_sqs_hides_other_processes() -> None:
     """SQS guide, "Avoid large message backlogs with the same message group ID": the first 120,000 messages."""
     assert ALARMS["RequestBacklogAlarm"]["Threshold"] <= 120_000 / 2

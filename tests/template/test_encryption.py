@@ -29,6 +29,7 @@ BY_ITS_CALLERS = {
     "AWS::S3::Bucket",
     "AWS::Serverless::Function",
 }
+ONLY_NAMED_BY = {"AWS::IAM::Role", "Custom::Process"}
 POLICIES = {"AWS::SQS::Queue": "AWS::SQS::QueuePolicy", "AWS::SNS::Topic": "AWS::SNS::TopicPolicy"}
 
 
@@ -44,11 +45,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _encrypted(resources: dict[str, Any]) -> dict[str, str]:
-    """Logical id -> type of each resource under KmsKeyArn. A role names the key only in its permissions."""
+    """Logical id -> type of each resource under KmsKeyArn. A role and a custom resource only name the key."""
     return {
         name: resource["Type"]
         for name, resource in resources.items()
-        if "KmsKeyArn" in _texts(resource.get("Properties", {})) and resource["Type"] != "AWS::IAM::Role"
+        if "KmsKeyArn" in _texts(resource.get("Properties", {}))
+        and resource["Type"] not in ("AWS::IAM::Role", "Custom::Process")
     }
 
 

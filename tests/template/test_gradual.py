@@ -80,7 +80,8 @@ def test_codedeploy_moves_the_alias_and_its_alarms_exist(made: dict[str, Any], f
 def test_the_deployment_takes_longer_than_its_alarms_need_to_ring(made: dict[str, Any], function: str) -> None:
     for alarm in gradual.ALARMS[function]:
         properties = made[alarm]["Properties"]
-        assert properties["Period"] * properties["EvaluationPeriods"] < 30 * 60
+        periods = properties.get("DatapointsToAlarm", properties["EvaluationPeriods"])
+        assert properties["Period"] * periods < 30 * 60
 
 
 def test_every_event_goes_through_the_alias(made: dict[str, Any]) -> None:

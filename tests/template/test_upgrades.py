@@ -270,3 +270,19 @@ def test_a_parameter_that_would_move_a_table_is_found(change: Callable[[dict[str
     changed = copy.deepcopy(WRITTEN)
     change(changed["Resources"])
     assert movers(translated(changed))["SlotTable"] == {"SubnetIds"}
+
+
+@pytest.mark.parametrize(("parameter", "condition"), [("DeployWorker", "HasWorker"), ("ChatApiUrl", "HasChatbot")])
+def test_a_switch_states_that_its_kept_resources_are_made_anew_and_can_be_imported(
+    parameter: str, condition: str
+) -> None:
+    """CloudFormation guide, "Import AWS resources into a CloudFormation stack manually": each has a DeletionPolicy."""
+    page = (ROOT / "docs" / "upgrades.md").read_text().partition("### Bring kept resources back")[2]
+    kept = {
+        name: resource["Type"]
+        for name, resource in WRITTEN["Resources"].items()
+        if resource.get("Condition") == condition and resource.get("DeletionPolicy", "Delete") != "Delete"
+    }
+    assert kept
+    assert all(f"`{name}`" in page or kind == "AWS::SecretsManager::Secret" for name, kind in kept.items())
+    assert "makes new" in WRITTEN["Parameters"][parameter]["Description"]

@@ -28,7 +28,7 @@ class CallerScene(ChildScene):
         self.answers: list[tuple[str, ...]] = []
         self.refusal = ""
         self.history: list[dict[str, Any]] = []
-        self.history_is_denied = False
+        self.history_fails = False
         self.reads_of_history = 0
         self.seen: list[tuple[bool, int]] = []
         super().__init__(account, **settings)
@@ -53,10 +53,11 @@ class CallerScene(ChildScene):
 
     def _read_history(self, params: Any, **_: Any) -> Any:
         self.reads_of_history += 1
-        if self.history_is_denied:
-            return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not permitted"}}
-        is_reversed = json.loads(params["body"]).get("reverseOrder", False)
-        return http(200), {"events": self.history[::-1] if is_reversed else self.history}
+        if self.history_fails:
+            return http(400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        asked = json.loads(params["body"])
+        events = self.history[::-1] if asked["reverseOrder"] else self.history
+        return http(200), {"events": events[: asked["maxResults"]]}
 
     def start(self, at: float = NOW) -> None:
         self.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), at)

@@ -327,6 +327,9 @@ def _value(shape: Shape, values: list[str], folder: Path) -> Any:
     if shape.type_name == "boolean":
         assert values == []
         return True
+    if shape.type_name == "list" and values[0].startswith("file://"):
+        assert (folder / values[0].removeprefix("file://")).is_file()  # of the reader, or of an earlier command
+        return []
     if shape.type_name == "list":
         return json.loads(values[0]) if values[0].startswith("[") else values
     (value,) = values

@@ -129,14 +129,14 @@ def test_a_breakers_event_has_the_change_and_another_source(sender: Sender) -> N
     sender.client.meta.events.register(
         "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
     )
-    assert sender.events.publish_breaker("bank", "OPEN", "5 consecutive failures", NOW, 7)
+    assert sender.events.publish_breaker("bank", "OPEN", "15 of the last 16 calls failed", NOW, 7)
     (entry,) = asked[0]["Entries"]
     assert json.loads(entry.pop("Detail")) == {
         "version": "1",
         "stack": "a-stack",
         "downstream": "bank",
         "state": "OPEN",
-        "reason": "5 consecutive failures",
+        "reason": "15 of the last 16 calls failed",
         "at": "2027-01-15T08:00:00.000Z",
         "epoch": 7,
     }

@@ -340,10 +340,10 @@ def test_the_permitted_jobs_can_always_be_deleted_with_their_stack(account: Acco
     assert registrar.handle(_permitted("new") | {"RequestType": "Delete"})["Status"] == "SUCCESS"
 
 
-def _make_machine(account: Account, name: str, kind: str = "STANDARD") -> str:
+def _make_machine(account: Account, name: str, kind: str = "STANDARD", **more: Any) -> str:
     definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
     role = "arn:aws:iam::123456789012:role/r"
-    made = account.stepfunctions.create_state_machine(name=name, definition=definition, roleArn=role, type=kind)
+    made = account.stepfunctions.create_state_machine(name=name, definition=definition, roleArn=role, type=kind, **more)
     return str(made["stateMachineArn"])
 
 
@@ -362,14 +362,17 @@ def test_a_process_can_run_a_state_machine(account: Account, registrar: Registra
         ("arn:aws:states:us-east-1:999999999999:stateMachine:nightly", "must be in the stack's account 123456789012"),
         ("arn:aws:states:eu-west-1:123456789012:stateMachine:nightly", "Region us-east-1, got"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:quick", "is of type EXPRESS; it must be STANDARD"),
+        ("arn:aws:states:us-east-1:123456789012:stateMachine:secret", "is encrypted with arn:aws:kms:other"),
     ],
-    ids=["missing", "qualified", "another account", "another region", "express"],
+    ids=["missing", "qualified", "another account", "another region", "express", "encrypted"],
 )
 def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
     account: Account, registrar: Registrar, target: str, reason: str
 ) -> None:
     _make_machine(account, "nightly")
     _make_machine(account, "quick", "EXPRESS")
+    encryption = {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": "arn:aws:kms:other"}
+    _make_machine(account, "secret", encryptionConfiguration=encryption)
     answer = registrar.handle(_custom_resource("Create", Target=target))
     assert answer["Status"] == "FAILED"
     assert reason in answer["Reason"]

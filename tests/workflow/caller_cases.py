@@ -6,6 +6,7 @@ from typing import Any
 
 from slotkeeper.slots.request import execution_name
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
+from tests.workflow.confirm_cases import PERMITTED
 from tests.workflow.interpreter import ME, Variables
 from tests.workflow.walks import MACHINE, TOKEN
 
@@ -16,7 +17,7 @@ _FAILURE = {"error": "E", "cause": "why"}
 
 
 def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
-    return {"caller": caller, "target": target}
+    return {"caller": caller, "target": target, "permitted": PERMITTED}
 
 
 def _wrong_input(target: str, given: Any, expected: bool) -> Any:
@@ -38,9 +39,40 @@ CASES = [
     _wrong_input(MACHINE, {"arguments": {}}, False),
     *(_wrong_input(MACHINE, given, False) for given in MANUAL_INPUTS[:4]),
     *(_wrong_input("j", given, False) for given in MANUAL_INPUTS[:5]),
-    case("ChooseWork.Choices.3.Condition", True, _chosen(target=MACHINE)),
-    case("ChooseWork.Choices.3.Condition", False, _chosen()),
-    case("ChooseWork.Choices.3.Condition", False, _chosen(target="an arn: in the name")),
+    *(
+        case("ChooseWork.Choices.3.Condition", is_refused, _chosen(target=target))
+        for target, is_refused in (
+            ("j", False),
+            ("job", False),
+            ("load-2-of-7", False),
+            ("load-of-7-of-7", False),
+            ("load-2-of-70", True),
+            ("a load-2-of-7", True),
+            ("j2", True),
+            ("a j", True),
+            ("none", True),
+            (MACHINE, False),
+            (f"{MACHINE}2", True),
+            (MACHINE.replace("child", "any"), False),
+            (MACHINE.replace("child", "any-2"), False),
+            (MACHINE.replace("child", "many"), True),
+        )
+    ),
+    case(
+        "TargetNotPermitted.Assign",
+        {
+            "run_state": "NOT_STARTED",
+            "failure": {
+                "error": "TargetNotPermitted",
+                "cause": "j is no target of this stack; nothing was started. Add it to MoreGlueJobArns or "
+                "MoreStateMachineArns, deploy, and redrive the request",
+            },
+        },
+        {"target": "j"},
+    ),
+    case("ChooseWork.Choices.4.Condition", True, _chosen(target=MACHINE)),
+    case("ChooseWork.Choices.4.Condition", False, _chosen()),
+    case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
     case("IsCallerLost.Choices.0.Condition", True, {"caller": "LOST"}),
     case("IsCallerLost.Choices.0.Condition", False, {"caller": "NONE"}),
     case(
@@ -67,6 +99,17 @@ CASES = [
                 "cause": "Nothing was started, because the task token of the caller could not be read: lost",
             },
         },
+    ),
+    case(
+        "ReadToken.Catch.1.Assign",
+        {
+            "run_state": "UNKNOWN",
+            "failure": {
+                "error": "States.Timeout",
+                "cause": "Nothing was started, because the task token of the caller could not be read: States.Timeout",
+            },
+        },
+        errorOutput={"Error": "States.Timeout", "Cause": ""},
     ),
     case("AskCaller.Arguments", {"TaskToken": TOKEN}, _KNOWN),
     *(

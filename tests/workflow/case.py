@@ -52,6 +52,14 @@ class Between:
         return hash((self.low, self.high))
 
 
+def denial(action: str) -> str:
+    """The cause of a denied call (IAM User Guide, "Troubleshoot access denied error messages")."""
+    return (
+        f"User: arn:aws:sts::123456789012:assumed-role/workflow/a is not authorized to perform: {action} on resource: "
+        f"arn:aws:glue:us-east-1:123456789012:job/j because no identity-based policy allows the {action} action"
+    )
+
+
 class Case(NamedTuple):
     """A field, the inputs of its expressions, and their value."""
 

@@ -10,6 +10,7 @@ from tests.workflow.walks import CHILD, MACHINE, child
 
 PARENT = {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": EXECUTION["Id"]}
 _CALLED_CHILD = {"target": MACHINE, "caller": "WAITS"}
+NOW = "2026-01-01T01:00:00.000Z"
 _BIG = '"' + "x" * 204_790 + '"'
 _ONLY_ARN = f'{{"ExecutionArn":"{CHILD}"}}'
 
@@ -23,11 +24,11 @@ def _read(expected: Variables, description: dict[str, Any], caller: str = "NONE"
 
 
 def _seen(
-    status: str, answer: str = "", is_ours: bool = True, cause: str = "", minutes: int = 60, **more: Any
+    status: str, answer: str = "", is_ours: bool = True, cause: str = "", minutes: int = 60, closed: int = 0
 ) -> Variables:
     failure = {"error": "StateMachine.ExecutionNotSucceeded", "cause": f"{CHILD} ended as {status}{cause}"}
     found = {"run_state": status, "is_ours": is_ours, "child_failure": failure, "answer": answer}
-    return found | {"run_minutes": minutes, "failed_reads": 0}
+    return found | {"closed_seconds": closed, "run_minutes": minutes, "failed_reads": 0}
 
 
 def _ours(status: str, **more: str) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def _ours(status: str, **more: str) -> dict[str, Any]:
 _STARTED = {
     "run_state": "NOT_FOUND",
     "is_ours": True,
-    "is_settled": False,
+    "closed_seconds": 0,
     "run_minutes": 0,
     "searches": 0,
     "failed_reads": 0,
@@ -88,23 +89,26 @@ CASES = [
     ),
     case("RunStateMachine.TimeoutSeconds", 3600, {"timeout_minutes": 60}),
     caught(
-        "RunStateMachine.Catch.0.Assign",
+        "RunStateMachine.Catch.1.Assign",
         _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": False, "must_stop": False},
     ),
     caught(
-        "RunStateMachine.Catch.0.Assign",
+        "RunStateMachine.Catch.1.Assign",
         _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": True, "must_stop": True},
         context=REDRIVEN,
     ),
-    case(
-        "RunStateMachine.Catch.0.Assign",
-        _STARTED
-        | {
-            "failure": {"error": "States.Timeout", "cause": "no cause given"},
-            "return_request": False,
-            "must_stop": True,
-        },
-        errorOutput={"Error": "States.Timeout"},
+    *(
+        case(
+            "RunStateMachine.Catch.1.Assign",
+            _STARTED
+            | {
+                "failure": {"error": "States.Timeout", "cause": "no cause given"},
+                "return_request": False,
+                "must_stop": True,
+            },
+            errorOutput={"Error": "States.Timeout", **cause},
+        )
+        for cause in ({"Cause": ""}, {})
     ),
     case("ReadChild.Arguments", {"ExecutionArn": CHILD}, {"target": MACHINE}),
     _read(_seen("RUNNING"), _ours("RUNNING")),
@@ -118,7 +122,15 @@ CASES = [
     _read(_seen("FAILED", cause=": E: why"), _ours("FAILED", Error="E", Cause="why")),
     _read(_seen("FAILED", cause=": why"), _ours("FAILED", Cause="why")),
     _read(_seen("FAILED", cause=": " + "y" * 7000), _ours("FAILED", Cause="y" * 9000)),
-    _read(_seen("TIMED_OUT", _ONLY_ARN), _ours("TIMED_OUT"), "WAITS"),
+    _read(_seen("TIMED_OUT", _ONLY_ARN), _ours("TIMED_OUT", StopDate=NOW), "WAITS"),
+    *(
+        _read(_seen(status, closed=seconds), _ours(status, StopDate=stopped))
+        for status, stopped, seconds in (
+            ("ABORTED", "2026-01-01T00:59:59.001Z", 0),
+            ("ABORTED", "2026-01-01T00:58:30.001Z", 89),
+            ("TIMED_OUT", "2026-01-01T00:58:30.000Z", 90),
+        )
+    ),
     _read(
         _seen("RUNNING", is_ours=False, minutes=1500),
         child("RUNNING", parent="arn:p-2", started="2025-12-31T00:00:00.000Z"),
@@ -138,11 +150,11 @@ CASES = [
         _ours("RUNNING") | {"Input": '{ "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID" : "arn:p-1" }'},
     ),
     caught(
-        "ReadChild.Catch.0.Assign",
+        "ReadChild.Catch.1.Assign",
         {"run_state": "NOT_FOUND", "searches": 2, "failed_reads": 0},
         {"searches": 1, "failed_reads": 7},
     ),
-    caught("ReadChild.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
+    caught("ReadChild.Catch.2.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
     case("WaitForChild.Seconds", Between(30, 59), {"must_stop": True, "run_state": "RUNNING", "run_minutes": 9000}),
     case("WaitForChild.Seconds", Between(30, 59), {"must_stop": False, "run_state": "NOT_FOUND", "run_minutes": 900}),
     case("WaitForChild.Seconds", Between(600, 629), {"must_stop": False, "run_state": "RUNNING", "run_minutes": 9000}),
@@ -165,7 +177,12 @@ CASES = [
     ),
     case("StopChild.Assign", {"stops": 1}, {"stops": 0}),
     caught("StopChild.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
-    case("SettleChild.Seconds", 90, {"settle_seconds": 90}),
+    case("SettleChild.Seconds", 7, {"settle_seconds": 90, "closed_seconds": 83}),
+    case(
+        "ChildTooLarge.Cause",
+        f"{CHILD} has over 256 KiB of input and output; the janitor settles its request",
+        {"target": MACHINE},
+    ),
     case(
         "ChildNotSucceeded.Assign",
         {"failure": {"error": "E", "cause": "C"}},
@@ -188,7 +205,7 @@ CASES = [
 OPEN: Variables = {
     "run_state": "RUNNING",
     "is_ours": True,
-    "is_settled": False,
+    "closed_seconds": 0,
     "settle_seconds": 90,
     "return_request": False,
     "must_stop": False,
@@ -199,8 +216,8 @@ OPEN: Variables = {
     "stops": 0,
 }
 _ABSENT = OPEN | {"run_state": "NOT_FOUND", "searches": 3}
-_ABORTED = OPEN | {"run_state": "ABORTED"}
-_SETTLED = _ABORTED | {"is_settled": True}
+_ABORTED = OPEN | {"run_state": "ABORTED", "closed_seconds": 89}
+_SETTLED = _ABORTED | {"closed_seconds": 90}
 # Number of a condition of HasChildEnded -> variables with which it is true, and with which it is false.
 _CONDITIONS: dict[int, tuple[Variables, Variables]] = {
     0: (OPEN | {"failed_reads": 60}, OPEN | {"failed_reads": 59, "stops": 120}),
@@ -226,5 +243,4 @@ CASES += [
     case("HasChildEnded.Choices.1.Condition", True, OPEN | {"failed_reads": 1}),
     case("HasChildEnded.Choices.6.Condition", True, _ABORTED | {"run_state": "TIMED_OUT"}),
     case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"run_state": "FAILED"}),
-    case("HasChildEnded.Choices.6.Condition", False, _ABORTED | {"settle_seconds": 0}),
 ]

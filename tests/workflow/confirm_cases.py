@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input, slot_call
-from tests.workflow.interpreter import ME, Variables
+from tests.workflow.interpreter import ME, SUBSTITUTES, Variables
 from tests.workflow.walks import MACHINE
 
 CALLED = REQUEST | {"caller": "0" * 32}
@@ -21,9 +21,13 @@ def _with_settings(settings: dict[str, int]) -> dict[str, Any]:
     }
 
 
+PERMITTED = [pattern.rpartition(":job/")[2] for pattern in SUBSTITUTES["PermittedTargets"].split(",")]
+
+
 def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Variables:
     return {
         "target": target,
+        "permitted": PERMITTED,
         "token": {},
         "timeout_minutes": timeout_minutes,
         "settle_seconds": settle_seconds,

@@ -21,6 +21,7 @@ from tests.workflow.case import (
     Between,
     case,
     caught,
+    denial,
     slot_call,
 )
 from tests.workflow.definition import definition, states
@@ -140,8 +141,17 @@ OTHER_SQS_ERRORS = [
 _REASONS = {
     r'{"Arguments":{"--a":"\"ErrorMessage\":\"no\""},"ErrorMessage":"no \"day\"","JobRunState":"FAILED"}': "no 'day'",
     '{"Arguments":{},"Id":"jr_1","JobRunState":"TIMEOUT","MaxCapacity":1.0,"StartedOn":1}': "TIMEOUT",
+    '{"ErrorMessage":"after Glue run jr_0","Id":"jr_1","JobRunState":"FAILED"}': "after Glue run jr_0",
     "lost": "",
 }
+
+# Step Functions quotes the expression in the cause (tests/conformance/test_stepfunctions.py), here with its message.
+_RUN_STATE = (
+    "An error occurred while executing the state 'RunGlueJob' (entered at the event id #9). The JSONata expression "
+    f"'{states()['RunGlueJob']['Assign']['run_state'][2:-2].strip()}' specified for the field 'Assign/run_state' threw "
+    "an error during evaluation. "
+)
+_LATE_TASK = {"error": "States.Timeout", "cause": "no cause given"}
 
 CASES = [
     case(
@@ -163,6 +173,44 @@ CASES = [
             errorOutput={"Error": "States.TaskFailed", "Cause": cause},
         )
         for cause, reason in _REASONS.items()
+    ),
+    case(
+        "RunGlueJob.Catch.0.Assign",
+        _searched(
+            1,
+            failure={
+                "error": "Glue.JobRunNotSucceeded",
+                "cause": "Glue run jr_1 ended as STOPPED",
+                "reason": "",
+            },
+        ),
+        {"starts": 0},
+        errorOutput={
+            "Error": "States.QueryEvaluationError",
+            "Cause": _RUN_STATE + "D3137: Glue run jr_1 ended as STOPPED",
+        },
+    ),
+    case(
+        "RunGlueJob.Catch.0.Assign",
+        _searched(
+            1,
+            failure={
+                "error": "States.QueryEvaluationError",
+                "cause": _RUN_STATE + "D1011: Stack overflow",
+                "reason": "",
+            },
+        ),
+        {"starts": 0},
+        errorOutput={"Error": "States.QueryEvaluationError", "Cause": _RUN_STATE + "D1011: Stack overflow"},
+    ),
+    *(
+        case(
+            "RunGlueJob.Catch.0.Assign",
+            _searched(1, must_stop=True, failure=_LATE_TASK | {"reason": ""}),
+            {"starts": 0},
+            errorOutput={"Error": "States.Timeout", **cause},
+        )
+        for cause in ({"Cause": ""}, {})
     ),
     case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
     caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
@@ -381,7 +429,7 @@ CASES = [
             "TopicArn": "${FailureTopicArn}",
             "Subject": "Slotkeeper: a request of p failed",
             "Message": {
-                "reason": FAILURE["cause"],
+                "reason": f"{FAILURE['error']}: {FAILURE['cause']}",
                 "execution": "arn:p-1",
                 "request": REQUEST,
                 "request_kept": True,
@@ -429,6 +477,10 @@ _CONDITIONS: dict[str, tuple[Variables, Variables]] = {
     "IsGlueRunKnownToHaveEnded.Choices.2": (
         {"failure": {"error": "States.QueryEvaluationError", "cause": ""}},
         {"failure": {"error": "States.Timeout", "cause": ""}},
+    ),
+    "IsGlueRunKnownToHaveEnded.Choices.3": (
+        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:StartJobRun")}},
+        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:GetJobRun")}},
     ),
     "IsGlueRunFound.Choices.0": ({"failed_reads": 60}, {"failed_reads": 59}),
     "IsGlueRunFound.Choices.1": ({"run_id": "jr_1"}, {"run_id": ""}),

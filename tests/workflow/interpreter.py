@@ -1,8 +1,9 @@
 """The interpreter of the workflow's definition, for the walks (walks.py) and for the simulation.
 
-Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and a state's
-Assign and Catch see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing
-data between states with variables"). No state reads its input, so the interpreter has none.
+Expressions are evaluated as JSONata. As in Step Functions, an expression without a value fails its state, and null is a
+value (recorded by LocalStack's snapshot test test_map_state_items_eval_jsonata_fail[null]). A state's Assign and Catch
+see the variables as they were when the state was entered (Step Functions Developer Guide, "Passing data between states
+with variables"). No state reads its input, so the interpreter has none.
 """
 
 from __future__ import annotations
@@ -15,18 +16,36 @@ from typing import Any
 
 import jsonata
 
+from dev.emulator import jsonata_values
 from tests.simulation.call_stack import Constant
 from tests.simulation.frozen import freeze
 from tests.workflow.definition import END, states, targets
 
 ME = "p-1"
+RANDOM = 0.5  # of $random: walks must be reproducible
+DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
+# Whether States.ALL matches this error. It does in recorded executions (tests/conformance/test_jsonata.py). The Step
+# Functions guide, "Handling errors in Step Functions workflows", states that it does not.
+ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
     "GlueTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
     "StackName": "stack",
+    "PermittedTargets": ",".join(
+        [
+            ":job/j",
+            "arn:aws:glue:us-east-1:123456789012:job/job",
+            "arn:aws:glue:us-east-1:123456789012:job/load*-of-7",
+            "",
+            "arn:aws:states:us-east-1:123456789012:stateMachine:child",
+            "arn:aws:states:*:123456789012:stateMachine:any*",
+            "arn:stateMachine:child",
+        ]
+    ),
     "FailedRequestQueueUrl": "https://sqs.us-east-1.amazonaws.com/123456789012/failed",
 }
 Variables = dict[str, Any]
+jsonata_values.apply()
 
 
 class StateFailed(Exception):
@@ -52,13 +71,23 @@ def evaluate(template: Any, known: dict[str, Any], variables: Variables | None =
         return [evaluate(part, known, variables) for part in template]
     if not isinstance(template, str) or not template.startswith("{%"):
         return template
+    expression = deployed(template).removeprefix("{%").removesuffix("%}").strip()
+    # The package takes a variable that is None for one without a value, and returns None for null and for no value.
+    given = {name: jsonata_values.NULL if value is None else value for name, value in (variables or {}).items()}
+    bindings = {"states": known, **given}
     try:
-        value = _compiled(template).evaluate(None, {"states": known, **(variables or {})})
+        value = _compiled(expression).evaluate(None, bindings)
+        is_defined = value is not None or _compiled(f"$exists(({expression}))").evaluate(None, bindings)
     except Exception as error:
-        raise StateFailed("States.QueryEvaluationError", str(error)) from error
-    if value is None:
-        raise StateFailed("States.QueryEvaluationError", f"no value: {template}")
-    return value
+        raise _failed(template, f"threw an error during evaluation. {error}") from error
+    if not is_defined:
+        raise _failed(template, "returned nothing (undefined).")
+    return jsonata_values.doubles(value)
+
+
+def _failed(template: str, what: str) -> StateFailed:
+    """The failure of an expression, whose cause quotes it (tests/conformance/test_stepfunctions.py)."""
+    return StateFailed("States.QueryEvaluationError", f"The JSONata expression '{template[2:-2].strip()}' {what}")
 
 
 def deployed(expression: str) -> str:
@@ -69,28 +98,19 @@ def deployed(expression: str) -> str:
 
 
 @cache
-def _compiled(template: str) -> Any:
-    compiled = jsonata.Jsonata.jsonata(deployed(template).removeprefix("{%").removesuffix("%}").strip())
+def _compiled(expression: str) -> Any:
+    compiled = jsonata.Jsonata.jsonata(expression)
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
-    compiled.register_lambda("string", _string)
-    compiled.register_lambda("parse", json.loads)
-    compiled.register_lambda("random", lambda: 0.5)  # walks must be reproducible
+    compiled.register_lambda("parse", jsonata_values.parse)
+    compiled.register_lambda("random", lambda: RANDOM)
     return compiled
-
-
-def _string(value: Any) -> str | None:
-    """$string, which escapes only the characters that JSON must escape; the library's escapes all but ASCII."""
-    return (
-        value
-        if value is None or isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    )
 
 
 def mentioned(template: Any) -> set[str]:
     """The names of the variables that its expressions read."""
     text = json.dumps(template)
-    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text)}
+    parameters = re.findall(r"\$(\w+)", " ".join(re.findall(r"function\(([^)]*)\)", text)))
+    return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text), *parameters}
 
 
 _evaluated: dict[Any, Any] = {}
@@ -192,7 +212,8 @@ def still_read(name: str) -> set[str]:
 
 def matches(rule: dict[str, Any], error: str) -> bool:
     """Whether a retrier or a catcher is for this error."""
-    return error in rule["ErrorEquals"] or "States.ALL" in rule["ErrorEquals"]
+    catches_all = "States.ALL" in rule["ErrorEquals"] and (error != DATA_LIMIT_EXCEEDED or ALL_CATCHES_DATA_LIMIT)
+    return error in rule["ErrorEquals"] or catches_all
 
 
 STATES = {name: State(fields) for name, fields in states().items()}

@@ -103,7 +103,7 @@ def test_a_manually_started_execution_publishes_a_valid_event(given: Any) -> Non
 
 
 def test_the_longest_texts_fit_an_entry() -> None:
-    """More than 256 KiB would end the execution without any Catch, and so change how it ends."""
+    """States.ALL may not catch the error of more than 256 KiB, which would change how the execution ends."""
     longest = "\U0001f600" * 300_000
     given = dict.fromkeys(("process", "request_id"), longest)
     event = _event_of("PublishFailureEvent", {"failure": {"error": longest, "cause": longest}}, given)

@@ -60,7 +60,8 @@ RESULTS: dict[str, list[Any]] = {
     "ReadChild": [
         child("SUCCEEDED", Output='{"rows":7}'),
         child("FAILED", Error="NoRows", Cause="the month is empty"),
-        child("ABORTED"),
+        child("ABORTED", StopDate=NOW),
+        child("ABORTED", StopDate=LONG_AGO),
         child("RUNNING"),
         child("PENDING_REDRIVE", started=LONG_AGO),
         child("SUCCEEDED", parent="arn:of-another", Output='"not ours"'),

@@ -90,9 +90,12 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     control.table.change(downstream, lambda health: (rules.force_open(health, time.time(), why, by), None))
     context.out.result(
         {"downstream": downstream, "state": State.OPEN, "forced_open": True},
-        f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
-        f"breaker close {downstream} --why TEXT\nA request that is held back for longer than the policy's largest "
-        f"maximum age, {duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
+        [
+            f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
+            f"breaker close {downstream} --why TEXT",
+            "A request that is held back for longer than the policy's largest maximum age, "
+            f"{duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
+        ],
     )
 
 
@@ -203,10 +206,11 @@ def _closed_text(control: DownstreamControl, downstream: str, health: Health) ->
         start = f"It starts with 1 caller, and permits more after each {window} in full use without throttling"
     else:
         start = "The policy disables the concurrency limit"
-    opens = f"opens again after {count(settings.breaker.failure_threshold, 'consecutive failure')}"
-    within = duration(settings.breaker.recovery + MAX_SPREAD_SECONDS)
+    breaker = settings.breaker
+    opens = f"opens again if {breaker.failure_threshold} of the last {count(breaker.considered, 'call')} failed"
+    within = duration(breaker.recovery + MAX_SPREAD_SECONDS)
     return (
-        f"the breaker is closed. {start}. {f'It {opens}' if settings.breaker.enabled else 'The policy disables it'}. "
+        f"the breaker is closed. {start}. {f'It {opens}' if breaker.enabled else 'The policy disables it'}. "
         f"Messages that were held back return within about {within}."
     )
 

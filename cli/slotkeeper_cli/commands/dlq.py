@@ -132,7 +132,7 @@ def redrive(
     choose = selection.of_codes(code) if code else selection.all_but_cancelled
     report = _redrive(context, reader, selection.of_messages(named) if named else choose, dry_run, limit, expected)
     data = {"queue": queue.value, "dry_run": dry_run, **vars(report)}
-    context.out.result(data, "\n".join(_report_lines(queue, report, dry_run)))
+    context.out.result(data, list(_report_lines(queue, report, dry_run)))
     _raise_for_outcome(report, named)
 
 

@@ -16,6 +16,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheckResult, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
 from slotkeeper_cli.formatting import count, iso
+from slotkeeper_cli.output import styled
 
 _NAME_WIDTH = 20
 _STYLES = {"absent": "dim", "ok": "green", "warn": "yellow", "problem": "red"}
@@ -60,10 +61,11 @@ def _render(console: Console, results: list[HealthCheckResult], not_deployed: li
         verified = f"not checked: {result.check.flow} is not deployed" if result.is_absent else result.check.about
         for finding in result.findings or (Finding(result.level, verified, ""),):
             level = (f"{finding.level:<8}", _STYLES[finding.level])
-            console.print(Text.assemble(level, f"{result.check.name:<{_NAME_WIDTH}}", finding.saw))
+            console.print(Text.assemble(level, f"{result.check.name:<{_NAME_WIDTH}}", styled(finding.saw)))
             if finding.do:
                 console.print(" " * (8 + _NAME_WIDTH) + f"-> {finding.do}")
     found = Counter(finding.level for result in results for finding in result.findings)
     ok = sum(result.level == "ok" for result in results)
-    console.print(f"\n{ok} ok, {count(found['warn'], 'warning')}, {count(found['problem'], 'problem')}")
+    console.print()
+    console.print(f"{ok} ok, {count(found['warn'], 'warning')}, {count(found['problem'], 'problem')}")
     print_not_deployed(console, not_deployed)

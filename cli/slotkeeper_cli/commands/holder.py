@@ -6,12 +6,14 @@ import time
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.glue import NoSuchJob
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
+from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
@@ -135,7 +137,12 @@ def _instead(context: CommandContext, process: Process, holder: Holder, executio
         ended, work = float(holder.since), None
     else:
         ended = max(execution.stopped_at, holder.since)
-        work = work_of(context.stack, target, execution.name, holder.since)
+        try:
+            work = work_of(context.stack, target, execution.name, holder.since)
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            return f"Find out in the console of {target_text(target)} whether it has ended."
     # Its grace time may have passed: then the next run is the first that checks it.
     release = estimate(context.stack.parameters, max(ended, now - grace), target, work, process.settle_seconds)
     return f"The janitor releases the slot {release.text(now)}."
@@ -155,15 +162,17 @@ def _in_use(
     grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not confirmed it")
+    # The token is in the holder: released here, its caller would wait until its own timeout. A request whose execution
+    # was never started is still in the queue, with its token.
+    answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
+    unanswered = answer * (bool(holder.task_token) and execution is not None)
     match judge(holder, execution, now, grace):
         case Verdict.CANCEL:
-            return ""
+            return unanswered
         case Verdict.ALIVE:
             return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
         case Verdict.CHECK_WORK:
-            # The token is in the holder: released here, its caller would wait until its own timeout.
-            answer = "a caller waits for the answer, which the janitor gives before it releases the slot"
-            return _work_alive(context, control, process, name, checked) or answer * bool(holder.task_token)
+            return _work_alive(context, control, process, name, checked) or unanswered
 
 
 def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: float, grace: int) -> str:
@@ -184,7 +193,13 @@ def _work_alive(context: CommandContext, control: SlotControl, process: Process,
     check = _check_child if is_state_machine(target) else _check_glue
     # Work that was being started when the workflow ended may show only at the second check.
     for number in (1, 2):
-        alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+        try:
+            alive = check(context, control, process, name, f"(check {number} of 2, {target_text(target)})", checked)
+        except ClientError as error:
+            if not is_denied(error):
+                raise
+            checked.append(f"you may not read its {work_noun(target)}: {error}")
+            return f"you may not read whether its {work_noun(target)} of {target_text(target)} has ended"
         if alive is not None:
             return alive
         if number == 1:

@@ -12,12 +12,15 @@ from rich.text import Text
 
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MAX_TURN_SECONDS, TURN_SECONDS, Process
 from slotkeeper.slots.processes import check_settings
+from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.job_checks import most_holders
 from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
 from slotkeeper_cli.request_ids import RequestIds
@@ -84,7 +87,7 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
     if woken:
         lines.append("The first waiting request was woken.")
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
-    context.out.result(data | effects.as_dict() | {"woken": woken}, "\n".join(lines))
+    context.out.result(data | effects.as_dict() | {"woken": woken}, lines)
 
 
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
@@ -115,7 +118,7 @@ def pause(process: Names = None, every: Every = False) -> None:
         control.operations.pause(one.name)
     running = {one.name: len(one.holders) for one in chosen}
     lines = [f"{name}: paused; {count(n, 'holder continues', 'holders continue')}." for name, n in running.items()]
-    context.out.result({"paused": list(running), "running": running}, "\n".join(lines))
+    context.out.result({"paused": list(running), "running": running}, lines)
 
 
 @app.command("resume", cls=StackCommand)
@@ -146,7 +149,7 @@ def resume(
     names_resumed = [one.name for one in chosen]
     wake = "; the first waiting request was woken"
     lines = [f"{name}: resumed{wake * (name in woken)}." for name in names_resumed]
-    context.out.result({"resumed": names_resumed, "woken": woken}, "\n".join(lines))
+    context.out.result({"resumed": names_resumed, "woken": woken}, lines)
 
 
 @app.command("add", cls=StackCommand)
@@ -231,6 +234,11 @@ def add(
             "resume. Nothing was changed."
         )
     _warn_of_limit(context, control.process(process), control)
+    if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
+        context.out.note(
+            f"Note: {ALWAYS_FIT} requests whose callers wait for answers can hold its slots at the same time, more if "
+            f"their task tokens have less than {MAX_TOKEN_CHARACTERS:,} bytes. Other requests are not limited by this."
+        )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
 

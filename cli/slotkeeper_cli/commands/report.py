@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 from slotkeeper.retry.downstream.table import DownstreamTable
@@ -169,12 +168,13 @@ def _render(console: Console, found: FailureReport, stack: str, limit: int) -> N
         console.print()
         _render_cause(console, number, cause, next_steps(cause, found, stack))
     if len(found.causes) > limit:
-        console.print(f"\n{count(len(found.causes) - limit, 'more cause')} not shown: raise --limit")
+        console.print()
+        console.print(f"{count(len(found.causes) - limit, 'more cause')} not shown: raise --limit")
     if found.gone:
         console.print()
     for cause in found.gone[:limit]:
         failures = count(cause.before, "failure")
-        console.print(Text(f"gone since the period before: {cause.error_type}: {cause.fingerprint} ({failures})"))
+        console.print(f"gone since the period before: {cause.error_type}: {cause.fingerprint} ({failures})")
     if found.downstreams:
         console.print()
         made = table("downstream", ">failures", ">before", ">requests", ">lost")
@@ -196,7 +196,7 @@ def _causes_table(causes: tuple[Cause, ...]) -> Any:
         numbers = (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)
         made.add_row(
             str(number),
-            Text(cause.error_type, overflow="fold"),
+            cause.error_type,
             *(f"{each:,}" for each in numbers),
             "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}",
         )
@@ -204,7 +204,7 @@ def _causes_table(causes: tuple[Cause, ...]) -> Any:
 
 
 def _render_cause(console: Console, number: int, cause: Cause, steps: tuple[str, ...]) -> None:
-    console.print(Text(f"{number}. {cause.error_type}: {cause.fingerprint}", style="bold"))
+    console.print(f"{number}. {cause.error_type}: {cause.fingerprint}", style="bold")
     console.print(f"   {_sparkline(cause.buckets)}  {local_time(cause.first)} to {local_time(cause.last)}")
     names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(3))
     console.print(

@@ -294,9 +294,7 @@ def _render(console: Console, data: dict[str, Any]) -> None:
     else:
         made = table("request", ">next attempt", "due", "delivered by", "last error")
         for one in data["retries"]:
-            made.add_row(
-                one["request_id"], str(one["attempt"]), _due(one), _by(one), Text(one["last_error"], overflow="fold")
-            )
+            made.add_row(one["request_id"], str(one["attempt"]), _due(one), _by(one), one["last_error"])
         console.print(made)
     if data["not_shown"]:
         console.print(f"{data['not_shown']:,} more, due later, are not shown: raise --limit")

@@ -163,9 +163,9 @@ def restore(
         ]
         * bool(created),
     ]
-    text = "\n".join(lines) or f"{source} has no processes."
+    lines = lines or [f"{source} has no processes."]
     ends_at = {name: iso(end) for name, end in leased.items()}
-    context.out.result({"taken": created, "left": existing, "malformed": malformed, "leased_until": ends_at}, text)
+    context.out.result({"taken": created, "left": existing, "malformed": malformed, "leased_until": ends_at}, lines)
 
 
 def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
@@ -201,14 +201,13 @@ def env(
     """
     context = current_context()
     variables = function_variables(context.stack)
-    text = json.dumps(variables, indent=2) + "\n"
     if str(output) == "-":
-        context.out.console.out(text, end="", highlight=False)
+        context.out.document(variables)
         return
-    write_private(output, text)
+    write_private(output, json.dumps(variables, indent=2) + "\n")
     names = sorted(variables.keys() - {"Parameters"})
     functions = count(len(names), "function", "functions")
-    next_step = f"Wrote {output}: the variables of {functions}. After sam build:\n{_invocation(context, output)}"
+    next_step = [f"Wrote {output}: the variables of {functions}. After sam build:", _invocation(context, output)]
     context.out.result({"file": str(output), "functions": names}, next_step)
 
 

@@ -20,7 +20,7 @@ from slotkeeper_cli.downstream_text import line, noteworthy
 from slotkeeper_cli.formatting import duration, iso, local_time
 from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
 from slotkeeper_cli.lease_text import lease_as_dict, lease_text
-from slotkeeper_cli.output import table
+from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
 from slotkeeper_cli.request_ids import RequestIds
@@ -135,11 +135,12 @@ def _executions(control: SlotControl, processes: list[Process], request_ids: Req
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
-    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(time.time())}\n"))
+    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(time.time())}"))
+    console.print()
     for process in data["processes"]:
         _render_process(console, process)
     for text in data["malformed"]:
-        console.print(Text.assemble(("malformed: ", "red"), text))
+        console.print(Text.assemble(("malformed: ", "red"), styled(text)))
     if not data["processes"] and not data["malformed"]:
         console.print("There are no processes. Add one with: slotkeeper process add")
     for one in data["downstreams"]:
@@ -188,7 +189,7 @@ def _holder(holder: dict[str, Any]) -> Text:
         return Text.assemble(f"  {holder['execution']}  {state}, ", (lease_text(holder), style))
     status, noun = holder["execution_status"], work_noun(holder["target"])
     work = holder["glue_run"] or holder["child"]
-    line = Text(f"  {holder['request_id'] or 'request id unknown'}  {state}, execution ")
+    line = styled(f"  {holder['request_id'] or 'request id unknown'}  {state}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")
     line.append(f"\n    {holder['execution']}", style="dim")
     line.append(f"\n    {noun} {work['state']} {work['id']}" if work else f"\n    no {noun} found", style="dim")

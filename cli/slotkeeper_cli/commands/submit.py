@@ -232,7 +232,7 @@ def _raise_for_outcome(ended: Mapping[str, Execution], sent: int, seconds: float
             "of each with: slotkeeper request show"
         )
     if texts:
-        raise CommandFailed("\n".join(texts))
+        raise CommandFailed(*texts)
 
 
 def _as_dict(one: SendResult, before: Mapping[str, str], ended: Mapping[str, Execution]) -> dict[str, Any]:

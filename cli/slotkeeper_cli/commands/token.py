@@ -71,7 +71,7 @@ def invalidate(
     lines.append("The refreshing function was invoked." if asked else next_user)
     context.out.result(
         {"generation": shown.generation, "removed": drops, "refusal_lifted": lifted, "refresher_asked": asked},
-        "\n".join(lines),
+        lines,
     )
 
 

@@ -12,8 +12,10 @@ from slotkeeper_cli.formatting import count, duration
 
 _NAMED = 5
 CLOUDWATCH = "cloudwatch.amazonaws.com"
+EVENTBRIDGE = "events.amazonaws.com"
 _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in a new stack, is breaching
-# Needed to publish to an encrypted topic (SNS guide, "Managing Amazon SNS encryption keys and costs").
+# Needed to send to an encrypted topic or queue (SNS guide, "Managing Amazon SNS encryption keys and costs"; SQS guide,
+# "Amazon SQS Key management").
 NEEDED = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
@@ -72,16 +74,35 @@ def topic_key(facts: Facts) -> Iterator[Finding]:
             f"the topic is encrypted with {key}, whose policy does not let alarms publish and cannot be changed",
             "deploy with a customer managed key (KmsKeyArn), or remove the encryption",
         )
-    elif not lets(facts.topic_key_policy, CLOUDWATCH, NEEDED):
+    elif not lets(facts.key_policy(key), CLOUDWATCH, NEEDED):
         yield problem(
             f"the policy of key {key} does not let {CLOUDWATCH} use it, so alarms cannot publish",
             f"allow {CLOUDWATCH} {' and '.join(NEEDED)}* in the key's policy",
         )
 
 
-def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...]) -> bool:
-    """Whether a key's policy allows a service all of these actions. Conditions are ignored."""
+def status_event_key(facts: Facts) -> Iterator[Finding]:
+    """EventBridge sends the status events of workflows to StatusEventQueue, which is encrypted with the stack's key."""
+    key = facts.key
+    # EventBridge sends neither account nor rule to KMS, so a statement with a condition does not apply to it (the page
+    # on encryption).
+    if key and not lets(facts.key_policy(key), EVENTBRIDGE, NEEDED, unconditionally=True):
+        yield problem(
+            f"the policy of key {key} does not let {EVENTBRIDGE} use it without a condition, so every status event is "
+            "dropped: the janitor alone frees the slots of workflows that were aborted or timed out, minutes later",
+            f"allow {EVENTBRIDGE} {' and '.join(NEEDED)}* in the key's policy without a condition (docs/encryption.md)",
+        )
+
+
+def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...], *, unconditionally: bool = False) -> bool:
+    """Whether a key's policy allows a service all of these actions.
+
+    Args:
+        unconditionally: ignore what is allowed under a condition. Otherwise conditions are ignored.
+    """
     statements = [one for one in _many(policy.get("Statement")) if _names(one.get("Principal"), service)]
+    if unconditionally:
+        statements = [one for one in statements if one.get("Effect") == "Deny" or not one.get("Condition")]
 
     def is_stated(effect: str, action: str) -> bool:
         patterns = [p for one in statements if one.get("Effect") == effect for p in _many(one.get("Action"))]
@@ -107,4 +128,5 @@ CHECKS = (
     HealthCheck("alarm-actions", "the actions of alarms are enabled", silenced),
     HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
     HealthCheck("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
+    HealthCheck("status-event-key", "EventBridge may send status events to the encrypted queue", status_event_key),
 )

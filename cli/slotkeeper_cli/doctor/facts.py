@@ -32,6 +32,7 @@ from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import all_queue_attributes
 from slotkeeper_cli.retry_control import RetryControl, policy_text
+from slotkeeper_cli.run_times import usual_seconds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.stack_resources import StackResource, drifted_resources, resources, template_of
@@ -78,6 +79,11 @@ class Facts:
     def parameters(self) -> Mapping[str, str]:
         """The stack's parameters."""
         return self._stack.parameters
+
+    @property
+    def key(self) -> str:
+        """The ARN of the stack's KMS key; empty if it has none."""
+        return self.parameters.get("KmsKeyArn", "")
 
     @property
     def not_deployed(self) -> list[str]:
@@ -152,6 +158,12 @@ class Facts:
         """The Glue jobs of the processes, by name; None for a job that does not exist."""
         names = sorted({one.target for one in self.processes if not is_state_machine(one.target)})
         return dict(zip(names, in_parallel(lambda name: get_job(self._stack, name), names), strict=True))
+
+    @cached_property
+    def run_seconds(self) -> dict[str, float | None]:
+        """How long the work of each process's target usually takes; None if no run of it is known."""
+        targets = sorted({one.target for one in self.processes})
+        return dict(zip(targets, in_parallel(lambda target: usual_seconds(self._stack, target), targets), strict=True))
 
     @cached_property
     def allowed_jobs(self) -> set[str]:
@@ -260,10 +272,9 @@ class Facts:
         arn = self._stack.outputs["FailureTopicArn"]
         return [one for page in pages.paginate(TopicArn=arn) for one in page["Subscriptions"]]
 
-    @cached_property
-    def topic_key_policy(self) -> Mapping[str, Any]:
-        """The policy of the customer managed key with which the topic is encrypted."""
-        response = self._stack.client("kms").get_key_policy(KeyId=self.topic["KmsMasterKeyId"], PolicyName="default")
+    def key_policy(self, key: str) -> Mapping[str, Any]:
+        """The policy of a customer managed key."""
+        response = self._stack.client("kms").get_key_policy(KeyId=key, PolicyName="default")
         policy: Mapping[str, Any] = json.loads(response["Policy"])
         return policy
 

@@ -63,7 +63,7 @@ def _target_problems(facts: Facts, target: str) -> list[str]:
     if target == NO_TARGET:
         return []
     if is_state_machine(target):
-        return machine_problems(target, facts.machines[target], facts.allowed_machines)
+        return machine_problems(target, facts.machines[target], facts.allowed_machines, facts.key)
     return job_problems(target, facts.jobs[target], facts.allowed_jobs)
 
 
@@ -90,7 +90,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
 def item_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.processes:
         holders = most_holders(one.slot_limit, one.default_weight)
-        for text in size_problems(one.name, one.target, holders, one.default_weight):
+        for text in size_problems(one, holders, facts.run_seconds[one.target]):
             saw, _, do = text.rpartition(": ")
             yield warn(saw, do)
 
@@ -157,7 +157,7 @@ def blocked(facts: Facts) -> Iterator[Finding]:
 
 def waiting(facts: Facts) -> Iterator[Finding]:
     for process, one in _waiting(facts):
-        fits = one == process.first and process.fits(one.weight)
+        fits = one == process.first and process.fits(one.weight, one.token_bytes)
         if fits and not facts.execution_status(one.execution):
             shown = as_dict(process, one, facts.now)
             free = count(process.slot_limit - process.slots_in_use, "free slot")
@@ -174,7 +174,11 @@ CHECKS = (
     HealthCheck("paused", "each process admits requests", paused),
     HealthCheck("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
     HealthCheck("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
-    HealthCheck("item-size", "jobs of a minute can keep all slots of a process busy", item_size),
+    HealthCheck(
+        "item-size",
+        "jobs can keep all slots of a process busy, and its callers' tokens fit",
+        item_size,
+    ),
     HealthCheck("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
     HealthCheck("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
     HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),

@@ -25,7 +25,10 @@ MINUTES = 0.7
 PROCESS = "called"
 MOST_TRANSITIONS = 12  # of a waiting call, more than of a direct one
 _ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
-_PARAMETERS = {"JanitorSchedule": "rate(1 day)"}
+_PARAMETERS = {
+    "JanitorSchedule": "rate(1 day)",
+    "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:*",  # those that this creates
+}
 _ROUNDS, _SMALL_ROUNDS = 30, 2
 _LATE = 60.0  # seconds
 

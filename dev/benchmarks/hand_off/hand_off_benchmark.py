@@ -12,7 +12,7 @@ from dev.scenarios.slots.slot_records import read_executions
 
 from . import hand_off_report
 from .figures import summary, window
-from .hand_off_designs import BenchmarkStack
+from .hand_off_designs import JOB, BenchmarkStack
 from .hand_off_run import FULL, SMALL, HandOffRun
 from .records import read_calls, read_invocations
 
@@ -21,7 +21,11 @@ MINUTES = 7.4
 # The engine's CloudTrail counts the functions' calls.
 ENGINE = {"CLOUDTRAIL_RECORDING": "1", "CLOUDTRAIL_MAX_EVENTS": "1000000"}
 # The janitor does not run during a window: all wakes are the workflow's.
-PARAMETERS = {"JanitorSchedule": "rate(1 day)"}
+PARAMETERS = {
+    "JanitorSchedule": "rate(1 day)",
+    "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
+    "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:child",
+}
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:

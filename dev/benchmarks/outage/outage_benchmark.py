@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dev.benchmarks import machine
 from dev.benchmarks.outcome import Notify, Outcome
 
-from . import outage_chart, outage_report
-from .outage_run import Scenario, run, scenarios
+from . import faults_report, outage_chart, outage_report, partial_faults
+from .outage_run import run, scenarios
 from .retry_designs import DESIGNS, WATCHING
 
 TITLE = "Outage: a downstream that fails, returns and changes its capacity"
-MINUTES = 1
+MINUTES = 2
 SEEDS = (1, 2)  # of the worker that is judged; the others are measured once
 SMALL = 0.04  # of all durations
 CHARTS = {"steady": "outage.png", "steps": "steps.png"}
@@ -29,7 +32,10 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
         for seed in (SEEDS if design == WATCHING and not small else SEEDS[:1])
         for scenario in chosen.values()
     ]
-    results = _run_all(jobs, notify, 1 if small else machine.processors())
+    faults = partial_faults.jobs(SMALL if small else 1.0)
+    tasks = [partial(run, *job) for job in jobs] + [partial(partial_faults.run_case, job) for job in faults]
+    results = _run_all(tasks, notify, 1 if small else machine.processors())
+    results, faulty = results[: len(jobs)], list(zip(faults, results[len(jobs) :], strict=True))
     figures: dict[str, Any] = {name: {design: [] for design in DESIGNS} for name in chosen}
     samples: dict[str, dict[str, Any]] = {name: {} for name in chosen}
     for (design, scenario, seed), found in zip(jobs, results, strict=True):
@@ -41,16 +47,21 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
         outage_chart.draw(folder / file, samples[name], chosen[name].capacity)
     outcome = outage_report.outcome(figures)
     outcome.figures["samples"] = {name: samples[name] for name in CHARTS}
-    return outcome
+    outcome.figures["faults"] = [{"case": name, **arguments, **found} for (name, arguments), found in faulty]
+    return replace(
+        outcome,
+        grids=[*outcome.grids, *faults_report.grids(faulty)],
+        goals=[*outcome.goals, *faults_report.goals(faulty)],
+    )
 
 
-def _run_all(jobs: list[tuple[str, Scenario, int]], notify: Notify, processes: int) -> list[dict[str, Any]]:
+def _run_all(jobs: Sequence[Callable[[], dict[str, Any]]], notify: Notify, processes: int) -> list[dict[str, Any]]:
     """The figures of all jobs, in their order."""
     notify("simulate", 0.0)
     if processes == 1:
-        return [run(*job) for job in jobs]
+        return [job() for job in jobs]
     with ProcessPoolExecutor(processes) as pool:
-        futures = [pool.submit(run, *job) for job in jobs]
+        futures = [pool.submit(job) for job in jobs]
         for count, _ in enumerate(as_completed(futures), 1):
             notify("simulate", count / len(jobs))
         return [future.result() for future in futures]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .fragile_downstream import CALL_SECONDS, Call
+from .fragile_downstream import CALL_SECONDS, Call, FragileDownstream
 from .retry_designs import World
 from .virtual_time import START
 
@@ -61,7 +61,7 @@ def scenarios(scale: float = 1.0) -> dict[str, Scenario]:
 
 def run(design: str, scenario: Scenario, seed: int) -> dict[str, Any]:
     """Run one design, and return its figures and its samples."""
-    world = World(design, scenario.capacity, CONCURRENCY, seed)
+    world = World(design, lambda time, random: FragileDownstream(time, scenario.capacity, random), CONCURRENCY, seed)
     samples: list[dict[str, float]] = []
     _arrivals(world, scenario)
 

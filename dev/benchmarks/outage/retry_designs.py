@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried
-from slotkeeper.retry.consumer import Consumer, StillInProgress
+from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried, WorkSucceeded
+from slotkeeper.retry.consumer import Consumer, StillInProgress, WorkRequest
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream.downstreams import Downstreams
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.table import DownstreamTable, TooManyWriters
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, parse_message
 from slotkeeper.retry.parameter import BuiltInPolicy
+from slotkeeper.retry.policy import Policy
 
-from .fragile_downstream import FragileDownstream
+from .fragile_downstream import Call
+from .other_breakers import RULES, OtherBreakers
 from .simulated_queue import QueuedMessage, SimulatedQueue, SimulatedScheduler
 from .simulated_table import SimulatedTable
 from .virtual_time import VirtualTime
@@ -32,6 +35,11 @@ VISIBILITY, MAX_RECEIVES, INVOCATION = 720.0, 1000, 120.0
 # (Lambda guide, "Configuring an SQS queue for use with Lambda").
 PLAIN_VISIBILITY, PLAIN_MAX_RECEIVES = 60.0, 5
 
+
+class Stopped(BaseException):
+    """The function is stopped by its timeout, in the middle of a call."""
+
+
 CALL = (0.003, 0.008)  # seconds of a call of DynamoDB or SQS
 INVOKE = (0.010, 0.020)  # seconds from a container's end of one invocation to its next one
 
@@ -39,18 +47,45 @@ WATCHING, UNWATCHED, PLAIN = "worker", "worker without downstreams", "plain SQS 
 DESIGNS = (WATCHING, UNWATCHED, PLAIN)
 
 
+class Downstream(Protocol):
+    """What the work calls. `calls` is its own record."""
+
+    calls: list[Call]
+
+    def call(self) -> None: ...
+
+
 class World:
     """One queue, its consumers and a downstream.
 
     Args:
+        design: one of DESIGNS, or a breaker of other_breakers.
+        downstream: creates the downstream.
         concurrency: the event source's maximum concurrency.
+        policy: the policy's document.
+
+    Attributes:
+        others: further downstreams, by name.
+        done: the second at which each request succeeded, by its id.
     """
 
-    def __init__(self, design: str, capacity: Sequence[tuple[float, int]], concurrency: int, seed: int) -> None:
+    def __init__(
+        self,
+        design: str,
+        downstream: Callable[[VirtualTime, Random], Downstream],
+        concurrency: int,
+        seed: int,
+        policy: Mapping[str, Any] | None = None,
+    ) -> None:
         self.random = Random(seed)
         self.time = VirtualTime()
         self.design = design
-        self.downstream = FragileDownstream(self.time, capacity, self.random)
+        self.downstream = downstream(self.time, self.random)
+        self.others: dict[str, Downstream] = {}
+        self.done: dict[str, float] = {}
+        self._opened = 0
+        self._policy = _FixedPolicy(Policy.from_document(policy or {}))
+        self._other = OtherBreakers(RULES[design], concurrency, self.time.clock) if design in RULES else None
         plain = design == PLAIN
         visibility, receives = (PLAIN_VISIBILITY, PLAIN_MAX_RECEIVES) if plain else (VISIBILITY, MAX_RECEIVES)
         self.queue = SimulatedQueue(self.time, visibility, receives, self._call)
@@ -65,12 +100,18 @@ class World:
             self.time.start(self._container(self._plain if plain else self._worker()))
 
     @property
+    def opened(self) -> int:
+        """How often a breaker has opened."""
+        return self._other.opened if self._other else self._opened
+
+    @property
     def backlog(self) -> int:
         """The messages that are queued or scheduled."""
         return len(self.queue.messages) + self.scheduler.pending
 
-    def send(self, number: int) -> None:
-        self.queue.add(f'{{"request_id":"request-{number}","payload":{{}}}}')
+    def send(self, number: int | str, to: str = "", delay: float = 0.0, **fields: Any) -> None:
+        body = {"request_id": f"request-{number}", "payload": {"to": to} if to else {}, **fields}
+        self.queue.add(json.dumps(body), delay)
 
     def _call(self) -> None:
         self.time.sleep(self.random.uniform(*CALL))
@@ -112,26 +153,35 @@ class World:
             on_unreported=self._unreported,
             clock=clock,
         )
+        watched: Any = {WATCHING: downstreams, UNWATCHED: None} | dict.fromkeys(RULES, self._other)
         consumer = Consumer(
             Ledger(ledger, "ledger"),
             queue,
             DeadLetterQueue(sqs, "dead"),
-            BuiltInPolicy(),
-            downstreams=downstreams if self.design == WATCHING else None,
+            self._policy,
+            downstreams=watched[self.design],
+            downstream=lambda request: request.payload.get("to", DEFAULT),
             clock=clock,
             timer=clock,
         )
+
+        def perform(request: WorkRequest, _seconds: float) -> None:
+            self.others.get(request.payload.get("to", ""), self.downstream).call()
 
         def handle(message: QueuedMessage) -> bool:
             ends = self.time.now + INVOCATION
             context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: int((ends - self.time.now) * 1000))
             try:
-                outcome = consumer.consume(SQSRecord(message.record), lambda *_: self.downstream.call(), context)
+                outcome = consumer.consume(SQSRecord(message.record), perform, context)
+            except Stopped:
+                return False
             except (WaitsForDownstream, NotYetDue, StillInProgress, TooManyWriters):
                 return False
             if isinstance(outcome, WorkRetried):
                 before = parse_message(message.body).uncounted
                 self.spent += queue.uncounted == before
+            if isinstance(outcome, WorkSucceeded):
+                self.done[parse_message(message.body).request_id] = self.time.elapsed
             self.spent += isinstance(outcome, WorkDeadLettered)
             return True
 
@@ -140,10 +190,23 @@ class World:
     def _unreported(self, _reason: str) -> None:
         self.unreported += 1
 
-    def _seen(self, _name: str, _before: Health, after: Health, callers: int | None) -> None:
+    def _seen(self, _name: str, before: Health, after: Health, callers: int | None) -> None:
+        self._opened += before.state == State.CLOSED != after.state
         permitted = callers or 0 if after.state == State.CLOSED else 0
         if not self.permitted or self.permitted[-1][1] != permitted:
             self.permitted.append((self.time.elapsed, permitted))
+
+
+class _FixedPolicy(BuiltInPolicy):
+    """A policy from a document."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def get(self) -> Policy:
+        return self._policy
+
+    get_for_downstream = get
 
 
 class _NotedRetries(RetryQueue):

@@ -63,7 +63,7 @@ TASK_FAULTS = (
     ("WakeWaiting", "refuse", "Sqs.RequestThrottledException"),
     ("WakeWaiting", "lose_answer", "Sqs.SqsException"),
     ("ReturnRequest", "lose_answer", "Sqs.SqsException"),
-    ("NotifyFailure", "refuse", "Sns.ThrottledException"),
+    ("NotifyFailure", "refuse", "SNS.ThrottledException"),
 )
 START_FAULTS = (
     ("lose_answer", ""),

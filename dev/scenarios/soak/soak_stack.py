@@ -31,13 +31,14 @@ from .soak_records import JanitorRun, SentMessage
 GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill
 ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "15", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
+JOB = "soak-job"
 PARAMETERS = {
     "JanitorSchedule": "rate(1 day)",
     "GraceSeconds": str(GRACE),
     "LookGapSeconds": str(LOOK_GAP),
     "GlueTimeoutMinutes": "1",
+    "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
 }
-JOB = "soak-job"
 SCRIPT = Path(__file__).with_name("soak_job.py")
 GLUE_SCRIPT = re.compile(r"/glue-[^/\s]+/[^/\s]+\.py\b")  # as in dev/emulator/engine/glue_script.py
 ATTEMPTS = 8  # of the run's own calls, which faults and engine restarts affect too

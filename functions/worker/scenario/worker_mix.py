@@ -36,12 +36,10 @@ POLICY: dict[str, Any] = {
         "max_attempts": MAX_ATTEMPTS,
         "max_age_seconds": 1800,
     },
-    # For a downstream that recovers in seconds, and at which four in ten calls fail at any time: the retries that may
-    # fail are those of ten seconds instead of a minute.
+    # For a downstream that recovers in seconds, and at which four in ten calls fail at any time.
     "downstream": {
-        "breaker": {"failure_threshold": 5, "recovery_seconds": 3},
+        "breaker": {"failure_threshold": 5, "window_calls": 5, "recovery_seconds": 3},
         "concurrency": {"window_seconds": 2},
-        "budget": {"window_seconds": 10},
     },
 }
 

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor
 from typing import Any
 
 from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import Interval, peak, since
+from dev.scenarios.runner.intervals import since
+from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
 
 REFUSALS = ("503", "dropped")
 
@@ -36,14 +36,25 @@ class Settings:
 
     threshold: int
     recovery: float
-    window: float
     callers: int
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], callers: int) -> Settings:
-        """From a policy that has all three. `callers`: the event source's concurrency."""
-        breaker, concurrency = (policy["downstream"][part] for part in ("breaker", "concurrency"))
-        return cls(breaker["failure_threshold"], breaker["recovery_seconds"], concurrency["window_seconds"], callers)
+        """From a policy that has both. `callers`: the event source's concurrency."""
+        breaker = policy["downstream"]["breaker"]
+        return cls(breaker["failure_threshold"], breaker["recovery_seconds"], callers)
+
+    def least_wait(self, failed_probes: int) -> float:
+        """The shortest wait for the next probe."""
+        return (1 - PROBE_JITTER) * self.recovery * min(1.0, FIRST_PROBE * 2.0**failed_probes)
+
+    def most_probes(self, seconds: float) -> int:
+        """The most probes that can be due in a time in which each fails."""
+        count, passed = 0, self.least_wait(0)
+        while passed < seconds:
+            count += 1
+            passed += self.least_wait(count)
+        return count
 
 
 @dataclass(frozen=True)
@@ -159,14 +170,13 @@ def claims(record: OutageRecord) -> list[Claim]:
         single_probes(record),
         attempts_kept(record),
         recovery_found(record),
-        callers_grow(record),
     ]
 
 
 def few_calls(record: OutageRecord) -> Claim:
     """At most the calls that open the breaker, and one for each time that a probe is due."""
     seconds, settings = record.outage.ends - record.outage.begins, record.settings
-    allowed = record.before_open + floor(seconds / settings.recovery) + 1
+    allowed = record.before_open + settings.most_probes(seconds)
     made = len(record.since_answered)
     name = "the downstream is hardly called while it is down"
     if not record.during:
@@ -178,7 +188,7 @@ def few_calls(record: OutageRecord) -> Claim:
 
 
 def single_probes(record: OutageRecord) -> Claim:
-    """Each probe begins one recovery time after the end of the one before, up to the first success.
+    """Each probe begins after its wait, which doubles with each one that failed, up to the first success.
 
     After the outage also a request without input is answered, with 404. That shows nothing about the downstream, so the
     next probe is due immediately.
@@ -186,14 +196,15 @@ def single_probes(record: OutageRecord) -> Claim:
     until = record.success.began if record.success else float("inf")
     calls = [*record.probes, *(call for call in record.after if call.began <= until)]
     pairs = list(pairwise(calls))
-    early = [
-        f"{later.key} {later.began - _ended(earlier):.1f} s after the one before"
-        for earlier, later in pairs
-        if later.began < _ended(earlier) + (0 if earlier.answer == "404" else record.settings.recovery)
-    ]
+    early, failed = [], 0
+    for earlier, later in pairs:
+        failed += earlier.answer != "404"
+        wait = later.began - _ended(earlier)
+        if wait < (0 if earlier.answer == "404" else record.settings.least_wait(failed)):
+            early.append(f"{later.key} {wait:.1f} s after the one before")
     apart = [later.began - _ended(earlier) for earlier, later in pairs]
     finding = f"{counted(len(calls), 'probe')}, {min(apart, default=0):.1f} s apart or more"
-    return judge("one probe at a time, a recovery time apart", {"too early": early}, finding, shown=bool(pairs))
+    return judge("one probe at a time, each after its wait", {"too early": early}, finding, shown=bool(pairs))
 
 
 def attempts_kept(record: OutageRecord) -> Claim:
@@ -218,33 +229,5 @@ def recovery_found(record: OutageRecord) -> Claim:
     name = "the first probe after the outage succeeds"
     if not able:
         return Claim(name, False, "no call after the outage")
-    finding = f"{able[0].answer}, {_ended(able[0]) - record.outage.ends:.1f} s after it; a probe is due every "
+    finding = f"{able[0].answer}, {_ended(able[0]) - record.outage.ends:.1f} s after it; a probe is due within "
     return Claim(name, able[0].answer == "200", f"{finding}{record.settings.recovery:g} s")
-
-
-def callers_grow(record: OutageRecord) -> Claim:
-    """After the breaker has closed one caller is permitted, and more after each window at the earliest.
-
-    The worker notes the end of a call after the downstream does. So at any time the downstream sees at most the
-    permitted callers, and a limit that counts from its own record is never below the permitted one.
-    """
-    name = "after the outage the callers grow from one"
-    if record.success is None:
-        return Claim(name, False, "no success after the outage")
-    closed = _ended(record.success)
-    later = [_interval(call, closed) for call in record.after if call.began >= closed]
-    too_many, permitted, start = [], 1, closed
-    while permitted < record.settings.callers:
-        end = start + record.settings.window
-        most = peak((max(began, start), min(ended, end)) for began, ended in later if began < end and ended > start)
-        if most > permitted:
-            too_many.append(
-                f"{most} of {permitted} from {start - closed:.0f} s to {end - closed:.0f} s after the first success"
-            )
-        permitted, start = permitted + max(1, permitted // 2), end
-    finding = f"{record.settings.callers} at the earliest {start - closed:.0f} s after the first success"
-    return judge(name, {"too many": too_many}, finding, shown=bool(later))
-
-
-def _interval(call: Call, closed: float) -> Interval:
-    return call.began, float("inf") if call.ended is None else call.ended

@@ -1,7 +1,7 @@
 """Records of a small run with an outage. Seconds; the outage begins at 1010 and ends at 1030.
 
-Two callers. The breaker opens after two failures; a probe is due after 4 s, and the limit may grow each 2 s. The
-requests "a", "b", ... have the keys "key a", "key b", ...
+Two callers. The breaker opens after two failures; a probe is due after 4 s at most. The requests "a", "b", ... have the
+keys "key a", "key b", ...
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dev.emulator.downstream import Call, Outage
 from functions.worker.scenario.worker_outage import OutageRecord, Retried, Settings
 
 ORIGIN = 1000.0
-SETTINGS = Settings(threshold=2, recovery=4.0, window=2.0, callers=2)
+SETTINGS = Settings(threshold=2, recovery=4.0, callers=2)
 NAMES = "abcdefgh"
 
 

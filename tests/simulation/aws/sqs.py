@@ -1,8 +1,8 @@
 """SQS as a pure function: queues, a request and the time give queues and an answer.
 
-A FIFO queue delivers no message of a group while one of the group is in flight. A standard queue delivers any visible
-message. Sources: SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-once processing in Amazon SQS"; API
-Reference.
+A FIFO queue delivers no message of a group while an earlier one of the group is in flight. A standard queue delivers
+any visible message. Sources: SQS Developer Guide, "FIFO queue delivery logic" and "Exactly-once processing in Amazon
+SQS"; API Reference; the recordings in tests/conformance/test_sqs.py.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ DEDUPLICATION = 300  # seconds (SQS API Reference, SendMessage, MessageDeduplica
 _NOTHING = record({})
 
 
-def queue(visibility: int = 30, fifo: bool = False, lax: bool = False) -> Record:
+def queue(visibility: int = 30, fifo: bool = False, lax: bool | None = None) -> Record:
     """One empty queue.
 
     Args:
         visibility: the default visibility timeout in seconds.
-        lax: a handle hides its message although the message is visible again. SQS refuses this, but the product must
-            not rely on that.
+        lax: a handle hides its message although the message is visible again; on a standard queue also after a later
+            receive. By default as recorded: a standard queue accepts both, a FIFO queue neither. The product must
+            not rely on it, since the API Reference documents MessageNotInflight for every queue.
     """
+    lax = not fifo if lax is None else lax
     fields = {"visibility": visibility, "fifo": fifo, "lax": lax, "messages": (), "sent": 0, "ids": _NOTHING}
     return record(fields)
 
@@ -32,7 +34,7 @@ def perform(queues: Record, operation: str, parameters: Record, now: float) -> t
     """One operation on `queues`, URL -> queue; `now` in seconds since the epoch."""
     url = parameters["QueueUrl"]
     if url not in queues:
-        return queues, Answer(error="QueueDoesNotExist")
+        return queues, Answer(error="AWS.SimpleQueueService.NonExistentQueue")
     changed, answer = _OPERATIONS[operation](queues[url], parameters, now)
     return (queues if changed is queues[url] else queues.with_fields(**{url: changed})), answer
 
@@ -51,17 +53,22 @@ def expire(queues: Record, url: str, message_id: str, now: float) -> Record:
     return queues.with_fields(**{url: queues[url].with_fields(messages=changed)})
 
 
-def receivable(queue: Record, now: float) -> list[Record]:
-    """The messages that the next receive may return: the head of each group, unless one of the group is in flight."""
+def receivable(queue: Record, now: float, *, together: bool = False) -> list[Record]:
+    """The messages that the next receive may return.
+
+    Of a group of a FIFO queue it is the first message, unless that is hidden; with `together`, in a receive of several
+    messages, all before the first hidden one.
+    """
     if not queue["fifo"]:
         return [message for message in queue["messages"] if message["visible_at"] <= now]
     messages: list[Record] = []
-    begun: set[str] = set()
-    blocked = {message["group"] for message in queue["messages"] if is_in_flight(message, now)}
+    ended: set[str] = set()
     for message in queue["messages"]:
-        if message["group"] not in begun | blocked and message["visible_at"] <= now:
+        if message["group"] not in ended and message["visible_at"] <= now:
             messages.append(message)
-        begun.add(message["group"])
+            if together:
+                continue
+        ended.add(message["group"])
     return messages
 
 
@@ -104,7 +111,7 @@ def receive(queue: Record, message: Record, now: float) -> tuple[Record, Answer]
 
 
 def _change_visibility(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
-    message = _by_handle(queue, parameters["ReceiptHandle"])
+    message = _to_hide(queue, parameters["ReceiptHandle"])
     if message is None:
         return queue, Answer(error="InvalidParameterValue")
     if not is_in_flight(message, now) and not queue["lax"]:
@@ -141,6 +148,13 @@ def _delete(queue: Record, parameters: Record, now: float) -> tuple[Record, Answ
     if message["group"] is not None and not is_in_flight(message, now):
         return queue, Answer(error="InvalidParameterValue")
     return queue.with_fields(messages=tuple(m for m in queue["messages"] if m is not message)), _DONE
+
+
+def _to_hide(queue: Record, handle: str) -> Record | None:
+    if queue["fifo"] or not queue["lax"]:
+        return _by_handle(queue, handle)
+    message_id = handle.partition("#")[0]
+    return next((message for message in queue["messages"] if message["id"] == message_id), None)
 
 
 def _was_deleted(queue: Record, handle: str) -> bool:

@@ -21,7 +21,7 @@ from tests.unit.conftest import NOW
 from tests.unit.work_account import WorkAccount, invocation, record
 
 TABLE = "downstreams"
-THRESHOLD = 5
+THRESHOLD = 15
 
 
 class Worker:
@@ -79,7 +79,7 @@ def test_opening_and_closing_are_published_once(worker: Worker) -> None:
     worker.handle("the-last-failure")
     worker.handle("held-back")
     opened = {"version": "1", "stack": "test", "downstream": "default", "state": "OPEN", "epoch": 1}
-    change = {"reason": "5 consecutive failures", "at": "2027-01-15T08:00:00.000Z"}
+    change = {"reason": "15 of the last 16 calls failed", "at": "2027-01-15T08:00:00.000Z"}
     assert [event | {"stack": "test"} for event in worker.changes] == [opened | change]
 
     worker.is_down = False
@@ -148,4 +148,4 @@ def test_a_change_is_published_once_although_its_write_was_repeated(worker: Work
 
 
 def _touched(health: Health, number: int) -> Health:
-    return replace(health, permits={**health.permits, f"another-{number}": NOW + 100})
+    return replace(health, permits={**health.permits, f"another-{number}": (NOW + 100, 0)})

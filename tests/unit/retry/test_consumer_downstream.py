@@ -21,7 +21,7 @@ from tests.support.boundary import refuse
 from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import CONCURRENCY, LEASE, NOW, WorkerHarness
 
-OPEN = Health(state=State.OPEN, epoch=1, probe_at=NOW + 30, healthy=False)
+OPEN = Health(state=State.OPEN, epoch=1, since=NOW, probe_at=NOW + 30, healthy=False)
 HEALTHY = Health(healthy=True)
 
 
@@ -61,7 +61,7 @@ def test_a_request_names_its_downstream(workplace: WorkerHarness) -> None:
 def test_an_attempt_is_reported_and_its_permit_ends(watching: WorkerHarness) -> None:
     assert isinstance(watching.consume(watching.send()), WorkSucceeded)
     health = watching.health()
-    assert (health.healthy, health.failures, health.first_attempts, health.permits) == (True, 0, 1, {})
+    assert (health.healthy, health.failures, health.permits) == (True, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_attempt_is_reported_and_its_permit_ends(watching: WorkerHarness) -> 
         pytest.param(OPEN, id="open"),
         pytest.param(replace(OPEN, state=State.HALF_OPEN), id="a probe is under way"),
         pytest.param(force_open(HEALTHY, NOW, "planned"), id="opened by an operator"),
-        pytest.param(replace(HEALTHY, limit=1, permits={"other": NOW + LEASE}), id="at the limit"),
+        pytest.param(replace(HEALTHY, limit=1, permits={"other": (NOW + LEASE, 0)}), id="at the limit"),
     ],
 )
 def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHarness, health: Health) -> None:
@@ -81,13 +81,13 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
     assert 1 <= seconds <= 32
 
 
-def test_a_retry_above_the_budget_waits_for_the_next_window(watching: WorkerHarness) -> None:
-    watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 300}}}))
-    watching.set_health(replace(HEALTHY, limit=1, budget_window=NOW, retries=10))
+def test_a_retry_above_the_budget_waits_until_time_has_returned_a_part_of_it(watching: WorkerHarness) -> None:
+    watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 3600}}}))
+    watching.set_health(replace(HEALTHY, limit=1, spent=20.0, refilled=NOW))
     assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
     (retry,) = watching.queue
     held_back(watching, retry)
-    assert retry.visible_at >= NOW + 300
+    assert retry.visible_at >= NOW + 180
     assert isinstance(watching.consume(retry), WorkSucceeded)
     assert watching.performed == [("r", 1), ("r", 2)]
 
@@ -178,7 +178,6 @@ def test_a_permit_whose_attempt_another_delivery_has_is_given_back(watching: Wor
     permits = watching.health().permits
     watching.deliver(again)
     assert watching.health().permits == permits
-    assert watching.health().first_attempts == 1
 
 
 def test_a_worker_that_dies_with_the_probe_delays_the_next_one_by_its_lease(watching: WorkerHarness) -> None:
@@ -190,9 +189,30 @@ def test_a_worker_that_dies_with_the_probe_delays_the_next_one_by_its_lease(watc
     while watching.now < NOW + LEASE - 1:
         held_back(watching, other)
         watching.now = max(watching.now, min(other.visible_at, NOW + LEASE - 1))
-    watching.now = NOW + LEASE
+    watching.now = NOW + LEASE + 2
     assert isinstance(watching.consume(other), WorkSucceeded)
     assert watching.health().state == State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("health", "counts"),
+    [
+        pytest.param(HEALTHY, True, id="healthy"),
+        pytest.param(OPEN, False, id="open"),
+        pytest.param(Health(), False, id="the last answer was a failure"),
+    ],
+)
+def test_a_death_does_not_count_while_the_downstream_fails(
+    watching: WorkerHarness, health: Health, counts: bool
+) -> None:
+    """The downstream may have kept the call until the function was stopped."""
+    message = watching.send(dies=1)
+    watching.deliver(message)
+    watching.now = message.visible_at
+    watching.set_health(health)
+    outcome = watching.consume(message)
+    assert isinstance(outcome, WorkRetried)
+    assert (outcome.died, outcome.counted) == (True, counts)
 
 
 def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(watching: WorkerHarness) -> None:
@@ -285,7 +305,7 @@ def test_an_answer_that_cannot_be_reported_changes_nothing_for_the_request(watch
     watching.perform = perform  # type: ignore[method-assign]
     assert isinstance(watching.consume(watching.send()), WorkSucceeded)
     assert (len(watching.unreported), watching.row()["status"]) == (1, "SUCCEEDED")
-    assert list(watching.health().permits.values()) == [NOW + LEASE]
+    assert list(watching.health().permits.values()) == [(NOW + LEASE, 0)]
 
 
 def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: WorkerHarness) -> None:
@@ -296,7 +316,7 @@ def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: W
     assert isinstance(watching.consume(watching.send("works")), WorkSucceeded)
     for number in range(CONCURRENCY):
         watching.set_health(
-            replace(watching.health(), permits={**watching.health().permits, str(number): NOW + 10_000})
+            replace(watching.health(), permits={**watching.health().permits, str(number): (NOW + 10_000, 0)})
         )
     held_back(watching, watching.send("more"))
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.attempt import WorkDeferred
 from slotkeeper.retry.deferral import (
-    MAX_SPREAD_PER_SECOND,
     MAX_SPREAD_SECONDS,
     RESEND_EVERY,
     RESEND_RECEIVES,
@@ -127,11 +126,13 @@ def test_a_message_returns_at_another_time_after_each_receive() -> None:
     assert len(set(queue.hidden)) == 19
 
 
-@given(st.integers(0, 10**6), st.floats(2.0, 5000.0))
-def test_the_spread_is_a_minute_at_most_unless_too_many_would_return_per_second(waiting: int, rate: float) -> None:
-    spread = spread_seconds(waiting, rate)
-    assert spread <= waiting / rate
-    assert spread <= MAX_SPREAD_SECONDS * 1.000001 or spread == waiting / max(rate, MAX_SPREAD_PER_SECOND)
+@given(st.integers(0, 10**6), st.floats(2.0, 5000.0), st.floats(5.0, 5000.0))
+def test_the_spread_is_a_minute_at_most_unless_too_many_would_return_per_second(
+    waiting: int, rate: float, most: float
+) -> None:
+    spread = spread_seconds(waiting, rate, most)
+    assert spread <= waiting / min(rate, most)
+    assert spread <= MAX_SPREAD_SECONDS * 1.000001 or spread == waiting / most
 
 
 def test_a_container_counts_the_backlog_once_in_ten_seconds() -> None:

@@ -16,7 +16,7 @@ from slotkeeper.retry.downstream.settings import Breaker, Budget, Concurrency, D
 NOW = 1_800_000_000.0
 LEASE = 125.0
 MOST = 8
-THRESHOLD, RECOVERY = 5, 30.0
+THRESHOLD, WINDOW, RECOVERY = 15, 16, 30.0
 BREAKER_ONLY = DownstreamSettings(concurrency=Concurrency(enabled=False), budget=Budget(enabled=False))
 ALL = DownstreamSettings()
 
@@ -33,12 +33,10 @@ class Downstream:
         self.asked = 0
 
     def ask(self, *, is_retry: bool = False, again: Permit | None = None) -> Permit | Refusal:
-        """A refusal changes nothing, as in Downstreams.ask. `again`: the permit of a call whose answer was lost."""
+        """`again`: the permit of a call whose answer was lost."""
         self.asked += again is None
         wanted = again or Permit(str(self.asked), self.now + LEASE, is_retry=is_retry)
-        after, answer = ask(self.health, self.settings, wanted, MOST, self.now)
-        if isinstance(answer, Permit):
-            self.health = after
+        self.health, answer = ask(self.health, self.settings, wanted, MOST, self.now)
         return answer
 
     def begin(self, **how: Any) -> Permit:
@@ -71,6 +69,12 @@ class Downstream:
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
+    def wait_for_probe(self) -> float:
+        """Wait until the next probe is due; return for how long."""
+        before = self.now
+        self.now = self.refused().not_before
+        return self.now - before
+
 
 def healthy(settings: DownstreamSettings = ALL, limit: int = 0) -> Downstream:
     downstream = Downstream(Health(limit=limit), settings)
@@ -81,27 +85,68 @@ def healthy(settings: DownstreamSettings = ALL, limit: int = 0) -> Downstream:
 # The breaker.
 
 
-def test_the_breaker_opens_after_consecutive_failures_and_refuses_until_the_probe_is_due() -> None:
+@pytest.mark.parametrize("successes", [0, WINDOW - THRESHOLD])
+def test_the_breaker_opens_when_nearly_all_of_the_last_calls_failed(successes: int) -> None:
     downstream = healthy()
-    for _ in range(THRESHOLD - 1):
-        downstream.attempt(FAILED)
+    for answer in [FAILED] + [SUCCEEDED] * successes + [FAILED] * (THRESHOLD - 2):
+        downstream.attempt(answer)
     assert downstream.health.state == State.CLOSED
     downstream.attempt(FAILED)
     assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 1)
-    downstream.wait(RECOVERY - 0.1)
+    assert downstream.health.changes[-1].why == "15 of the last 16 calls failed"
+
+
+def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
+    downstream = healthy()
+    for _ in range(10):
+        for answer in [SUCCEEDED] * (WINDOW - THRESHOLD + 1) + [FAILED] * (THRESHOLD - 1):
+            downstream.attempt(answer)
+    assert downstream.health.state == State.CLOSED
+
+
+def test_with_a_threshold_above_the_window_as_many_calls_are_considered() -> None:
+    downstream = healthy(replace(ALL, breaker=Breaker(failure_threshold=20, window_calls=3)))
+    for _ in range(20):
+        assert downstream.health.state == State.CLOSED
+        downstream.attempt(FAILED)
+    assert downstream.health.state == State.OPEN
+
+
+def test_the_first_probe_comes_early_and_each_failed_one_doubles_the_wait() -> None:
+    downstream = healthy().opened()
+    waits = []
+    for _ in range(8):
+        waits.append(downstream.wait_for_probe())
+        downstream.attempt(FAILED)
+    longest = [RECOVERY * min(1, 2**number / 32) for number in range(8)]
+    assert all(0.8 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
+    assert len({wait / most for wait, most in zip(waits, longest, strict=True)}) == len(waits)  # jitter
+
+
+def test_until_the_probe_is_due_every_attempt_is_refused() -> None:
+    downstream = healthy().opened()
     refusal = downstream.refused()
-    assert (refusal.reason, refusal.not_before) == ("breaker", NOW + RECOVERY)
-    downstream.wait(0.1)
+    downstream.now = refusal.not_before - 0.01
+    assert downstream.refused() == refusal
+    assert refusal.reason == "breaker"
+    downstream.now = refusal.not_before
     downstream.begin()
     assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, 2)
 
 
-def test_a_success_between_failures_keeps_the_breaker_closed() -> None:
+def test_a_shorter_recovery_time_applies_to_an_open_breaker() -> None:
+    hour = replace(ALL, breaker=Breaker(recovery=3600.0))
+    downstream = healthy(hour).opened()
+    downstream.settings = ALL
+    assert downstream.refused().not_before == NOW + RECOVERY
+
+
+def test_a_breaker_that_a_clock_ahead_of_the_others_opened_begins_a_probe_immediately() -> None:
     downstream = healthy()
-    for _ in range(3 * THRESHOLD):
-        for answer in [FAILED] * (THRESHOLD - 1) + [SUCCEEDED]:
-            downstream.attempt(answer)
-    assert downstream.health.state == State.CLOSED
+    downstream.now = NOW + 600
+    downstream.opened()
+    downstream.now = NOW
+    downstream.begin()
 
 
 @pytest.mark.parametrize("answer", [UNKNOWN, THROTTLED])
@@ -138,23 +183,32 @@ def test_one_probe_is_under_way_at_a_time() -> None:
         assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now)
 
 
-def test_the_probes_success_closes_the_breaker_at_one_caller() -> None:
+def test_the_probes_success_closes_the_breaker_and_the_limit_is_the_one_before() -> None:
     downstream = healthy().opened()
+    downstream.health = replace(downstream.health, limit=4, proven=3, throttled=6, calm=2)
     downstream.wait(RECOVERY)
     downstream.attempt(SUCCEEDED)
     health = downstream.health
-    assert (health.state, health.epoch, health.failures, health.limit) == (State.CLOSED, 3, 0, 1)
+    assert (health.state, health.epoch, health.failures) == (State.CLOSED, 3, 0)
+    assert (health.limit, health.proven, health.throttled, health.calm) == (4, 3, 6, 2)
+
+
+def test_an_operators_close_starts_at_one_caller() -> None:
+    downstream = Downstream(Health(limit=4, proven=3, throttled=6, calm=2))
+    downstream.health = force_closed(downstream.health, NOW, "repaired")
+    health = downstream.health
+    assert (health.limit, health.proven, health.throttled, health.calm) == (1, 0, 0, 0)
     downstream.begin()
     assert downstream.refused().reason == "concurrency"
 
 
 @pytest.mark.parametrize("answer", [FAILED, THROTTLED])
-def test_the_probes_failure_opens_the_breaker_for_another_recovery_time(answer: Answer) -> None:
+def test_the_probes_failure_opens_the_breaker_again(answer: Answer) -> None:
     downstream = healthy().opened()
     downstream.wait(RECOVERY)
     downstream.attempt(answer)
     assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 3)
-    assert downstream.refused().not_before == downstream.now + RECOVERY
+    assert downstream.refused().not_before > downstream.now
 
 
 def test_after_a_probe_that_proves_nothing_the_next_one_is_due_immediately() -> None:
@@ -175,19 +229,42 @@ def test_after_a_probe_that_is_given_back_the_next_one_is_due_immediately() -> N
     assert downstream.health.state == State.HALF_OPEN
 
 
-def test_after_a_probe_whose_container_died_the_next_one_begins_when_its_lease_ends() -> None:
+def test_a_probe_whose_container_died_has_failed_when_its_lease_ends() -> None:
     downstream = healthy().opened()
     downstream.wait(RECOVERY)
     dead = downstream.begin()
     downstream.wait(LEASE - 0.1)
     downstream.refused()
     downstream.wait(0.1)
+    due = downstream.refused().not_before
+    assert (downstream.health.state, downstream.health.failed_probes) == (State.OPEN, 1)
+    assert downstream.now < due <= downstream.now + RECOVERY / 16
+    downstream.now = due
     probe = downstream.begin()
-    assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, dead.epoch + 1)
     downstream.report(dead, FAILED)  # it was slow, not dead
     assert downstream.health.state == State.HALF_OPEN
     downstream.report(probe, SUCCEEDED)
     assert downstream.health.state == State.CLOSED
+
+
+def test_calls_that_hang_until_their_functions_are_stopped_open_the_breaker() -> None:
+    downstream = healthy()
+    for _ in range(THRESHOLD):
+        downstream.begin()
+        downstream.wait(LEASE)
+    assert downstream.refused().reason == "breaker"
+    assert (downstream.health.state, downstream.health.permits) == (State.OPEN, {})
+
+
+def test_a_permit_of_an_earlier_epoch_that_ends_is_no_failure() -> None:
+    downstream = healthy()
+    downstream.begin()
+    downstream.opened()
+    downstream.wait(RECOVERY)
+    downstream.attempt(SUCCEEDED)
+    downstream.wait(LEASE)
+    downstream.begin()
+    assert (downstream.health.failures, downstream.health.healthy) == (0, True)
 
 
 @pytest.mark.parametrize("answer", Answer)
@@ -371,22 +448,18 @@ def test_the_limit_stays_after_a_window_that_was_not_in_full_use() -> None:
         assert downstream.health.limit == 3
 
 
-def test_what_is_known_about_other_limits_is_forgotten_when_the_breaker_closes() -> None:
-    downstream = healthy().opened()
-    downstream.health = replace(downstream.health, limit=4, proven=3, throttled=6, calm=2)
-    downstream.wait(RECOVERY)
-    downstream.attempt(SUCCEEDED)
-    health = downstream.health
-    assert (health.limit, health.proven, health.throttled, health.calm) == (1, 0, 0, 0)
-
-
-def test_the_limit_grows_although_the_clock_of_the_operator_who_closed_is_ahead() -> None:
-    downstream = healthy().opened()
-    downstream.health = force_closed(downstream.health, NOW + 3600, "repaired")
-    downstream.attempt(SUCCEEDED)
-    downstream.wait(10)
+@pytest.mark.parametrize("ahead", [600, 10.1])
+def test_a_window_that_a_clock_ahead_of_the_others_began_ends_immediately(ahead: float) -> None:
+    downstream = healthy(limit=4)
+    downstream.now = NOW + ahead
+    downstream.attempt(THROTTLED)
+    spend(downstream, 2)
+    assert (downstream.health.window, downstream.health.refilled) == (downstream.now, downstream.now)
+    downstream.now = NOW
     downstream.begin()
-    assert downstream.health.limit == 2
+    assert (downstream.health.window, downstream.health.refilled) == (NOW, NOW)
+    downstream.attempt(THROTTLED)
+    assert downstream.health.limit == 1
 
 
 def test_a_permit_of_a_dead_container_ends_with_its_lease() -> None:
@@ -404,7 +477,7 @@ def test_a_permit_that_was_not_used_is_free_again() -> None:
     permit = downstream.begin()
     after_begin = downstream.health
     downstream.give_back(permit)
-    assert downstream.health == replace(after_begin, permits={}, first_attempts=0)
+    assert downstream.health == replace(after_begin, permits={})
     downstream.begin()
 
 
@@ -455,7 +528,7 @@ def test_messages_return_at_four_times_the_rate_of_the_permitted_callers_but_at_
 
 # The retry budget.
 
-FEW = replace(ALL, budget=Budget(percent=50, floor=2, window=60), breaker=Breaker(enabled=False))
+FEW = replace(ALL, budget=Budget(capacity=2, percent=50, window=60), breaker=Breaker(enabled=False))
 
 
 def spend(downstream: Downstream, retries: int) -> Downstream:
@@ -465,14 +538,22 @@ def spend(downstream: Downstream, retries: int) -> Downstream:
     return downstream
 
 
-def test_retries_may_fail_up_to_the_larger_of_floor_and_percentage() -> None:
+def test_as_many_retries_may_fail_as_the_budgets_capacity() -> None:
     downstream = spend(Downstream(settings=FEW), 2)
-    assert downstream.refused(is_retry=True) == Refusal("budget", NOW + 60, 2.0)
-    for _ in range(6):
-        downstream.attempt(SUCCEEDED)
+    assert downstream.refused(is_retry=True) == Refusal("budget", NOW + 30, 2.0)
+
+
+def test_each_success_returns_a_part_of_a_retry_up_to_the_capacity() -> None:
+    downstream = spend(Downstream(settings=FEW), 2)
+    for is_retry in (False, False):
+        downstream.refused(is_retry=True)
+        downstream.attempt(SUCCEEDED, is_retry=is_retry)
     spend(downstream, 1)
     downstream.refused(is_retry=True)
-    assert (downstream.health.first_attempts, downstream.health.retries) == (6, 3)
+    for _ in range(50):
+        downstream.attempt(SUCCEEDED)
+    spend(downstream, 2)
+    downstream.refused(is_retry=True)
 
 
 def test_a_first_attempt_is_never_refused_by_the_budget() -> None:
@@ -481,13 +562,16 @@ def test_a_first_attempt_is_never_refused_by_the_budget() -> None:
         downstream.attempt(FAILED)
 
 
-def test_retries_are_allowed_again_in_the_next_window() -> None:
+def test_time_returns_the_capacity_in_a_window() -> None:
     downstream = spend(Downstream(settings=FEW), 2)
-    downstream.wait(59)
+    downstream.wait(29)
     downstream.refused(is_retry=True)
     downstream.wait(1)
-    downstream.begin(is_retry=True)
-    assert (downstream.health.first_attempts, downstream.health.retries) == (0, 0)
+    spend(downstream, 1)
+    downstream.refused(is_retry=True)
+    downstream.wait(600)
+    spend(downstream, 2)
+    downstream.refused(is_retry=True)
 
 
 def test_a_retry_that_does_not_fail_costs_nothing() -> None:
@@ -496,27 +580,18 @@ def test_a_retry_that_does_not_fail_costs_nothing() -> None:
         downstream.attempt(answer, is_retry=True)
     downstream.begin()
     downstream.give_back(downstream.begin(is_retry=True))
-    assert (downstream.health.first_attempts, downstream.health.retries) == (1, 0)
-
-
-def test_a_first_attempt_that_was_given_back_is_not_counted() -> None:
-    downstream = Downstream(settings=FEW)
-    late = downstream.begin()
-    downstream.wait(60)
-    downstream.give_back(downstream.begin())
-    assert downstream.health.first_attempts == 0
-    downstream.begin()
-    downstream.give_back(late)  # of the window before
-    assert downstream.health.first_attempts == 1
+    assert downstream.health.spent == 0
 
 
 def test_the_probe_is_exempt_from_the_budget() -> None:
     downstream = spend(Downstream(settings=FEW), 2)
     downstream.settings = replace(FEW, breaker=Breaker())
     downstream.opened()
-    downstream.wait(RECOVERY)
+    downstream.wait_for_probe()
+    spent = downstream.health.spent
     downstream.report(downstream.begin(is_retry=True), FAILED)
-    assert (downstream.health.state, downstream.health.retries) == (State.OPEN, 2)
+    assert downstream.health.state == State.OPEN
+    assert downstream.health.spent <= spent
 
 
 def test_without_the_budget_any_number_of_retries_begins() -> None:
@@ -566,9 +641,9 @@ def test_a_lost_permit_of_the_closed_breaker_is_found_again() -> None:
 
 SETTINGS = st.builds(
     DownstreamSettings,
-    st.builds(Breaker, st.booleans(), st.integers(1, 3), st.sampled_from([1.0, 30.0])),
+    st.builds(Breaker, st.booleans(), st.integers(1, 3), st.integers(1, 5), st.sampled_from([1.0, 30.0])),
     st.builds(Concurrency, st.booleans(), st.sampled_from([1.0, 10.0]), st.sampled_from([None, 2.0])),
-    st.builds(Budget, st.booleans(), st.sampled_from([0.0, 20.0, 100.0]), st.integers(1, 3), st.just(20.0)),
+    st.builds(Budget, st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 20.0, 100.0]), st.just(20.0)),
 )
 STEPS = st.lists(
     st.one_of(
@@ -605,11 +680,11 @@ class Sequence:
         health, settings = self.downstream.health, self.downstream.settings
         self.begun(answer)
         if health.state == State.HALF_OPEN:
-            assert before.probe_at <= self.downstream.now
+            assert before.probe_due(self.downstream.settings, self.downstream.now) <= self.downstream.now
             return
         callers, allowed = health.callers(settings, MOST), health.allowed_retries(settings)
         assert callers is None or len(health.permits) <= callers
-        assert not is_retry or allowed is None or health.retries <= allowed
+        assert not is_retry or allowed is None or allowed >= 1
 
     def ask_again(self, number: int) -> None:
         """The answer was lost, and another container has written since."""
@@ -665,5 +740,6 @@ def test_the_rules_hold_in_every_sequence_of_calls(settings: DownstreamSettings,
         assert health.forced or not before.forced or step == "close"
         assert health.limit_set == before.limit_set or step == "limit"
         assert 0 <= health.limit <= MOST
-        assert min(health.first_attempts, health.retries, health.failures) >= 0
+        assert 0 <= health.spent <= settings.budget.capacity
+        assert len(health.outcomes) <= max(settings.breaker.window_calls, settings.breaker.failure_threshold)
         assert len(set(sequence.probes)) == len(sequence.probes)

@@ -30,9 +30,9 @@ def parsed(**parts: Any) -> DownstreamSettings:
 
 def test_the_built_in_settings_are_as_documented() -> None:
     assert BUILT_IN.downstream == DownstreamSettings(
-        Breaker(True, 5, 30.0, BREAKER_ERRORS),
+        Breaker(True, 15, 16, 30.0, BREAKER_ERRORS),
         Concurrency(True, 10.0, None, THROTTLE_ERRORS),
-        Budget(True, 20.0, 10, 60.0),
+        Budget(True, 20, 100.0, 60.0),
     )
     assert BUILT_IN.downstream_settings("any") == BUILT_IN.downstream
 
@@ -52,11 +52,11 @@ def test_omitted_fields_have_the_built_in_values(document: Any) -> None:
 
 def test_a_named_downstream_inherits_from_the_documents_downstream() -> None:
     document = {
-        "downstream": {"breaker": {"failure_threshold": 9.0, "errors": ["Down"]}, "budget": {"floor": 3}},
+        "downstream": {"breaker": {"failure_threshold": 9.0, "errors": ["Down"]}, "budget": {"capacity": 3}},
         "downstreams": {"mail": {"breaker": {"recovery_seconds": 5}, "concurrency": {"enabled": False}}},
     }
     policy = parse_policy(json.dumps(document))
-    default = DownstreamSettings(Breaker(failure_threshold=9, errors=("Down",)), budget=Budget(floor=3))
+    default = DownstreamSettings(Breaker(failure_threshold=9, errors=("Down",)), budget=Budget(capacity=3))
     assert policy.downstream_settings("other") == default
     assert policy.downstream_settings("mail") == DownstreamSettings(
         replace(default.breaker, recovery=5), Concurrency(enabled=False), default.budget
@@ -65,12 +65,13 @@ def test_a_named_downstream_inherits_from_the_documents_downstream() -> None:
 
 
 BOUNDS = [
-    ("breaker", "failure_threshold", 1, 1000),
+    ("breaker", "failure_threshold", 1, 100),
+    ("breaker", "window_calls", 1, 100),
     ("breaker", "recovery_seconds", 1, 3600),
     ("concurrency", "window_seconds", 1, 3600),
     ("concurrency", "slow_seconds", 0.001, 900),
     ("budget", "percent", 0, 1000),
-    ("budget", "floor", 1, 100_000),
+    ("budget", "capacity", 1, 100_000),
     ("budget", "window_seconds", 1, 3600),
 ]
 
@@ -86,7 +87,9 @@ def test_a_number_within_its_bounds_is_read_and_one_beyond_is_refused(
             parsed(**{part: {name: value}})
 
 
-@pytest.mark.parametrize(("part", "name"), [("breaker", "failure_threshold"), ("budget", "floor")])
+@pytest.mark.parametrize(
+    ("part", "name"), [("breaker", "failure_threshold"), ("breaker", "window_calls"), ("budget", "capacity")]
+)
 def test_a_count_is_a_whole_number(part: str, name: str) -> None:
     with pytest.raises(InvalidPolicy, match=f"{name} must be integer"):
         parsed(**{part: {name: 2.5}})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.downstream import table as downstream_table
-from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from slotkeeper.retry.downstream.table import (
+    DAY,
+    KEPT_DAYS,
     MAX_ROUNDS,
     PAUSE_SECONDS,
     ROUNDS_WITHOUT_PAUSE,
     DownstreamTable,
     MalformedHealth,
+    NotRead,
     TooManyWriters,
 )
 from tests.support.boundary import Calls
@@ -61,7 +65,7 @@ def put(dynamodb: Any, fields: Any = MappingProxyType({}), **attributes: Any) ->
 
 
 def count_failure(health: Health) -> tuple[Health, int]:
-    after = replace(health, failures=health.failures + 1)
+    after = replace(health, outcomes=health.outcomes + FAILURE)
     return after, after.failures
 
 
@@ -160,7 +164,7 @@ def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_r
 
     def decide(health: Health) -> tuple[Health, int]:
         next(rounds)
-        put(dynamodb, {"failures": health.failures + 1}, version={"N": str(health.failures + 2)})
+        put(dynamodb, {"outcomes": health.outcomes + FAILURE}, version={"N": str(health.failures + 2)})
         return count_failure(health)
 
     with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
@@ -189,8 +193,10 @@ MALFORMED = {
     "no state": {"health": {"S": "{}"}},
     "a change without a time": {"health": {"S": json.dumps(STORED | {"changes": [{"to": "OPEN"}]})}},
     "permits that are no map": {"health": {"S": json.dumps(STORED | {"permits": 5})}},
-    "a permit without a time": {"health": {"S": json.dumps(STORED | {"permits": {"a": "b"}})}},
-    "a number that is text": {"health": {"S": json.dumps(STORED | {"failures": "3"})}},
+    "a permit without a time": {"health": {"S": json.dumps(STORED | {"permits": {"a": ["b", 1]}})}},
+    "a permit without an epoch": {"health": {"S": json.dumps(STORED | {"permits": {"a": 5}})}},
+    "outcomes that are no text": {"health": {"S": json.dumps(STORED | {"outcomes": 5})}},
+    "a number that is text": {"health": {"S": json.dumps(STORED | {"spent": "3"})}},
 }
 
 
@@ -211,7 +217,7 @@ def test_a_malformed_item_does_not_hide_the_others(table: DownstreamTable, dynam
     table.change("mail", count_failure)
     healths = table.read_all()
     assert isinstance(healths[NAME], MalformedHealth)
-    assert healths["mail"] == Health(failures=1)
+    assert healths["mail"] == Health(outcomes=FAILURE)
 
 
 TIMES = st.floats(0, 4e9)
@@ -222,13 +228,14 @@ HEALTHS = st.builds(
     since=TIMES,
     forced=st.booleans(),
     healthy=st.booleans(),
-    failures=st.integers(0, 1000),
+    outcomes=st.text("sf", max_size=16),
+    spent=st.floats(0, 100),
     probe_at=TIMES,
     limit=st.integers(0, 1000),
     limit_set=st.none() | st.integers(1, 1000),
     cut=TIMES | st.just(-1.0),
     seconds=TIMES,
-    permits=st.dictionaries(st.text(max_size=4), TIMES, max_size=4),
+    permits=st.dictionaries(st.text(max_size=4), st.tuples(TIMES, st.integers(0, 9)), max_size=4),
     changes=st.lists(st.builds(Change, TIMES, st.sampled_from(State), st.text(max_size=9)), max_size=MAX_CHANGES).map(
         tuple
     ),
@@ -238,3 +245,40 @@ HEALTHS = st.builds(
 @given(HEALTHS)
 def test_a_health_is_read_as_it_was_written(health: Health) -> None:
     assert downstream_table._health(downstream_table._to_json(health)) == health
+
+
+@pytest.mark.parametrize(
+    ("change", "expires"),
+    [
+        pytest.param(count_failure, True, id="written by a worker"),
+        pytest.param(lambda health: (force_open(health, 7.0, "planned"), None), False, id="opened by an operator"),
+        pytest.param(lambda health: (set_limit(health, 3), None), False, id="limited by an operator"),
+    ],
+)
+def test_an_item_that_no_operator_has_set_expires(
+    table: DownstreamTable, dynamodb: Any, change: Callable[[Health], Any], expires: bool
+) -> None:
+    before = time.time()
+    table.change(NAME, change)
+    expiry = item(dynamodb).get("expires_at")
+    assert (expiry is not None) is expires
+    assert expiry is None or abs(int(expiry["N"]) - before - KEPT_DAYS * DAY) <= 2 * DAY
+    table.change(NAME, lambda health: (replace(force_closed(health, 8.0, "done"), limit_set=None), None))
+    assert "expires_at" in item(dynamodb)
+
+
+def test_downstreams_beyond_a_number_are_not_read_and_that_is_stated(
+    table: DownstreamTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        table.change(name, count_failure)
+    monkeypatch.setattr(downstream_table, "MOST_READ", 2)
+    assert list(table.read_all()) == ["a", "b", "c"]  # one page, which has all
+    items = table._table.dynamodb.scan(TableName=TABLE)["Items"]
+    scan = [{"Items": items[:2], "LastEvaluatedKey": {}}, {"Items": items[2:]}]
+    monkeypatch.setattr(
+        table._table, "dynamodb", SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: scan))
+    )
+    found = table.read_all()
+    assert (len(found), str(found[""])) == (3, "the downstreams after the first 2 of downstreams are not read")
+    assert isinstance(found[""], NotRead)

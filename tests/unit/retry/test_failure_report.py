@@ -129,6 +129,16 @@ def test_further_causes_are_counted_together() -> None:
     assert next(each.failures for each in found.causes if each.error_type == OTHER[0]) == 3
 
 
+@pytest.mark.parametrize("when", [1, -90])
+def test_many_small_causes_do_not_hide_a_large_one(when: int) -> None:
+    """`when`: before the period, or in it. Rows are read in any order: the small ones first is the worst."""
+    small = [row((when, f"Type{'x' * number}", "e")) for number in range(3 * MAX_CAUSES)]
+    large = [row((2, "Unavailable", "the API failed with 503"))] * 20
+    found = report(*small, *large)
+    assert (found.causes[0].error_type, found.causes[0].failures, found.causes[0].requests) == ("Unavailable", 20, 20)
+    assert found.failures == 20 + len(small) * (when > 0)
+
+
 def test_a_message_without_an_attempt_is_a_failure_by_its_code() -> None:
     found = report(dead_letters=(note("a", "TooLarge", attempted=False), note("b", "TooLarge", 2500, attempted=False)))
     (cause,) = found.causes

@@ -203,6 +203,16 @@ def test_retry_after_overrides_the_policy_and_is_not_capped(seconds: Any) -> Non
     assert plan_retry(asked(seconds), AttemptHistory("k", (NOW,)), PLAIN, NOW) == RetryAt(NOW + float(seconds), True)
 
 
+@pytest.mark.parametrize("made", [1, 2, 5, 50])
+def test_a_failure_that_does_not_count_because_of_an_outage_waits_as_any_other(made: int) -> None:
+    outage = Failure(FAILED.types, FAILED.reason, counts=False)
+    for gap in (1.0, 600.0):
+        expected = PLAIN.default.delay("request-1", made)
+        assert plan_retry(outage, after(made, made - 1, gap), PLAIN, NOW) == RetryAt(NOW + expected, counted=False)
+        soon = Failure(FAILED.types, FAILED.reason, 7, counts=False)
+        assert plan_retry(soon, after(made, made - 1, gap), PLAIN, NOW) == RetryAt(NOW + 7, counted=False)
+
+
 def test_retry_after_applies_to_uncounted_failures() -> None:
     assert plan_retry(asked(77, LIMITED), after(3), PLAIN, NOW) == RetryAt(NOW + 77, False)
 

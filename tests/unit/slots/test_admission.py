@@ -270,6 +270,19 @@ def test_s6_a_message_is_dead_lettered_when_its_process_is_removed_before_the_hi
     assert outcome.code == "UnknownProcess"
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_request_of_a_process_for_leases_is_dead_lettered(account: Account, is_full: bool) -> None:
+    account.write("target", {"S": "none"})
+    if is_full:
+        account.fill()
+    outcome = account.starter.admit(account.send(REQUEST), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == "LeasesOnly"
+    assert outcome.reason.startswith("process 'p' is for leases only: it has no target, and runs no request")
+    assert EXECUTION not in account.item().holders
+    assert account.item().waiting == {}
+
+
 def test_a_registration_names_the_request_and_its_execution(account: Account) -> None:
     """For operators: the execution's name is a hash, from which the request id cannot be computed."""
     account.fill()

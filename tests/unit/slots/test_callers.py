@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,13 @@ ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
 @pytest.fixture
 def scene(account: Account) -> CallerScene:
     return CallerScene(account)
+
+
+def _handled_by(account: Account, by: str) -> Callable[[str, float], RunReport]:
+    """A run of the janitor, or one delivery of the execution's status event."""
+    if by == "run":
+        return lambda _, now: account.run_at(now)
+    return lambda execution, now: account.event_at(execution, now)[1]
 
 
 def _kept(scene: CallerScene) -> list[dict[str, Any]]:
@@ -75,6 +83,46 @@ def test_the_token_is_read_from_the_history_after_the_workflow_has_released_its_
     aborted.release()
     aborted.account.run_at(LATER)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_nothing_of_a_malformed_process_is_settled_until_its_item_is_repaired(aborted: CallerScene, by: str) -> None:
+    """The holder, which cannot be read, knows the target and the token. The child runs on, and succeeds."""
+    account, handle = aborted.account, _handled_by(aborted.account, by)
+    aborted.child("RUNNING")
+    account.write("default_weight", {"S": "two"})
+    for number in range(3):
+        assert handle(aborted.execution, LATER + number * 60).counts["MalformedProcesses"] == 1
+    assert (aborted.answers, _kept(aborted), aborted.stops) == ([], [], [])
+    aborted.child("SUCCEEDED", output="[7]")
+    account.write("default_weight", {"N": "1"})
+    handle(aborted.execution, LATER + 180)
+    assert (aborted.answers, _kept(aborted), account.item().holders) == ([(TOKEN, "[7]")], [], {})
+
+
+def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: Account) -> None:
+    settlement = account.settlement
+    for name in ("p-1", "other-1"):
+        settlement.memory.unsettled[name] = Execution(name, "ABORTED", NOW)
+    settlement.settled.add("p-1", "workflow", NOW)
+    settlement.settled.add("other-1", "workflow", NOW)
+    settlement.settle_found(RunReport(), NOW + 1, {}, {"p"})
+    assert list(settlement.memory.unsettled) == ["p-1"]
+
+
+def test_the_token_is_read_from_a_long_history(aborted: CallerScene) -> None:
+    """The workflow reads the token first, and then reads its work for hours. The answer that failed comes last."""
+    aborted.release()
+    aborted.history += [{"type": "WaitStateEntered"}] * 200
+    aborted.account.run_at(LATER)
+    assert aborted.answers == [ABORTED]
+
+
+def test_an_answer_that_failed_is_repeated_from_the_end_of_a_long_history(aborted: CallerScene) -> None:
+    aborted.could_not_answer("SUCCEEDED, but the caller was not answered", Output="[7]")
+    aborted.history = [{"type": "WaitStateEntered"}] * 200 + aborted.history
+    aborted.account.run_at(LATER)
+    assert aborted.answers == [(TOKEN, "[7]")]
 
 
 def test_an_answer_of_success_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
@@ -154,7 +202,7 @@ def test_a_spent_token_is_counted_and_is_no_error(aborted: CallerScene, code: st
 def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_not_hold_the_slot(
     aborted: CallerScene,
 ) -> None:
-    aborted.refusal = "AccessDeniedException"
+    aborted.refusal = "ThrottlingException"
     aborted.child("FAILED")
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
     assert aborted.account.item().slots_in_use == 0
@@ -165,6 +213,16 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
 
+@pytest.mark.parametrize("code", ["AccessDeniedException", "KmsAccessDeniedException"])
+def test_a_denied_answer_is_counted_and_not_repeated(aborted: CallerScene, code: str) -> None:
+    aborted.refusal = code
+    aborted.child("FAILED")
+    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
+    aborted.refusal = ""
+    assert aborted.account.run_at(LATER + 60).counts["AnswersFailed"] == 0
+    assert (aborted.answers, len(_kept(aborted)), aborted.account.item().slots_in_use) == ([], 1, 0)
+
+
 def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(aborted: CallerScene) -> None:
     aborted.refusal = "ThrottlingException"
     settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
@@ -173,6 +231,27 @@ def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(abor
     for _ in range(2):  # the second finds the claim of the first
         assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.UNANSWERED
     assert len(aborted.seen) == 1
+
+
+def test_a_claim_without_the_token_keeps_the_slot_that_has_it(aborted: CallerScene) -> None:
+    """Another function settles the request, and knows no token. Only the slot is sure to have it, if that fails."""
+    settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
+    execution = settlement.workflow.describe(aborted.execution)
+    assert execution is not None
+    assert settlement.settled.claim(execution.closing, settlement.clock())
+    assert settlement.settled.note_unanswered(execution.closing, Unanswered(False), settlement.clock())
+    assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.CLAIMED
+
+
+def test_the_event_of_a_request_that_another_function_settles_is_handled_again(aborted: CallerScene) -> None:
+    """Its slot has the token, and the other function may fail."""
+    account = aborted.account
+    aborted.child("FAILED")
+    assert account.settlement.settled.claim(aborted.execution, NOW)
+    assert account.event_at(aborted.execution, NOW + 1)[0] == CLAIM_SECONDS
+    assert aborted.execution in account.item().holders
+    assert account.event_at(aborted.execution, NOW + 1 + CLAIM_SECONDS)[0] is None
+    assert (aborted.answers, account.item().holders) == ([ABORTED], {})
 
 
 @pytest.mark.parametrize(
@@ -207,13 +286,9 @@ def test_a_request_that_is_returned_after_a_redrive_is_answered_by_its_next_atte
 @pytest.mark.parametrize("error", ["", "RequestFailed"], ids=["aborted", "left to the janitor"])
 def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: CallerScene, error: str) -> None:
     account = scene.account
-    account.write("target", {"S": "job"})
-    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
-    account.confirm(scene.execution)
-    scene.abort()
+    _with_glue_run(scene, "RUNNING")
     if error:
         scene.fail(error, "the run is unknown")
-    scene.run("RUNNING")
     account.event_at(scene.execution, NOW + 1)
     account.run_at(LATER)
     assert scene.answers == []
@@ -222,6 +297,52 @@ def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: Call
         account.run_at(LATER + (number + 1) * LOOK_GAP)
     assert [token for token, *_ in scene.answers] == [TOKEN]
     assert account.item().holders == {}
+
+
+def _with_glue_run(scene: CallerScene, state: str) -> None:
+    """Abort the workflow of a caller's Glue job, whose run is in this state."""
+    account = scene.account
+    account.write("target", {"S": "job"})
+    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
+    account.confirm(scene.execution)
+    scene.abort()
+    scene.run(state)
+
+
+RESULT = (TOKEN, '{"Id": "jr_1", "JobName": "job", "JobRunState": "SUCCEEDED"}')
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: CallerScene, by: str) -> None:
+    succeeded: list[str] = []
+    scene.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
+    _with_glue_run(scene, "SUCCEEDED")
+    for number in range(2):
+        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+    assert (scene.answers, _kept(scene), succeeded) == ([RESULT], [], [scene.execution])
+    assert scene.account.item().holders == {}
+
+
+def test_an_answer_of_a_succeeded_glue_run_is_repeated_after_its_slot_was_freed(scene: CallerScene) -> None:
+    _with_glue_run(scene, "SUCCEEDED")
+    scene.refusal = "ThrottlingException"
+    for number in range(2):
+        scene.account.run_at(LATER + number * LOOK_GAP)
+    assert scene.account.item().holders == {}
+    scene.refusal = ""
+    scene.account.new_janitor()
+    scene.account.run_at(LATER + 120)
+    assert (scene.answers, _kept(scene)) == ([RESULT], [])
+
+
+@pytest.mark.parametrize("by", ["run", "event"])
+def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerScene, by: str) -> None:
+    _with_glue_run(scene, "FAILED")
+    for number in range(2):
+        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+    (kept,) = scene.account.messages(scene.account.failed_url)
+    assert kept["MessageAttributes"]["glue_run_state"]["StringValue"] == "FAILED"
+    assert scene.answers == [ABORTED]
 
 
 def test_a_caller_is_answered_after_the_settle_time(account: Account) -> None:
@@ -276,9 +397,9 @@ def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(
 
 def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
     aborted.release()
-    aborted.history_is_denied = True
+    aborted.history_fails = True
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
-    aborted.history_is_denied = False
+    aborted.history_fails = False
     aborted.account.run_at(LATER + 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
@@ -293,7 +414,7 @@ def test_a_request_whose_token_is_lost_is_settled_without_answer(aborted: Caller
 def test_a_claim_does_not_drop_an_answer_that_was_noted_since_it_was_read(account: Account) -> None:
     table = SettlementTable(account.dynamodb, account.settled_table)
     assert table.unanswered("p-1") is None
-    due = Unanswered(True, TOKEN, TARGET)
+    due = Unanswered(True, TOKEN, TARGET, "jr_1")
     assert table.claim("p-1", NOW)
     assert table.note_unanswered("p-1", due, NOW)
     assert not table.claim("p-1", NOW + 2 * CLAIM_SECONDS)
@@ -355,18 +476,28 @@ def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene, body
     assert _dead_letters(callers) == [{name: value for name, value in body.items() if name != "task_token"}]
 
 
-@pytest.mark.parametrize("token", ["", 7, None, ["x"], "x" * 2049], ids=["empty", "number", "null", "list", "long"])
+@pytest.mark.parametrize(
+    "token", ["", 7, None, ["x"], "x" * 2049, "é"], ids=["empty", "number", "null", "list", "long", "wide"]
+)
 def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerScene, token: Any) -> None:
     outcome = _admit(callers, {"process": "p", "task_token": token})
-    reason = "body.task_token must be a string of 1 to 2,048 characters without white space"
+    reason = "body.task_token must be a string of 1 to 2,048 visible ASCII characters"
     assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
 
 
-@pytest.mark.parametrize("code", ["TaskTimedOut", "ThrottlingException", "AccessDeniedException"])
-def test_an_answer_that_fails_does_not_keep_the_message(callers: CallerScene, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("TaskTimedOut", AnswerOutcome.SPENT),
+        ("ThrottlingException", AnswerOutcome.FAILED),
+        ("AccessDeniedException", AnswerOutcome.DENIED),
+    ],
+)
+def test_an_answer_that_fails_does_not_keep_the_message(
+    callers: CallerScene, code: str, expected: AnswerOutcome
+) -> None:
     callers.refusal = code
     outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    expected = AnswerOutcome.SPENT if code == "TaskTimedOut" else AnswerOutcome.FAILED
     assert (outcome.answered, len(_dead_letters(callers))) == (expected, 1)
 
 
@@ -409,11 +540,34 @@ def test_a_body_is_stripped_of_its_token(body: str, without: str) -> None:
     assert without_token(body) == without
 
 
-def test_an_error_message_that_repeats_a_body_is_masked() -> None:
-    assert (
-        masked('body must be an object (got [{"task_token": "secret')
-        == 'body must be an object (got [{"task_token": "...'
-    )
+@pytest.mark.parametrize("times", range(1, 5))
+@pytest.mark.parametrize("token", [TOKEN, 't"u', "t\\u", "it's"])
+def test_a_token_is_masked_however_often_its_body_was_encoded(token: str, times: int) -> None:
+    text, without = ({"process": "p", "task_token": value, "weight": 2} for value in (token, "..."))
+    for _ in range(times):
+        text, without = json.dumps(text), json.dumps(without)
+    assert masked(text) == without
+
+
+def test_a_token_is_masked_wherever_its_body_is_cut() -> None:
+    text = json.dumps(json.dumps(REQUEST | {"task_token": TOKEN}))
+    assert not any("A" in masked(text[:length]) for length in range(len(text)))
+
+
+def test_a_body_of_backslashes_is_masked_in_linear_time() -> None:
+    """Otherwise one message of 256 KiB uses up the function's time."""
+    body = "task_token" + "\\" * 100_000
+    assert masked(body) == body
+
+
+@pytest.mark.parametrize(
+    "body", [json.dumps(json.dumps(REQUEST | {"task_token": TOKEN})), json.dumps([{"task_token": TOKEN}])]
+)
+def test_the_token_of_a_body_that_is_no_object_is_in_no_dead_letter(callers: CallerScene, body: str) -> None:
+    outcome = _admit(callers, body)
+    assert outcome.code == "InvalidRequest"
+    (dead,) = callers.account.messages(callers.account.dead_letter_url)
+    assert "AAAA" not in json.dumps(dead) + outcome.reason
 
 
 @pytest.mark.parametrize("body", ["junk", "[]", "{}", '{"task_token": 7}', '{"task_token": ""}'])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
+from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.targets import execution_arn
 from tests.support.boundary import refuse
@@ -167,7 +170,8 @@ def test_s1b_the_slot_is_kept_if_the_child_cannot_be_described(aborted: ChildSce
     aborted.child("RUNNING")
     aborted.refused = TARGET
     for number in range(3):
-        assert aborted.account.run_at(LATER + number * LOOK_GAP).counts["JanitorErrors"] == 2  # with the list
+        counts = aborted.account.run_at(LATER + number * LOOK_GAP).counts
+        assert (counts["JanitorErrors"], counts["HoldersUnreadable"]) == (2, 1)  # with the list
     assert _in_use(aborted) == 1
 
 
@@ -299,6 +303,47 @@ def test_a_state_machine_that_cannot_be_listed_does_not_stop_the_run(aborted: Ch
     aborted.account.processes.create("a", 1, other)
     aborted.refused = other
     _redrive(aborted)
+    counts = aborted.account.run_at(LATER + 60).counts
+    assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
+
+
+def test_a_long_list_of_running_executions_is_continued_by_the_next_run(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state machine that is also used without slots has pages for minutes. Another one has a redriven child."""
+    scene = ChildScene(account)
+    account.processes.create("b", 1, f"{TARGET}-busy")
+    scene.start()
+    scene.abort()
+    _redrive(scene)
+    pages: list[int] = []
+
+    def busy(_: Children, target: str) -> Iterator[str | None]:
+        if target == TARGET:
+            yield from (scene.execution, None)
+            return
+        for number in range(100):
+            pages.append(number)
+            account.now += 1.0
+            yield None
+
+    monkeypatch.setattr(Children, "redriven", busy)
+    took = []
+    for _ in range(5):
+        began = account.now
+        account.run_at(began + 60)
+        took.append(account.now - began - 60)
+    assert pages[:100] == list(range(100))
+    assert max(took) <= RUN_SECONDS / 2 + 1
+    assert account.item().holders[scene.execution].redriven
+
+
+def test_a_redriven_child_that_cannot_be_described_does_not_keep_out_the_next(
+    aborted: ChildScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _redrive(aborted)
+    aborted.child("RUNNING", name="p-unreadable", input="not JSON", redriveCount=1)
+    monkeypatch.setattr(Children, "redriven", lambda *_: iter(["p-unreadable", aborted.execution, None]))
     counts = aborted.account.run_at(LATER + 60).counts
     assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
 

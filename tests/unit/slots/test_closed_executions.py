@@ -132,13 +132,6 @@ def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(aborted: Janit
     assert _receives(aborted, NOW + GRACE + 60) == [None]
 
 
-def test_a_request_is_kept_although_its_process_is_malformed(aborted: JanitorScene) -> None:
-    item = {"process_name": {"S": "p"}, "slot_limit": {"S": "3"}}
-    aborted.account.dynamodb.put_item(TableName=aborted.account.slot_table, Item=item)
-    assert _receives(aborted, SOON) == [None]
-    assert len(_kept(aborted)) == 1
-
-
 def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene) -> None:
     aborted.run("SUCCEEDED")
     aborted.endless = True

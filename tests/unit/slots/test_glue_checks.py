@@ -56,7 +56,7 @@ def test_a_refused_job_leaves_only_its_own_holders_unchecked(scene: JanitorScene
 
     scene.account.glue.meta.events.register_first("before-call.glue.GetJobRuns", refuse)
     runs = [scene.account.run_at(moment).counts for moment in (LATER, LATER + LOOK_GAP)]
-    assert [counts["JanitorErrors"] for counts in runs] == [1, 1]
+    assert [(counts["JanitorErrors"], counts["HoldersUnreadable"]) for counts in runs] == [(1, 1), (1, 1)]
     assert [scene.account.item(name).slots_in_use for name in ("p2", "p3")] == [0, 1]
 
 
@@ -82,6 +82,14 @@ def test_a_live_run_without_a_holder_is_reported_and_not_stopped(scene: JanitorS
     scene.run("RUNNING")
     counts = scene.account.run_at(NOW + 3600).counts
     assert (counts["GlueRunsUnheld"], scene.stopped) == (1, [])
+
+
+def test_no_run_is_reported_while_the_holders_of_a_process_cannot_be_read(scene: JanitorScene) -> None:
+    """The run's holder may be one of these."""
+    _dead(scene, "p2", "job")
+    scene.run("RUNNING")
+    scene.account.write("slot_limit", {"S": "3"})
+    assert "GlueRunsUnheld" not in scene.account.run_at(NOW + 3600).counts
 
 
 def test_a_run_that_has_just_begun_is_not_reported(scene: JanitorScene) -> None:

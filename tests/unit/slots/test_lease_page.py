@@ -46,3 +46,10 @@ def test_the_pages_policy_grants_the_calls_of_a_lease_and_no_others(account: Acc
     (policy,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     granted = {action.partition(":")[2] for each in json.loads(policy)["Statement"] for action in each["Action"]}
     assert set(made) == granted
+
+
+def test_the_pages_policy_permits_the_items_of_named_processes_alone() -> None:
+    """Without the condition, a caller of leases could change every process, and read other callers' task tokens."""
+    (policy,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    (of_table,) = (each for each in json.loads(policy)["Statement"] if "dynamodb:GetItem" in each["Action"])
+    assert of_table["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["licence"]}}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,8 +20,10 @@ from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, Sl
 from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS, Length
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.reservation import Candidate, LeaseTerm, Registration
 from tests.support.boundary import Calls, lose_answer, passed_values, refuse
+from tests.support.tables import create_table
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
 from tests.unit.slots.lease_scene import LeaseScene
 
@@ -438,6 +445,15 @@ def test_a_refused_caller_removes_an_expired_lease_and_wakes_the_request_that_co
     assert scene.is_visible()
 
 
+def test_a_removal_whose_answer_was_lost_wakes_the_request_that_comes_first(scene: LeaseScene) -> None:
+    name = scene.expired()
+    scene.account.wait_in_queue()
+    holder = scene.holders()[name]
+    _make_twice(scene.account)
+    scene.leases.steps.remove(scene.account.item(), name, holder)
+    assert scene.is_visible()
+
+
 def test_an_expired_lease_of_a_paused_process_is_removed(scene: LeaseScene) -> None:
     scene.expired()
     scene.account.processes.pause("p")
@@ -556,13 +572,69 @@ def test_a_nested_lease_of_one_process_is_refused(scene: LeaseScene) -> None:
     scene.account.processes.set_limit("p", 2)
     scene.account.processes.create("q", 1, "job")
     with scene.leases.lease("p", seconds=60):
-        with pytest.raises(NestedLease, match="this thread already holds a slot of 'p'"):
+        with pytest.raises(NestedLease, match="this thread or asyncio task already holds a slot of 'p'"):
             scene.other.lease("p", seconds=60).__enter__()
         assert scene.account.item().slots_in_use == 1
         with scene.leases.lease("q", seconds=60):  # another process
             pass
         assert _in_a_thread(lambda: _hold(scene.other)) == "held"  # another thread
     assert _hold(scene.leases) == "held"  # one after the other
+
+
+def test_a_lease_of_the_same_process_name_in_another_table_is_not_nested(scene: LeaseScene) -> None:
+    account = scene.account
+    create_table(account.dynamodb, "others", "process_name")
+    Processes(account.dynamodb, "others").create("p", 1)
+    with scene.leases.lease("p", seconds=60), Leases("others", account.dynamodb, account.sqs).lease("p", seconds=60):
+        assert account.item().slots_in_use == 1
+
+
+def test_asyncio_tasks_hold_leases_side_by_side(scene: LeaseScene) -> None:
+    """The tasks of one thread. A task that a block has started counts as the block, which may wait for it."""
+    scene.account.processes.set_limit("p", 2)
+
+    async def hold(held: asyncio.Barrier) -> str:
+        with scene.leases.lease("p", seconds=60):
+            await held.wait()
+            with pytest.raises(NestedLease):
+                await asyncio.create_task(hold(held))
+        return "held"
+
+    async def both() -> list[str]:
+        held = asyncio.Barrier(2)
+        return await asyncio.gather(hold(held), hold(held))
+
+    assert asyncio.run(both()) == ["held", "held"]
+    assert scene.holders() == {}
+
+
+def test_a_block_that_another_thread_leaves_is_not_held_any_more(scene: LeaseScene) -> None:
+    def block() -> Iterator[None]:
+        with scene.leases.lease("p", seconds=60):
+            yield
+
+    suspended = block()
+    next(suspended)
+    _in_a_thread(suspended.close)
+    assert scene.holders() == {}
+    assert _hold(scene.leases) == "held"
+
+
+def test_a_lease_whose_block_is_entered_manually_is_held(scene: LeaseScene) -> None:
+    """Python closes the generator of a context manager as soon as it is not referenced any more."""
+    lease = scene.leases.lease("p", seconds=60).__enter__()
+    gc.collect()
+    assert list(scene.holders()) == [lease.name]
+    lease.release()
+
+
+def test_a_lease_is_for_one_block(scene: LeaseScene) -> None:
+    block = scene.leases.lease("p", seconds=60)
+    with block:
+        pass
+    with pytest.raises(RuntimeError, match="Nothing was taken"), block:
+        pass
+    assert scene.holders() == {}
 
 
 def test_a_refused_caller_may_try_again(scene: LeaseScene) -> None:
@@ -704,6 +776,35 @@ def test_a_forked_child_may_take_a_lease_although_its_parent_held_one_at_the_for
         monkeypatch.setattr(leases.os, "getpid", lambda: 1)
         assert _hold(scene.leases) == "held"
         monkeypatch.undo()
+
+
+def test_a_fork_while_another_thread_creates_a_client_can_create_its_own() -> None:
+    """A process of its own, because a fork of this one copies what other tests have started."""
+    code = """
+import os, signal, threading, boto3
+from slotkeeper.slots import Leases
+
+begun, forked, create = threading.Event(), threading.Event(), boto3.client
+
+def slow(*given, **more):
+    begun.set()
+    forked.wait(0.5)  # the fork waits until this thread has its client, unless the bug is back
+    return create(*given, **more)
+
+boto3.client = slow
+threading.Thread(target=Leases, args=("slots",)).start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    boto3.client = create
+    Leases("slots")
+    os._exit(7)
+forked.set()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def _hold(caller: Leases) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dev.emulator import jsonata_values
 from slotkeeper.slots.request import (
     ADDED_BYTES,
     MAX_BODY_BYTES,
@@ -88,7 +91,8 @@ BAD_BODIES = {
     "empty": ("", "not JSON"),
     "nested too deeply": ("[" * 100_000, "not JSON"),
     "half a surrogate pair": ('{"process": "p", "request_id": "\\ud800"}', "surrogate"),
-    "not an object": ("[]", "body must be object"),
+    "not an object": ("[]", "body must be a JSON object, got another value"),
+    "encoded twice": ('"{}"', "body must be a JSON object, got a string; was it encoded twice?"),
     "no process": ("{}", "process"),
     "process of another type": ('{"process": 7}', "body.process must be string"),
     "process too long": (json.dumps({"process": "p" * 48}), "body.process"),
@@ -111,9 +115,56 @@ BAD_BODIES = {
     "attempt NaN": ('{"process": "p", "attempt": NaN}', "body.attempt"),
     "request id too long": (json.dumps({"process": "p", "request_id": "x" * 129}), "body.request_id"),
     "empty request id": ('{"process": "p", "request_id": ""}', "body.request_id"),
+    "number of 16 digits": (
+        '{"process": "p", "input": {"orders": [{}, {"id": 1234567890123456}]}}',
+        r'input.orders\[1\].id is 1234567890123456; .* at most 15 significant .* Send it as text: "1234567890123456"',
+    ),
+    "number of 19 digits": ('{"process": "p", "input": {"at": 1795276800123456789}}', 'as text: "1795276800123456789"'),
+    "double of 17 digits": ('{"process": "p", "input": {"a": {"b": -52.520006599999998}}}', "input.a.b is -52.520006"),
+    "digits that a double does not have": ('{"process": "p", "input": {"n": 0.1000000000000000055}}', "input.n is 0.1"),
+    "number beyond the doubles": ('{"process": "p", "input": {"n": 1e400}}', "input.n is 1e400"),
+    "number below the doubles": ('{"process": "p", "input": {"n": 1e-400}}', "input.n is 1e-400"),
+    "NaN in the input": ('{"process": "p", "input": {"n": NaN}}', "input.n is NaN"),
     "junk of the maximum size": ("\x00" * (MAX_BODY_BYTES + ADDED_BYTES), "not JSON"),
     "too large": (json.dumps({"process": "p", "request_id": "x"}).ljust(MAX_BODY_BYTES + 1), "65,537 bytes"),
 }
+
+
+_LITERALS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "-"]),
+    st.integers(1, 18).flatmap(lambda digits: st.integers(0, 10**digits)),
+    st.just("") | st.from_regex(r"\.[0-9]{1,18}", fullmatch=True),
+    st.just("") | st.from_regex(r"[eE][+-]?[0-9]{1,3}", fullmatch=True),
+)
+
+
+@given(literal=_LITERALS)
+def test_a_number_that_is_accepted_survives_the_string_of_jsonata(literal: str) -> None:
+    """`make jsonata` compares this $string with that of JSONata 2.0.6, which the workflow's KeepRequest uses."""
+    try:
+        request = parse_request(delivery(f'{{"process":"p","input":{{"n":{literal}}}}}'))
+    except InvalidRequest:
+        return
+    given = json.loads(request.to_json())
+    kept = json.loads(jsonata_values.string(given), parse_float=Decimal, parse_int=Decimal)
+    assert kept["input"]["n"] == Decimal(literal)
+
+
+@given(literal=_LITERALS.filter(lambda text: len(Decimal(text).normalize().as_tuple().digits) > 15))
+def test_a_number_with_more_digits_does_not_survive_it_and_is_refused(literal: str) -> None:
+    assume(math.isfinite(float(literal)))
+    assert Decimal(jsonata_values.string(float(literal))) != Decimal(literal)
+    with pytest.raises(InvalidRequest, match="significant digits"):
+        parse_request(delivery(f'{{"process":"p","input":{{"n":{literal}}}}}'))
+
+
+@pytest.mark.parametrize(
+    "literal",
+    ["0", "-0.0", "0e999", "1.0", "123456789012345", "-0.000123456789012345", "1e300", "100000000000000000000000"],
+)
+def test_a_number_of_15_digits_is_accepted(literal: str) -> None:
+    assert parse_request(delivery(f'{{"process":"p","input":{{"n":{literal}}}}}')).input == {"n": json.loads(literal)}
 
 
 @pytest.mark.parametrize(("body", "names"), BAD_BODIES.values(), ids=BAD_BODIES)

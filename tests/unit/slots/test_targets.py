@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from slotkeeper.slots.processes import check_settings
-from slotkeeper.slots.targets import check_place, check_target, check_type, is_state_machine
+from slotkeeper.slots.targets import check_key, check_place, check_target, check_type, is_state_machine
 from tests.unit.conftest import Account
 
 ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:nightly"
@@ -24,8 +25,9 @@ def test_a_glue_job_name_and_a_state_machine_arn_are_targets(target: str) -> Non
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("", "1 to 255 characters"),
-        ("x" * 256, "1 to 255 characters"),
+        ("", "1 to 255 bytes"),
+        ("x" * 256, "1 to 255 bytes"),
+        ("é" * 128, "1 to 255 bytes"),
         (f"{ARN}:3", f"without version or alias, got '{ARN}:3'. Use {ARN}"),
         (f"{ARN}:PROD", "without version or alias"),
         ("arn:aws:states:eu-west-1:123456789012:execution:nightly:a", "the ARN of an execution"),
@@ -46,8 +48,8 @@ def test_other_targets_are_refused_with_the_reason(target: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10080, got 0"),
-        ({"timeout_minutes": 10_081}, "from 1 to 10080"),
+        ({"timeout_minutes": 0}, "timeout must be a whole number of minutes from 1 to 10079, got 0"),
+        ({"timeout_minutes": 10_080}, "from 1 to 10079"),
         ({"timeout_minutes": True}, "got True"),
         ({"settle_seconds": -1}, "settle time must be a whole number of seconds from 0 to 86400, got -1"),
         ({"settle_seconds": 86_401}, "from 0 to 86400"),
@@ -75,6 +77,30 @@ def test_an_express_state_machine_is_refused() -> None:
     check_type(ARN, {"type": "STANDARD"})
     with pytest.raises(ValueError, match="is of type EXPRESS; it must be STANDARD"):
         check_type(ARN, {"type": "EXPRESS"})
+
+
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234"
+
+
+@pytest.mark.parametrize(
+    ("own", "key", "is_refused"),
+    [
+        ("", "", False),
+        ("", KEY, False),
+        (KEY, KEY, False),
+        ("1234", KEY, False),
+        (KEY, "", True),
+        (KEY, KEY.replace("1234", "5678"), True),
+        ("34", KEY, True),
+        ("alias/ours", KEY, True),  # only KMS knows its key
+    ],
+)
+def test_a_state_machine_under_a_key_that_the_roles_may_not_use_is_refused(
+    own: str, key: str, is_refused: bool
+) -> None:
+    described = {"encryptionConfiguration": {"type": "CUSTOMER_MANAGED_KMS_KEY", "kmsKeyId": own}} if own else {}
+    with pytest.raises(ValueError, match="which the stack's roles may not use") if is_refused else nullcontext():
+        check_key(ARN, described, key)
 
 
 def test_a_process_is_created_with_the_settings_of_its_runs(account: Account) -> None:

@@ -64,7 +64,8 @@ def _task_call(original: Callable[..., Any], rules: Rules) -> Callable[..., Any]
         if action == "abort_after":
             drives.stop(execution["executionArn"], "Fault", f"stopped after the call of {drives.state_name.get()}")
             drive.check()
-        raise sfn._ExecutionError(rule["error"], f"fault {rule['id']}: {action}")
+        cause = "" if rule["error"] == "States.Timeout" else f"fault {rule['id']}: {action}"
+        raise sfn._ExecutionError(rule["error"], cause)
 
     return invoke
 

@@ -1,8 +1,9 @@
-"""Receipt handles expire: on a FIFO queue with the visibility timeout, and on every queue with the next receive.
+"""FIFO receipt handles expire with the visibility timeout and the next receive, those of a standard queue do not.
 
 AWS: "Amazon SQS API Reference: ChangeMessageVisibility" (MessageNotInflight for a message that is visible),
 "DeleteMessage" (standard: with an older handle the request succeeds and may delete nothing), and re:Post "How do I
-resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The receipt handle has expired").
+resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The receipt handle has expired"). The
+recordings of ChangeMessageVisibility on standard queues are in tests/conformance/test_sqs.py.
 MiniStack accepts a handle for a message that is visible again, and refuses an older handle as invalid.
 """
 
@@ -58,8 +59,10 @@ def _delete(original: Callable[..., Any]) -> Callable[..., Any]:
 def _change_visibility(original: Callable[..., Any]) -> Callable[..., Any]:
     def change(data: dict[str, Any], url: str) -> Any:
         queue, handle, message = _find(data, url)
-        if message is None or (message["receipt_handle"] != handle and not queue["is_fifo"]):
+        if message is None:
             raise _error(handle, "Message does not exist or is not available for visibility timeout change.")
+        if not queue["is_fifo"]:
+            return original({**data, "ReceiptHandle": message["receipt_handle"]}, url)
         if message["receipt_handle"] != handle:
             raise _error(handle, "The receipt handle has expired.")
         if message["visible_at"] <= time.time():

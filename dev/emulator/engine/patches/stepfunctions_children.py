@@ -5,7 +5,8 @@ AWS: "Start a new AWS Step Functions state machine from a running execution" (.s
 stopped, Step Functions makes a best-effort attempt to stop the child by StopExecution; a timeout of a task or an
 execution is not mentioned, so those children continue here); "Handling errors in Step Functions workflows"
 (States.TaskFailed). The cause of a failed task is the description of the child: keys sorted, dates as epoch
-milliseconds. Refusals are `StepFunctions.<code>Exception`.
+milliseconds. Refusals are `StepFunctions.<code>Exception`. A start's answer contains that of the HTTP call: recorded
+in tests/conformance/test_stepfunctions.py.
 MiniStack runs a waiting task's child in the parent's thread, without status events, and it cannot be stopped alone.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import replace
 from dev.emulator.engine.emulator import stepfunctions as sfn
+from dev.emulator.engine.patches.stepfunctions_optimized import sdk_metadata
 from dev.emulator.engine.patches.stepfunctions_tasks import abandoned, answer_of, wait_for_job
 
 _TEXTS = {"Input", "Output"}
@@ -38,7 +40,8 @@ def start_child(_resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
         "AWSStepFunctions",
         lambda code: f"StepFunctions.{code.removesuffix('Exception')}Exception",
     )
-    return {"ExecutionArn": answer["executionArn"], "StartDate": sfn._iso_to_epoch_ms(answer["startDate"])}
+    started = {"ExecutionArn": answer["executionArn"], "StartDate": sfn._iso_to_epoch_ms(answer["startDate"])}
+    return started | sdk_metadata()
 
 
 def _start(request: dict[str, Any]) -> Any:

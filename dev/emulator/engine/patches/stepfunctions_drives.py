@@ -1,11 +1,13 @@
 """An execution's end is final, its TimeoutSeconds applies, and its context object contains the redrives.
 
-AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language" (TimeoutSeconds:
-the execution ends with States.Timeout); "Accessing execution data from the Context object" (Execution.RedriveCount,
-Execution.RedriveTime, Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which links
-the events of one iteration of a Map).
+AWS: "Step Functions API Reference: StopExecution"; "State machine structure in Amazon States Language"
+(TimeoutSeconds); "Accessing execution data from the Context object" (Execution.RedriveCount, Execution.RedriveTime,
+Execution.RoleArn); "Step Functions API Reference: HistoryEvent" (previousEventId, which links the events of one
+iteration of a Map). A timeout has no cause, and that of an execution no error either: recorded in
+tests/conformance (test_stepfunctions.py, test_executions.py).
 In MiniStack a state in flight continues after an abort (its retries, its next call, its late events) and overwrites
 ABORTED with FAILED. MiniStack ignores the machine's TimeoutSeconds, and has no redrive fields and no previousEventId.
+It has no TaskTimedOut event.
 """
 
 import contextvars
@@ -80,11 +82,12 @@ def run_drive(drive: Drive) -> None:
 
 
 def _fail(drive: Drive, error: str, cause: str) -> None:
-    drives.close(drive, "FAILED", {"error": error, "cause": cause}, error=error, cause=cause)
+    fields = {"error": error} | ({"cause": cause} if cause else {})
+    drives.close(drive, "FAILED", fields, **fields)
 
 
 def _time_out(drive: Drive) -> None:
-    drives.close(drive, "TIMED_OUT", {"error": "States.Timeout", "cause": ""}, error="States.Timeout")
+    drives.close(drive, "TIMED_OUT", {})
 
 
 def _stop_execution(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
@@ -105,6 +108,8 @@ def _execute_task(original: Callable[..., Any], state: Any, raw_input: Any, exec
 
 
 def _add_event(original: Callable[..., Any], execution: dict[str, Any], kind: str, details: Any = None) -> Any:
+    if kind == "TaskFailed" and details["taskFailedEventDetails"]["error"] == "States.Timeout":
+        kind, details = "TaskTimedOut", {"taskTimedOutEventDetails": _without_empty(details["taskFailedEventDetails"])}
     with drives.lock:  # AWS's history contains no late event of a branch after the end
         if kind.startswith("Execution") or execution["status"] == "RUNNING":
             event = original(execution, kind, details)
@@ -112,6 +117,10 @@ def _add_event(original: Callable[..., Any], execution: dict[str, Any], kind: st
             drives.previous_event.set(event["id"])
             return event
     return None
+
+
+def _without_empty(details: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in details.items() if value}
 
 
 def _scaled_sleep(original: Callable[[float], None], seconds: float) -> None:

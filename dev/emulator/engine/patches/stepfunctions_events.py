@@ -1,7 +1,8 @@
 """The task resource `events:putEvents`.
 
-AWS: "Add EventBridge events with Step Functions": the ARNs of the execution and of its state machine are added to the
-Resources of each entry; entries that EventBridge refuses fail the task with EventBridge.FailedEntry.
+AWS: "Add EventBridge events with Step Functions": the ARNs of the state machine and of the execution are added to the
+Resources of each entry, in this order (recorded in tests/conformance/test_stepfunctions.py); entries that EventBridge
+refuses fail the task with EventBridge.FailedEntry.
 MiniStack adds no ARNs, and reports refused entries as a success.
 """
 
@@ -26,7 +27,7 @@ def apply() -> None:
 def _put_events(original: Callable[..., Any]) -> Callable[..., Any]:
     def put(resource: str, arguments: dict[str, Any]) -> Any:
         drive = drives.current.get()
-        arns = [drive.execution["executionArn"], drive.execution["stateMachineArn"]] if drive else []
+        arns = [drive.execution["stateMachineArn"], drive.execution["executionArn"]] if drive else []
         entries = [{**entry, "Resources": [*entry.get("Resources", []), *arns]} for entry in arguments["Entries"]]
         answer = original(resource, {**arguments, "Entries": entries})
         if answer["FailedEntryCount"]:

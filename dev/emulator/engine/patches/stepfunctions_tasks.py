@@ -1,9 +1,10 @@
 """A task's Retry, Catch, timeout and result limit follow the States Language.
 
-AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; States.ALL does not match
-States.DataLimitExceeded and States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds
-may be JSONata expressions), "Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API
-Reference: TaskScheduledEventDetails" (parameters).
+AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; no catcher matches
+States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions),
+"Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API Reference: TaskScheduledEventDetails"
+(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in
+recorded executions (tests/conformance/test_jsonata.py), and here.
 MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
 error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
 """
@@ -20,7 +21,6 @@ from dev.emulator.engine import drives
 from dev.emulator.engine.emulator import replace, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
-UNCATCHABLE = ("States.DataLimitExceeded", "States.Runtime")
 abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("abandoned", default=None)
 leave_running: set[str] = set()  # executions whose abort does not stop their jobs (see dev.emulator.faults)
 
@@ -78,7 +78,7 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     if not outcome:
         timed_out.set()
         drives.check()
-        raise sfn._ExecutionError("States.Timeout", f"Task timed out after {seconds} seconds")
+        raise sfn._ExecutionError("States.Timeout", "")
     result, error = outcome[0]
     if error is not None:
         raise error
@@ -91,9 +91,14 @@ def answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict[
     answer: dict[str, Any] = json.loads(body)
     if status >= 400:
         code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        cause = f"{answer.get('message', '')} (Service: {service}; Status Code: {status}; Error Code: {code})"
-        raise sfn._ExecutionError(error(code), cause)
+        raise sfn._ExecutionError(error(code), refusal_cause(answer.get("message", ""), service, status, code))
     return answer
+
+
+def refusal_cause(message: str, service: str, status: int, code: str) -> str:
+    """The cause of an optimized task that its service has refused (tests/conformance/test_stepfunctions.py)."""
+    about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
+    return f"{message} {about}"
 
 
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
@@ -113,9 +118,8 @@ def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> Non
 
 
 def _error_matches(original: Callable[..., bool], names: list[str], error: str) -> bool:
-    if error in UNCATCHABLE:
-        return error in names and error != "States.Runtime"
-    return original(names, error)
+    matches: bool = error != "States.Runtime" and original(names, error)
+    return matches
 
 
 def delay(retrier: Mapping[str, Any], before: int) -> float:

@@ -4,7 +4,8 @@ AWS: "Discover service integration patterns in Step Functions" (Wait for a callb
 "Step Functions API Reference: SendTaskSuccess", "SendTaskFailure" and "SendTaskHeartbeat" (InvalidToken, InvalidOutput,
 TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output, error and cause);
 "Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too). Each attempt of a task
-has its own token, of several hundred characters of base64.
+has its own token, of several hundred characters of base64. The token is checked before the output: recorded in
+tests/conformance/test_stepfunctions.py.
 MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits on
 after the execution was stopped, and answers TaskDoesNotExist for any other token.
 """
@@ -76,8 +77,7 @@ def _wait(task: dict[str, Any], began: float, state: dict[str, Any]) -> None:
         with _lock:
             if not task["event"].is_set():
                 task["closed"] = True
-                after = f"{limit} seconds" if late else f"{silence} seconds without a heartbeat"
-                raise sfn._ExecutionError("States.Timeout", f"Task timed out after {after}")
+                raise sfn._ExecutionError("States.Timeout", "")
 
 
 def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
@@ -88,14 +88,14 @@ def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
     for name, most in LENGTHS.items():
         if len((data.get(name) or "").encode()) > most:
             return _refused("ValidationException", f"Value at '{name}' failed to satisfy constraint: length {most}")
-    if output is not None and not _is_json(output):
-        return _refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
     token = data.get("taskToken") or ""
     task = sfn._task_tokens.get(token)
     if task is None:
         if token.startswith(PREFIX):
             return _refused("TaskDoesNotExist", "Task does not exist")
         return _refused("InvalidToken", "Invalid Token: 'Invalid token'")
+    if output is not None and not _is_json(output):
+        return _refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
     drive, branch = task.get("drive"), task.get("branch")
     with _lock:
         has_ended = (drive is not None and drive.closed.is_set()) or (branch is not None and branch.is_stopped)

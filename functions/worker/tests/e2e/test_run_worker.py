@@ -20,9 +20,9 @@ from tests.e2e.schedules import bring_forward
 from tests.scenarios.reports import failing, not_shown, run_of
 
 RETRY_AFTER = 8  # seconds; longer than the queue's delay in this test
-BREAKER = {"failure_threshold": 5, "recovery_seconds": 1}
+BREAKER = {"failure_threshold": 5, "window_calls": 5, "recovery_seconds": 1}
 # The breaker can open or close too late to show more than one probe, and with one caller until late.
-PERHAPS_NOT_SHOWN = {"never more than 2 concurrent callers", "one probe at a time, a recovery time apart"}
+PERHAPS_NOT_SHOWN = {"never more than 2 concurrent callers", "one probe at a time, each after its wait"}
 MISSING = '{"request_id": "b", "payload": {"input_key": "work/input/nothing", "split_by": "weather"}}'
 
 

@@ -41,7 +41,7 @@ from slotkeeper.retry.attempt import (
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import Deferrals, waiting_since
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
-from slotkeeper.retry.downstream.downstreams import DEFAULT, REFUSED, UNWATCHED, Admission, Downstreams, name_of
+from slotkeeper.retry.downstream.downstreams import DEFAULT, UNWATCHED, Admission, Downstreams, name_of
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
     AlreadySettled,
@@ -205,7 +205,7 @@ class Consumer:
             case WorkDeferred():
                 return admission
             case DeadLetter():
-                outcome = self._handle(delivery, REFUSED, admission)
+                outcome = self._handle(delivery, UNWATCHED, admission)
             case Admission():
                 with admission:
                     outcome = self._handle(delivery, admission)
@@ -232,7 +232,7 @@ class Consumer:
             answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=delivery.lease)
             # A message that only has to be deleted or dead-lettered does not wait for the downstream.
             if isinstance(answer, Admission) or not self._ledger.would_begin(message, now):
-                return answer if isinstance(answer, Admission) else REFUSED
+                return answer if isinstance(answer, Admission) else answer.without_work()
         except Exception:
             self._retry_soon(record)
             raise
@@ -291,14 +291,14 @@ class Consumer:
         seconds = _seconds_left(delivery.context) - RESERVED_SECONDS
         if recorded:
             failure = recorded
-            claim = replace(claim, died=failure == DIED)
+            claim = replace(claim, died=failure.types == DIED.types)
         elif claim.died:
-            failure = DIED
+            failure = replace(DIED, counts=admission.death_counts)
         elif expired:
             error = f"{expired.code}: {expired.reason}"
             history = self._ledger.record(message, claim, vars(expired), error, expired.code)
             return self._carry_out(message, claim, expired, history)
-        elif admission is REFUSED:
+        elif not admission.is_permitted:
             failure = NOT_PERMITTED
         elif seconds < MIN_WORK_SECONDS:
             failure = not_started(seconds + RESERVED_SECONDS)

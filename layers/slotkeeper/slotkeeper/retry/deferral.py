@@ -19,12 +19,9 @@ RESEND_AGE_SECONDS = 10 * 86400
 # back is sent again before that. If deleting the original fails, every further receive would add a copy, so it is sent
 # at some receives only.
 RESEND_RECEIVES, RESEND_EVERY = 900, 30
-# Messages that are held back return within this time after an attempt may begin. Longer, and no message would be
-# visible while the limit grows.
+# Messages that are held back return within this time after an attempt may begin, unless that is more than the
+# containers may handle (HeldBack.most_per_second). Longer, and no message would be visible while the limit grows.
 MAX_SPREAD_SECONDS = 60.0
-# With more messages than return in that time at this rate, they return at this rate, unless the downstream takes more.
-# Each return is an invocation: without this, 100,000 messages would keep every container busy during an outage.
-MAX_SPREAD_PER_SECOND = 50.0
 BACKLOG_SECONDS = 10.0  # for how long a container uses the same number of waiting messages
 
 
@@ -75,7 +72,7 @@ class Deferrals:
             WaitsForDownstream: the message is hidden and must stay on the queue.
         """
         receives = _receives(record)
-        spread = spread_seconds(self._waiting(now), held.per_second)
+        spread = spread_seconds(self._waiting(now), held.per_second, held.most_per_second)
         wait = max(0.0, held.not_before - now) + spread * share(message.request_id, receives)
         if (receives >= RESEND_RECEIVES and receives % RESEND_EVERY == 0) or _age(record, now) >= RESEND_AGE_SECONDS:
             self._queue.send_copy(message, wait, first_received(record))
@@ -91,9 +88,15 @@ class Deferrals:
         return self._backlog
 
 
-def spread_seconds(waiting: int, per_second: float) -> float:
-    """Over how many seconds the waiting messages return. `per_second`: how many the downstream could take."""
-    return waiting / max(per_second, min(waiting / MAX_SPREAD_SECONDS, MAX_SPREAD_PER_SECOND))
+def spread_seconds(waiting: int, per_second: float, most_per_second: float) -> float:
+    """Over how many seconds the waiting messages return.
+
+    Args:
+        per_second: how many the downstream could take.
+        most_per_second: how many the containers may handle. Each return is an invocation: without this bound, 100,000
+            messages would keep every container busy during an outage, also for the messages of another downstream.
+    """
+    return waiting / min(max(per_second, waiting / MAX_SPREAD_SECONDS), most_per_second)
 
 
 def waiting_since(record: SQSRecord, message: Message, max_age: float) -> float:

@@ -172,6 +172,13 @@ class RetryQueue:
         """Hide a received message for `seconds`, at most MAX_VISIBILITY_SECONDS.
 
         Errors of SQS are ignored: the message then comes back after the queue's visibility timeout.
+
+        A late call may concern a message that another worker has received since. A standard queue accepts it (recorded
+        by LocalStack's test test_terminate_visibility_timeout_after_receive), although the API Reference documents a
+        refusal. Either is harmless, since only the ledger decides who works:
+
+        - The message comes back while the other worker works. That delivery finds the lease, and makes no attempt.
+        - The other worker dies, and the message comes back after `seconds`, which it would have waited anyway.
         """
         with suppress(ClientError, BotoCoreError):
             self._sqs.change_message_visibility(

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from slotkeeper.retry.backoff import share
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import MAX_ATTEMPTS, Policy
 
@@ -27,9 +26,6 @@ from slotkeeper.retry.policy import MAX_ATTEMPTS, Policy
 # retries without a pause for all of max_age. The body contains the start of each attempt, 27 bytes: 500 are 13.5 KB,
 # which fit into a dead-letter message with the largest body of WorkQueue.
 MAX_TOTAL_ATTEMPTS = 5 * MAX_ATTEMPTS
-# The maximum wait after a failure that counts for no policy, such as a failed probe of the circuit breaker, as a share
-# of the time since the first attempt. A downstream that was down for an hour then sees these requests within minutes.
-UNCOUNTED_WAIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -104,10 +100,6 @@ def plan_retry(error: Failure, history: AttemptHistory, policy: Policy, now: flo
     delay = rule.delay(history.key, made) if requested is None else requested
     # A start in the future comes from a wrong clock. With it as the first start, the request would outlive its row.
     first = min(now, *history.attempts)
-    if requested is None and not error.counts:
-        # The request waits for its downstream, not by its own schedule. In proportion to its age, a day of failed
-        # probes is some 130 attempts, far below MAX_TOTAL_ATTEMPTS.
-        delay = min(delay, max(rule.base, UNCOUNTED_WAIT * (now - first)) * share(history.key, made))
     age = now + delay - first
     if age > rule.max_age:
         wait = "by the downstream's Retry-After" if requested is not None else "by the policy"

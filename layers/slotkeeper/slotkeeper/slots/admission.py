@@ -54,6 +54,7 @@ from slotkeeper.slots.reservation import (
     Full,
     Granted,
     HeldByAnother,
+    LeasesOnly,
     Misconfigured,
     Paused,
     Registration,
@@ -83,6 +84,7 @@ _CAUSES = {
     "blocked": "its weight is above the process's limit",
     "paused": "the process is paused",
     "full": "the process is full",
+    "callers": "the task tokens of the requests that hold slots leave no space for its own in the process's item",
     "overtaken": "requests of a higher priority come first",
 }
 
@@ -196,6 +198,12 @@ class Starter:
                         "add, then redrive this message"
                     )
                     return self._dead_letter(delivery, now, "UnknownProcess", reason, request)
+                case LeasesOnly():
+                    reason = (
+                        f"process {request.process!r} is for leases only: it has no target, and runs no request. Send "
+                        "the request to a process with a target"
+                    )
+                    return self._dead_letter(delivery, now, "LeasesOnly", reason, request)
                 case Cancelled(since, by):
                     reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
                     return self._dead_letter(delivery, now, "Cancelled", reason, request)
@@ -333,4 +341,6 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "blocked"
     if seen.paused:
         return "paused"
-    return "overtaken" if seen.fits(weight) else "full"
+    if not seen.fits(weight):
+        return "full"
+    return "overtaken" if seen.takes_token(candidate.token_bytes) else "callers"

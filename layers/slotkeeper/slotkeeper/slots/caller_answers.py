@@ -17,6 +17,7 @@ from slotkeeper.slots.callers import AnswerOutcome, Callers, refused
 from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.executions import ANSWER_FAILED, Execution, Workflow
 from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement_table import Unanswered
 
@@ -32,14 +33,14 @@ class CallerAnswers:
     workflow: Workflow
     children: Children
 
-    def answer(self, execution: Execution, due: Unanswered, child: Child | None, report: RunReport) -> bool:
+    def answer(self, execution: Execution, due: Unanswered, work: Child | GlueRun | None, report: RunReport) -> bool:
         """Answer the caller; False if it must be tried again.
 
         Args:
-            child: the execution's child, if it was described.
+            work: the execution's child, if it was described. Of a Glue run, `due` has what the answer needs.
         """
         try:
-            given = self._give(execution, due, child)
+            given = self._give(execution, due, work if isinstance(work, Child) else None)
         except (ClientError, BotoCoreError) as error:
             given = refused(error)
         match given:
@@ -47,6 +48,8 @@ class CallerAnswers:
                 report.note("AnswersSpent", "A caller has ended or was answered before", execution=execution.name)
             case AnswerOutcome.NO_TOKEN:
                 report.note("AnswersFailed", "A caller's token is lost; it times out", execution=execution.name)
+            case AnswerOutcome.DENIED:
+                report.note("AnswersFailed", "The answer to a caller is denied; it times out", execution=execution.name)
             case AnswerOutcome.FAILED:
                 report.note("AnswersFailed", "Could not answer a caller; retried", execution=execution.name)
         return given is not AnswerOutcome.FAILED
@@ -59,6 +62,8 @@ class CallerAnswers:
             return AnswerOutcome.NO_TOKEN
         if not due.has_succeeded:
             return self.callers.fail(token, *_failure(execution))
+        if due.glue_run_id:
+            return self.callers.succeed(token, _run_output(due))
         if child is None:
             child = self.children.describe(due.target, execution.name, execution.arn)
         return self.callers.succeed(token, _output(child, execution))
@@ -94,6 +99,11 @@ def _token_in(events: Iterable[Mapping[str, Any]]) -> str:
 def _failure(execution: Execution) -> tuple[str, str]:
     error = execution.error or execution.status
     return error, failure_reason(execution.cause) or f"The workflow ended with status {execution.status}"
+
+
+def _run_output(due: Unanswered) -> str:
+    """As the workflow's states RunGlueJob and ReadGlueRun answer."""
+    return json.dumps({"Id": due.glue_run_id, "JobName": due.target, "JobRunState": "SUCCEEDED"})
 
 
 def _output(child: Child | None, execution: Execution) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.observability import logger
+from slotkeeper.slots.run_report import is_denied
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
@@ -32,6 +33,7 @@ class AnswerOutcome(Enum):
     GIVEN = auto()
     SPENT = auto()
     FAILED = auto()
+    DENIED = auto()  # by a role or a key, so that no repetition succeeds
     NO_TOKEN = auto()
 
 
@@ -65,4 +67,4 @@ def refused(error: Exception) -> AnswerOutcome:
     if code in _SPENT:
         return AnswerOutcome.SPENT
     logger.warning("Could not answer a caller", error_code=code)
-    return AnswerOutcome.FAILED
+    return AnswerOutcome.DENIED if is_denied(error) else AnswerOutcome.FAILED

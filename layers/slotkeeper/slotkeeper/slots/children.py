@@ -47,6 +47,10 @@ class Child:
     def is_closed(self) -> bool:
         return self.status in CLOSED_STATUSES
 
+    @property
+    def has_succeeded(self) -> bool:
+        return self.is_ours and self.status == "SUCCEEDED"
+
     def settles_at(self, settle_seconds: int) -> float:
         """From when on its slot may be freed, epoch seconds: what an aborted child has started may outlive it."""
         if self.status in ("ABORTED", "TIMED_OUT"):
@@ -98,8 +102,12 @@ class Children:
             cause="Slotkeeper's workflow that started this execution has ended, so it must not use the slot any longer",
         )
 
-    def redriven(self, target: str) -> Iterator[str]:
-        """List the names of the running executions that were redriven. The list is eventually consistent."""
+    def redriven(self, target: str) -> Iterator[str | None]:
+        """List the names of the running executions that were redriven, and None after each page of running ones.
+
+        The list is eventually consistent. It can be continued for a day (Step Functions API Reference, ListExecutions,
+        nextToken).
+        """
         pages = self._stepfunctions.get_paginator("list_executions").paginate(
             stateMachineArn=target,
             statusFilter="RUNNING",
@@ -108,3 +116,4 @@ class Children:
         for page in pages:
             # A filter by redrives is for Map Runs (Step Functions API Reference, ListExecutions, redriveFilter).
             yield from (each["name"] for each in page["executions"] if each.get("redriveCount", 0) > 0)
+            yield None

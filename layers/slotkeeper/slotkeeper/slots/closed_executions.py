@@ -23,15 +23,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slotkeeper.slots.children import Child
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow, closing
 from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement, SettleOutcome
+from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport
+from slotkeeper.slots.settlement import Settlement, SettleOutcome, Work
 from slotkeeper.slots.settlement_table import CLAIM_SECONDS
 from slotkeeper.slots.targets import is_state_machine
 
@@ -68,7 +68,12 @@ class ClosedExecutions:
         Raises:
             ClientError, BotoCoreError: a call failed; the event must be handled again.
         """
-        process = self._process_of(name, report)
+        try:
+            process = self._process_of(name)
+        except MalformedProcess as error:
+            # The holder decides whether the request has succeeded, and contains the caller's token.
+            report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), execution=name)
+            return AFTER_FAILURE_SECONDS
         holder = process.holders.get(name) if process else None
         if holder and holder.is_lease:
             holder = None  # a lease has no execution, even if a manually started one has its name
@@ -84,31 +89,28 @@ class ClosedExecutions:
         if held is not None and held.holder.state == "RUNNING":
             with report.guard("Could not search the Glue runs of a workflow that has ended", execution=name):
                 search = self._search(held)
-        run_state = search.last_state if search else ""
+        run = search.newest.get(name) if search else None
         if held is not None and held.holder.state == "RUNNING" and held.holder.task_token:
             # Its caller is answered when its run has ended.
-            settle = self._settle(held, execution, report, glue_run_state=run_state)
+            settle = self._settle(held, execution, report, run)
             return self._free(held, execution, search, report, settle)
-        settled = self.settlement.settle(execution, report, run_state, holder=holder)
+        # Its run may be alive. The janitor's runs, which keep such a request too, do not know it.
+        settled = self.settlement.settle(execution, report, glue_run_state=run.state if run else "", holder=holder)
         is_settled = settled is SettleOutcome.SETTLED
         # A function that has claimed the settlement and fails leaves the token only in the slot.
         is_answerable = settled is not SettleOutcome.CLAIMED or not (holder and holder.task_token)
         again = self._free(held, execution, search, report) if held and is_answerable else None
         return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
-    def _process_of(self, name: str, report: RunReport) -> Process | None:
-        process_name = name.rpartition("-")[0]
+    def _process_of(self, name: str) -> Process | None:
+        process_name = process_of_execution(name)
         if not PROCESS_NAME.fullmatch(process_name):
             return None  # started manually, under a name that no request can have
-        try:
-            return self.slots.read(process_name)
-        except MalformedProcess as error:  # its request is still settled
-            report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(error))
-            return None
+        return self.slots.read(process_name)
 
     def _search(self, held: Held) -> JobRunSearch | None:
         """Search the holder's Glue runs; None if the search needs more than _MAX_PAGES pages."""
-        search = self.dead.glue.search_runs(held.target, self.clock(), held.name)
+        search = self.dead.glue.search_runs(held.target, self.clock(), [held.name])
         try:
             for _ in range(_MAX_PAGES):
                 search.read_page()
@@ -118,13 +120,11 @@ class ClosedExecutions:
             return search
         return None
 
-    def _settle(
-        self, held: Held, execution: Execution, report: RunReport, glue_run_state: str = "", child: Child | None = None
-    ) -> Callable[[], bool]:
+    def _settle(self, held: Held, execution: Execution, report: RunReport, work: Work | None) -> Callable[[], bool]:
         """What settles the request of a holder, once its work has ended."""
 
         def settle() -> bool:
-            settled = self.settlement.settle(execution, report, glue_run_state, child, held.holder)
+            settled = self.settlement.settle(execution, report, work=work, holder=held.holder)
             return settled is not SettleOutcome.CLAIMED
 
         return settle
@@ -160,7 +160,7 @@ class ClosedExecutions:
         if is_absent and early > 0:  # a start may still be in flight
             return math.ceil(early) + 1
 
-        settle = self._settle(held, execution, report, child=child)
+        settle = self._settle(held, execution, report, child)
         outcome = self.dead.conclude_child(held, child, checked_at, report, settle)
         settles_at = child.settles_at(held.process.settle_seconds) if child and child.is_ours else 0
         return self._next(held, outcome, settles_at or (held.holder.quiet_since or checked_at) + gap, report)

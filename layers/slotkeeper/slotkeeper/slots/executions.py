@@ -37,6 +37,8 @@ REQUEST_FAILED = "RequestFailed"
 # The request has succeeded or was kept, and its caller could not be answered. The cause states which.
 ANSWER_FAILED = "AnswerFailed"
 SUCCEEDED_CAUSE = "SUCCEEDED"
+# The workflow could not read its child, and has left request and slot to the janitor. The cause begins with the ARN.
+CHILD_TOO_LARGE = "ChildTooLarge"
 ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED, "RequestReturned"}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -26,6 +27,19 @@ class NoSuchJob(LookupError):
     """The Glue job does not exist any more, so no run of it can be alive."""
 
 
+@dataclass(frozen=True)
+class GlueRun:
+    """A run as it was listed. `stopped_at`: epoch seconds; None if Glue did not return it."""
+
+    id: str
+    state: str
+    stopped_at: float | None
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.state == "SUCCEEDED"
+
+
 class JobRunSearch:
     """A search through a job's runs, page by page from the newest to the oldest.
 
@@ -35,18 +49,18 @@ class JobRunSearch:
     Attributes:
         started_at: epoch seconds before the first page was requested. The search may miss a run that starts later.
         alive: execution -> run id -> start of the run, for runs that have not ended. None: the run has not started.
-        last_state: the state of the newest run of the execution that was passed; empty if it has none.
+        newest: execution -> its newest run, for the executions that were passed.
     """
 
-    def __init__(self, pages: Iterator[Any], started_at: float, execution: str = "") -> None:
+    def __init__(self, pages: Iterator[Any], started_at: float, executions: Iterable[str] = ()) -> None:
         self._pages = pages
-        self._execution = execution
+        self._executions = frozenset(executions)
         self._reached = math.inf  # runs on later pages started before this time
         self._ended = False
         self._failed = False
         self.started_at = started_at
         self.alive: dict[str, dict[str, float | None]] = defaultdict(dict)
-        self.last_state = ""
+        self.newest: dict[str, GlueRun] = {}
 
     def covers(self, since: float) -> bool:
         """Whether the search has read every run of an execution whose reservation was made at `since`."""
@@ -78,8 +92,9 @@ class JobRunSearch:
             execution = run.get("Arguments", {}).get(MARKER)
             if execution is None:
                 continue
-            if execution == self._execution and not self.last_state:
-                self.last_state = run["JobRunState"]
+            if execution in self._executions and execution not in self.newest:
+                stopped = run["CompletedOn"].timestamp() if "CompletedOn" in run else None
+                self.newest[execution] = GlueRun(run["Id"], run["JobRunState"], stopped)
             if run["JobRunState"] not in ENDED_STATES:
                 self.alive[execution][run["Id"]] = run_started
         if started:
@@ -92,14 +107,14 @@ class GlueRuns:
     def __init__(self, glue: GlueClient) -> None:
         self._glue = glue
 
-    def search_runs(self, job_name: str, started_at: float, execution: str = "") -> JobRunSearch:
+    def search_runs(self, job_name: str, started_at: float, executions: Iterable[str] = ()) -> JobRunSearch:
         """Create a search through the job's runs. It has not read any page yet.
 
         Args:
             started_at: the current time, seconds since the epoch.
-            execution: the execution for which the search fills in `last_state`.
+            executions: those for which the search fills in `newest`.
         """
-        return JobRunSearch(self._pages(job_name), started_at, execution)
+        return JobRunSearch(self._pages(job_name), started_at, executions)
 
     def _pages(self, job_name: str) -> Iterator[Any]:
         # Newest first, as observed. The Glue Web API (GetJobRuns) does not document the order of the runs on a page.

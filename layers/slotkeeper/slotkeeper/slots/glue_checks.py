@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, JobRunSearch, NoSuchJob
+from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, GlueRun, JobRunSearch, NoSuchJob
 from slotkeeper.slots.run_report import RunReport, is_outage
 
 _PAGES_A_TURN = 20
@@ -45,14 +45,17 @@ class GlueChecks:
 
     dead: DeadHolders
     shuffle: Callable[[list[str]], None]
-    settle: Callable[[Held, RunReport], bool]
+    settle: Callable[[Held, RunReport, GlueRun | None], bool]
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
-    def check(self, holders: Iterable[Held], all_holders: set[str], report: RunReport, until: float) -> list[Held]:
+    def check(
+        self, holders: Iterable[Held], all_holders: set[str] | None, report: RunReport, until: float
+    ) -> list[Held]:
         """Check these holders until `until` (epoch seconds); return those whose slots were freed.
 
         Args:
-            all_holders: the names of all holders in the table, as read at the start of this run.
+            all_holders: the names of all holders in the table, as read at the start of this run. None: some could not
+                be read, so that no run is known to be without a slot.
         """
         started_at = self.dead.clock()
         freed: list[Held] = []
@@ -68,15 +71,18 @@ class GlueChecks:
             try:
                 self._turn(task, freed, report, until)
             except Exception as error:
-                report.failed(
-                    "Could not search the Glue runs of a job; its holders keep their slots", error, job=task.job
+                report.could_not_check(
+                    "Could not search the Glue runs of a job; its holders keep their slots",
+                    error,
+                    task.waiting,
+                    task.job,
                 )
                 if is_outage(error):
                     break
                 continue
             if task.waiting:
                 turns.append(task)
-            else:
+            elif all_holders is not None:
                 self._report_unheld(task, all_holders, started_at, report)
         return freed
 
@@ -96,7 +102,7 @@ class GlueChecks:
                 fresh = {name: held for name, held in fresh.items() if name not in task.waiting}
                 tasks += [task] if task.waiting else []
             if fresh:
-                tasks.append(_Task(job, self.dead.glue.search_runs(job, started_at), fresh))
+                tasks.append(_Task(job, self.dead.glue.search_runs(job, started_at, fresh), fresh))
         return tasks
 
     def _turn(self, task: _Task, freed: list[Held], report: RunReport, until: float) -> None:
@@ -122,13 +128,13 @@ class GlueChecks:
 
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
-            settle = partial(self.settle, held, report)
+            settle = partial(self.settle, held, report, search.newest.get(held.name))
             if self.dead.conclude(held, search, report, settle) is CheckOutcome.FREED:
                 freed.append(held)
         except Exception as error:
             if is_outage(error):
                 raise
-            report.failed("Could not check a holder; it keeps its slot", error, execution=held.name)
+            report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
 
     def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.

@@ -19,6 +19,7 @@ from itertools import islice
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import process_of_execution
 
 # Seconds. A longer wait is not a hand-off: every janitor run wakes requests that wait although a slot is free.
 LOOK_BACK_SECONDS = 900
@@ -111,6 +112,6 @@ class HandOffs:
             return {}
         for execution in executions:
             if execution.started_at is not None:
-                process = execution.name.rpartition("-")[0]
+                process = process_of_execution(execution.name)
                 stays[process][execution.name] = Stay(execution.started_at, execution.stopped_at)
         return stays

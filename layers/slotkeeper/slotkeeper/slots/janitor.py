@@ -26,7 +26,7 @@ from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
+from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import is_state_machine
 
@@ -89,9 +89,10 @@ class Janitor:
         started_at = self.clock()
         until = started_at + min(RUN_SECONDS, seconds_left / 2)
         processes: list[Process] = []
+        malformed: set[str] = set()
         is_read = False
         with report.guard("Could not read the whole slot table; processes that were not read are not handled"):
-            self._read(processes, report)
+            self._read(processes, malformed, report)
             is_read = True
         self._repair(processes, report)
         expired = self._remove_leases(processes, report, min(until, self.clock() + _CLEAR_SECONDS))
@@ -103,21 +104,23 @@ class Janitor:
         if is_read:
             with report.guard("Could not list the executions that closed without success"):
                 self.settlement.find(settle_until - SETTLE_SECONDS / 2)
-                self.settlement.settle_found(report, settle_until, holders)
-        freed = self._free(processes, report, until - _WAKE_SECONDS)
+                self.settlement.settle_found(report, settle_until, holders, malformed)
+        freed = self._free(processes, report, until - _WAKE_SECONDS, knows_all=is_read and not malformed)
         self._wake([held.process for held in freed], report)
-        self._child_checks.adopt_redriven(processes, report, until)
+        # A list may be long. Half of the time that is left is for settling more.
+        self._child_checks.adopt_redriven(processes, report, (self.clock() + until) / 2)
         if is_read:
-            self.settlement.settle_found(report, until, holders)
+            self.settlement.settle_found(report, until, holders, malformed)
             with report.guard("Could not record up to which time all requests are settled"):
                 self.settlement.note_settled(started_at)
         self._drop_cancellations(processes, report, until)
         return report
 
-    def _read(self, processes: list[Process], report: RunReport) -> None:
+    def _read(self, processes: list[Process], malformed: set[str], report: RunReport) -> None:
         for process in self.processes.all():
             if isinstance(process, MalformedProcess):
-                report.note("MalformedProcesses", "An item of the slot table is malformed", reason=str(process))
+                malformed.add(process.process)
+                report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(process))
             else:
                 processes.append(process)
                 report.processes.append(process)
@@ -200,8 +203,12 @@ class Janitor:
                 self.slots.clear(process.name, first, self.clock())
             self._wake([process], report)
 
-    def _free(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Held]:
-        """Free the slots of dead holders until `until` (epoch seconds); return the freed ones."""
+    def _free(self, processes: Sequence[Process], report: RunReport, until: float, *, knows_all: bool) -> list[Held]:
+        """Free the slots of dead holders until `until` (epoch seconds); return the freed ones.
+
+        Args:
+            knows_all: whether `processes` are all processes.
+        """
         running: set[str] = set()
         with report.guard("Could not list all running executions; the other holders are described one by one"):
             for name in self.workflow.running():
@@ -218,7 +225,7 @@ class Janitor:
         freed: list[Held] = []
         try:
             dead = self._judge_all(doubtful, freed, report, until)
-            everyone = {name for process in processes for name in process.holders}
+            everyone = {name for process in processes for name in process.holders} if knows_all else None
             by_child = [held for held in dead if is_state_machine(held.target)]
             by_runs = [held for held in dead if not is_state_machine(held.target)]
             # Both kinds get time in each run, however many holders of the other kind there are.

@@ -30,13 +30,17 @@ class SlotUnavailable(RuntimeError):
         super().__init__(message)
         self.seen = seen
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default pickle passes the message alone. A pool of processes, which sends errors by pickle, would hang.
+        return type(self), (str(self), self.seen), vars(self)
+
 
 class SlotLost(RuntimeError):
     """The lease ended before its block, and its slot was freed or taken over. More blocks than the limit may run."""
 
 
 class NestedLease(RuntimeError):
-    """This thread already holds a lease of the process. If it waited for another slot, it could wait for itself."""
+    """This thread or asyncio task already holds a lease of the process, and could wait for itself."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import boto3
@@ -65,10 +66,14 @@ if TYPE_CHECKING:
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.02, 1.0
 HOLDERS_PER_WAIT = 100  # with as many holders, the waits are twice as long
 
-# (process id, thread, table, process) of each lease that is held here. With the id, since a fork copies the set: the
-# child would be refused until its end.
-_held: set[tuple[int, int, str, str]] = set()
-_lock = threading.Lock()  # boto3's default session is not thread-safe (boto3 guide, "Multithreading")
+# The leases of this thread or asyncio task. A task that is started in a block begins with those of the block, which may
+# wait for it, and a thread with none (Python documentation, "contextvars").
+_held: ContextVar[tuple[Lease, ...]] = ContextVar("held", default=())
+_lock = threading.RLock()  # boto3's default session is not thread-safe (boto3 guide, "Multithreading")
+if hasattr(os, "register_at_fork"):
+    # A fork waits until no other thread creates a client. Otherwise its child would have a locked lock that no thread
+    # releases, and wait for it forever.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Lease:
@@ -78,12 +83,20 @@ class Lease:
         self.process, self.name = process, name
         self._process_id = os.getpid()
         self._leases, self._term, self._context = leases, term, context
-        self._is_held = True
+        self._is_released = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has not released the lease. A fork does not hold the slots of its parent."""
+        return not self._is_released and os.getpid() == self._process_id
+
+    def is_of(self, table_name: str, process: str) -> bool:
+        return (self._leases.table_name, self.process) == (table_name, process)
 
     def remaining(self) -> float:
         """Return the seconds until the lease's end; 0.0 after it, and after the block."""
         left = self._term.remaining(self._leases.clock(), self._leases.monotonic())
-        return left if self._is_held else 0.0
+        return left if self.is_held else 0.0
 
     def extend(self, seconds: float) -> None:
         """Move the lease's end to `seconds` from now, unless it is later already.
@@ -95,7 +108,7 @@ class Lease:
         """
         length = Length(self._context, seconds)
         term = length.term(self._leases.clock(), self._leases.monotonic(), self._term.code)
-        if not self._is_held or not self._leases.steps.extend(self.process, self.name, term.stored):
+        if not self.is_held or not self._leases.steps.extend(self.process, self.name, term.stored):
             raise SlotLost(
                 f"cannot extend the lease of a slot of {self.process!r}: it has ended, and the slot is no longer held. "
                 "Stop using what it protects. Extend a lease before its end"
@@ -111,9 +124,9 @@ class Lease:
         Raises:
             SlotLost: the slot was no longer held.
         """
-        if not self._is_held or os.getpid() != self._process_id:
+        if not self.is_held:
             return
-        self._is_held = False
+        self._is_released = True
         overran = self._leases.clock() >= self._term.end + LEASE_CLOCK_SKEW
         try:
             is_released = self._leases.steps.release(self.process, self.name, self._term.code, overran=overran)
@@ -125,6 +138,40 @@ class Lease:
                 f"the lease of a slot of {self.process!r} ended before its block, and the slot was freed or taken "
                 "over. More blocks than the limit may have run. Ask for more seconds, or extend the lease in time"
             )
+
+
+def _held_here() -> tuple[Lease, ...]:
+    return tuple(lease for lease in _held.get() if lease.is_held)
+
+
+class _Block(AbstractContextManager[Lease]):
+    """Takes a lease when its block begins, and releases it when the block ends. It is for one block.
+
+    It is no generator: Python closes one that is not referenced any more, and would release the lease of
+    `lease(...).__enter__()` immediately.
+    """
+
+    def __init__(self, take: Callable[[], Lease]) -> None:
+        self._take = take
+        self._lease: Lease | None = None
+
+    def __enter__(self) -> Lease:
+        if self._lease is not None:
+            raise RuntimeError("a lease is for one block: call lease() again for the next one. Nothing was taken")
+        self._lease = self._take()
+        _held.set((*_held_here(), self._lease))
+        return self._lease
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self._lease is not None:
+                self._lease.release()
+        except SlotLost as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))  # it must not hide the exception of the block
+        finally:
+            _held.set(_held_here())
 
 
 class Leases:
@@ -153,7 +200,7 @@ class Leases:
         new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.clock, self.monotonic = clock, monotonic
-        self._table_name, self._sqs = table_name, sqs
+        self.table_name, self._sqs = table_name, sqs
         self._sleep, self._jitter, self._new_code = sleep, jitter, new_code
         owner = owner or os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
         self._owner = re.sub(r"[^A-Za-z0-9_-]", "-", owner)[:40]
@@ -163,7 +210,6 @@ class Leases:
         self.steps = LeaseSteps(dynamodb, table_name, self._sqs_client, _count_skipped_wake, clock)
         self._were_refused: set[str] = set()  # processes whose last attempt was refused
 
-    @contextmanager
     def lease(
         self,
         process: str,
@@ -172,30 +218,20 @@ class Leases:
         seconds: float | None = None,
         wait: float = 0,
         weight: int | None = None,
-    ) -> Iterator[Lease]:
+    ) -> AbstractContextManager[Lease]:
         """Hold a slot for a block of code: `slotkeeper.slots.lease` describes arguments and errors."""
-        check_arguments(process, wait, weight)
-        length = Length(context, seconds)
-        key = (os.getpid(), threading.get_ident(), self._table_name, process)
-        if key in _held:
-            raise NestedLease(
-                f"this thread already holds a slot of {process!r}, and could wait for itself. Nothing was taken. "
-                "Use the outer lease, with weight= if the work needs more of the limit"
-            )
-        lease = self._take(process, length, wait, weight)
-        try:
-            _held.add(key)
-            yield lease
-        except BaseException as error:
-            try:
-                lease.release()
-            except SlotLost as lost:  # must not hide the exception of the block
-                error.add_note(str(lost))
-            raise
-        else:
-            lease.release()
-        finally:
-            _held.discard(key)
+
+        def take() -> Lease:
+            check_arguments(process, wait, weight)
+            length = Length(context, seconds)
+            if any(held.is_of(self.table_name, process) for held in _held_here()):
+                raise NestedLease(
+                    f"this thread or asyncio task already holds a slot of {process!r}, and could wait for itself. "
+                    "Nothing was taken. Use the outer lease, with weight= if the work needs more of the limit"
+                )
+            return self._take(process, length, wait, weight)
+
+        return _Block(take)
 
     def _take(self, process: str, length: Length, wait: float, weight: int | None) -> Lease:
         code = self._new_code()
@@ -220,11 +256,11 @@ class Leases:
                     return lease
                 case UnknownProcess():
                     raise LookupError(
-                        f"process {process!r} does not exist in table {self._table_name}. Add it with slotkeeper "
+                        f"process {process!r} does not exist in table {self.table_name}. Add it with slotkeeper "
                         "process add, or in a table of your own with Processes.create. Nothing was taken"
                     )
                 case Misconfigured(reason):
-                    raise MalformedProcess(f"process {process!r} of table {self._table_name}: {reason}")
+                    raise MalformedProcess(f"process {process!r} of table {self.table_name}: {reason}")
                 case Full(seen) | Paused(seen):
                     left = give_up - self.monotonic()
                     if left <= 0:
@@ -285,7 +321,7 @@ def lease(
 
     Raises:
         ValueError: an argument is not valid, or the lease would be longer than the invocation. Nothing was taken.
-        NestedLease: this thread already holds a slot of the process. Nothing was taken.
+        NestedLease: this thread or asyncio task already holds a slot of the process. Nothing was taken.
         SlotUnavailable: no slot was free within `wait`. The block did not run.
         SlotLost: at the end of the block, if the lease ended before and its slot was used by another caller. An
             exception of the block is raised instead. Before the block, if taking the slot lasted longer than the lease.

@@ -16,6 +16,9 @@ from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 MAX_SLOT_LIMIT = MAX_WEIGHT
 # Each holder adds up to 200 bytes to the item, and so to the price of each write.
 MAX_HOLDERS = 500
+# Bytes of the task tokens of a process's holders. With them an item stays below DynamoDB's 400 KB with the most of all
+# other attributes, so that no confirm, cancellation or pause is refused because of the item's size.
+MAX_TOKEN_BYTES = 131_072
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 # Seconds after its end during which no other caller removes a lease: the maximum difference of two clocks.
 LEASE_CLOCK_SKEW = 5
@@ -29,7 +32,11 @@ PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
 class MalformedProcess(ValueError):
-    """An attribute is missing or has the wrong type. The message names it."""
+    """An attribute is missing or has the wrong type. The message names it. `process`: its name, empty if unknown."""
+
+    def __init__(self, message: str, process: str = "") -> None:
+        super().__init__(message)
+        self.process = process
 
 
 HolderState = Literal["RESERVED", "RUNNING", "LEASED"]
@@ -76,6 +83,7 @@ class WaitingRequest:
 
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
+    `token_bytes`: the size of the request's task token, 0 without one.
     """
 
     priority: Priority
@@ -86,6 +94,7 @@ class WaitingRequest:
     since: int
     execution: str
     request_id: str
+    token_bytes: int = 0
 
     @property
     def position(self) -> Position:
@@ -151,10 +160,20 @@ class Process:
         """Whether a request of weight 1 fits now."""
         return self.fits(1)
 
-    def fits(self, weight: int) -> bool:
-        """Whether a request of this weight fits now."""
+    @property
+    def token_bytes(self) -> int:
+        """The bytes of the holders' task tokens."""
+        return sum(len(holder.task_token.encode()) for holder in self.holders.values())
+
+    def takes_token(self, token_bytes: int) -> bool:
+        """Whether a task token of this size fits into the item. A request without one, of size 0, always does."""
+        return not token_bytes or self.token_bytes + token_bytes <= MAX_TOKEN_BYTES
+
+    def fits(self, weight: int, token_bytes: int = 0) -> bool:
+        """Whether a request of this weight, with a task token of this size, fits now."""
         in_use = max(self.slots_in_use, self.held_weight)
-        return not self.paused and in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
+        has_slot = in_use + weight <= self.slot_limit and len(self.holders) < MAX_HOLDERS
+        return not self.paused and has_slot and self.takes_token(token_bytes)
 
     def is_blocked(self, waiting: WaitingRequest) -> bool:
         """Whether a waiting request cannot start before the limit is raised. It keeps no other request out."""
@@ -180,7 +199,7 @@ class Process:
     def to_wake(self) -> WaitingRequest | None:
         """The waiting request whose turn it is, if it fits now, or else a cancelled one, which is dead-lettered."""
         first = self.first
-        if first is not None and self.fits(first.weight):
+        if first is not None and self.fits(first.weight, first.token_bytes):
             return first
         return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
@@ -188,17 +207,18 @@ class Process:
         """The seconds after which a wake of this priority makes its message visible."""
         return wake_delay(priority, self.turns, self.turn_seconds, now)
 
-    def admits(self, weight: int, priority: Priority, position: Position | None) -> bool:
+    def admits(self, weight: int, priority: Priority, position: Position | None, token_bytes: int = 0) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
 
         Args:
             position: of the request's delivery. None: a request without a message, which waits for all others.
         """
+        fits = self.fits(weight, token_bytes)
         if position is None:
-            return self.fits(weight) and self.first is None
+            return fits and self.first is None
         own = self.waiting.get(priority)
         is_next = own is None or own.position <= position
-        return self.fits(weight) and is_next and not any(self._counting(higher(priority)))
+        return fits and is_next and not any(self._counting(higher(priority)))
 
     def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
         registered = (self.waiting[each] for each in priorities if each in self.waiting)
@@ -301,6 +321,7 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         since=entry.whole("since"),
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
+        token_bytes=entry.whole("token_bytes", 0),
     )
 
 

@@ -189,7 +189,8 @@ class Processes:
                 try:
                     yield read_process(item)
                 except MalformedProcess as error:
-                    yield MalformedProcess(f"process {item['process_name'].get('S')}: {error}")
+                    name = item["process_name"]["S"]
+                    yield MalformedProcess(f"process {name}: {error}", name)
 
     def _pages(self) -> Iterator[Mapping[str, Any]]:
         yield from self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)

@@ -7,13 +7,13 @@
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
-                   priority, weight, since, execution, request_id}, or a tombstone, {sequence, receives}
+                   priority, weight, since, execution, request_id, token_bytes}, or a tombstone, {sequence, receives}
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
     paused         BOOL: true refuses every reserve
-    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine
+    target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
     queue_url      S, optional: the queue in which the process's requests wait
     default_weight N, optional: the weight of a request that states none
@@ -60,6 +60,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
+    MAX_TOKEN_BYTES,
     MalformedProcess,
     Process,
     WaitingRequest,
@@ -78,12 +79,15 @@ from slotkeeper.slots.reservation import (
     Full,
     Granted,
     HeldByAnother,
+    LeasesOnly,
     Misconfigured,
     Paused,
     Registration,
     Reservation,
     UnknownProcess,
 )
+from slotkeeper.slots.targets import NO_TARGET
+from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -95,7 +99,13 @@ ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND siz
 ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
+# The tokens of so many holders fit into the item, however long they are. A condition cannot measure a map, so with more
+# holders a request with a task token reads first. Between the read and the write another request may take the space:
+# one of each message group, which is why MAX_TOKEN_BYTES leaves some.
+ALWAYS_FIT = MAX_TOKEN_BYTES // MAX_TOKEN_CHARACTERS
 NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
+# Of a request. Without it, a process for leases alone would lose a slot to a workflow that has nothing to start.
+HAS_TARGET = "target <> :no_target"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
 RESERVE_CONDITION = (
     "attribute_not_exists(holders.#me) AND attribute_not_exists(cancelled.#me) "
@@ -215,7 +225,8 @@ class Slots:
         entry = candidate.new_holder(now)
         conditions = [RESERVE_CONDITION]
         update, names = RESERVE_UPDATE, {"#me": candidate.execution}
-        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(MAX_HOLDERS)}
+        most = ALWAYS_FIT if candidate.task_token and not seen else MAX_HOLDERS
+        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(most)}
         if seen and weight > 1:
             entry["weight"] = _number(weight)
             conditions.append(ROOM_FOR_WEIGHT)
@@ -228,10 +239,11 @@ class Slots:
         earlier = PRIORITIES
         if delivery := candidate.delivery:
             earlier = higher(candidate.priority)
-            conditions.append(NO_NEWER_REGISTRATION.format(candidate.priority))
+            conditions += [HAS_TARGET, NO_NEWER_REGISTRATION.format(candidate.priority)]
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
             values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
+            values[":no_target"] = {"S": NO_TARGET}
             # A request that did not wait has no backlog behind it. If it began a turn, frequent ones that each find a
             # free slot would keep a lower request out although further slots are free.
             if delivery.has_waited(now):
@@ -262,11 +274,15 @@ class Slots:
             "since": _number(int(delivery.sent_at)),
             "execution": {"S": candidate.execution},
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
+        if candidate.task_token:
+            entry["token_bytes"] = _number(candidate.token_bytes)
+        # A task token that does not fit is refused until there are fewer holders.
+        most = MAX_HOLDERS if seen.takes_token(candidate.token_bytes) else len(seen.holders)
         values = {
             **_room(weight, seen),
             ":entry": {"M": entry},
             **_compared(delivery),
-            ":most": _number(MAX_HOLDERS),
+            ":most": _number(most),
             ":true": {"BOOL": True},
         }
         names = {"#me": candidate.execution, "#sequence": "sequence"}
@@ -426,7 +442,9 @@ class Slots:
         return seen
 
 
-def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother | Cancelled | Full | Paused | None:
+def refusal(
+    candidate: Candidate, seen: Process
+) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
     """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
     if holder := seen.holders.get(candidate.execution):
         # The work would start in a slot of another size:
@@ -436,6 +454,8 @@ def refusal(candidate: Candidate, seen: Process) -> AlreadyHeld | HeldByAnother 
         return AlreadyHeld() if is_same else HeldByAnother(holder.weight)
     if cancelled := seen.cancelled.get(candidate.execution):
         return Cancelled(cancelled.since, cancelled.by)
+    if candidate.delivery and seen.target == NO_TARGET:
+        return LeasesOnly()
     if candidate.is_admitted_by(seen):
         return None
     return Paused(seen) if seen.paused else Full(seen)

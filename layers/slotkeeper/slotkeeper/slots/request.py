@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,14 @@ SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
 MAX_BODY_BYTES = 65_536
 ADDED_BYTES = 1024
-# Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which an execution
-# ends without any Catch (Step Functions guide, "Service quotas", input or output size of a task).
+# Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which a task fails
+# with States.DataLimitExceeded (Step Functions guide, "Service quotas", input or output size of a task).
 MAX_INPUT_BYTES = 32_768
+# Of a number in `input`. To keep or return a request, the workflow writes it with JSONata's $string. That of JSONata
+# 2.0.6, which Step Functions documents, rounds numbers to 15 significant digits, and its numbers are doubles. Every
+# number of 15 digits between these magnitudes survives both.
+MAX_DIGITS = 15
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-300, 1e300
 
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
@@ -109,6 +115,11 @@ def process_of(group: str) -> str:
     return group.partition("#")[0]
 
 
+def process_of_execution(name: str) -> str:
+    """The process in an execution's name. A manually started execution may have any name."""
+    return name.rpartition("-")[0]
+
+
 @dataclass(frozen=True)
 class Request:
     """A valid request. `request_id` is the caller's own, or the id of the SQS message that contained it.
@@ -182,6 +193,7 @@ def parse_request(delivery: Delivery) -> Request:
     )
     if request.input is not None:
         _check_input(request)
+        check_numbers(delivery.body, "input")
     if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
         raise InvalidRequest(
             f"body has {size:,} bytes; the first attempt of a request may have at most {MAX_BODY_BYTES:,}. "
@@ -205,6 +217,41 @@ def _check_input(request: Request) -> None:
         )
 
 
+class _Literal(str):
+    """A number as its sender has written it."""
+
+    __slots__ = ()
+
+
+def check_numbers(text: str, field: str = "") -> None:
+    """Check the numbers in JSON that becomes a request's `input`, or in one field of it.
+
+    The text must be valid JSON: a parsed number no longer has the digits that it was written with.
+
+    Raises:
+        InvalidRequest: the workflow would change a number when it keeps or returns the request.
+    """
+    value = json.loads(text, parse_int=_Literal, parse_float=_Literal, parse_constant=_Literal)
+    left = [("input", value[field] if field else value)]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, _Literal) and not _survives(value):
+            raise InvalidRequest(
+                f"{path[:200]} is {value[:50]}; a number may have at most {MAX_DIGITS} significant digits and a size "
+                f"from {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}, because Step Functions changes others when it keeps "
+                f'the request. Send it as text: "{value[:50]}"'
+            )
+        if isinstance(value, dict):
+            left += [(f"{path}.{name}", part) for name, part in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{path}[{number}]", part) for number, part in enumerate(value)]
+
+
+def _survives(literal: str) -> bool:
+    digits = literal.lower().partition("e")[0].lstrip("-").replace(".", "").strip("0")
+    return not digits or (len(digits) <= MAX_DIGITS and SMALLEST_NUMBER <= abs(float(literal)) <= LARGEST_NUMBER)
+
+
 def _decode(body: str) -> dict[str, Any]:
     try:
         return decode(body, _validator(), _explain)
@@ -219,8 +266,11 @@ def _validator() -> Callable[[Any], Any]:
 
 def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
     field = str(error.name).replace("data", "body", 1)
+    if not isinstance(error.value, dict) and field == "body":  # without its value, which may contain a task token
+        got = "a string; was it encoded twice?" if isinstance(error.value, str) else "another value"
+        return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
-        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} characters without white space"
+        return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]

@@ -58,6 +58,10 @@ class Candidate:
         until, code = {"N": str(self.lease.until)}, {"S": self.lease.code}
         return {"state": {"S": "LEASED"}, "since": since, "until": until, "code": code}
 
+    @property
+    def token_bytes(self) -> int:
+        return len(self.task_token.encode())
+
     def weight_in(self, process: Process) -> int:
         """The weight that it takes of a process's limit."""
         return self.weight or process.default_weight
@@ -65,7 +69,7 @@ class Candidate:
     def is_admitted_by(self, process: Process) -> bool:
         """Whether a reserve would succeed, for the item as it was read."""
         is_known = self.execution in process.holders or self.execution in process.cancelled
-        return not is_known and process.admits(self.weight_in(process), self.priority, self.position)
+        return not is_known and process.admits(self.weight_in(process), self.priority, self.position, self.token_bytes)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,10 @@ class HeldByAnother:
 
 @dataclass(frozen=True)
 class Full:
-    """The request does not fit, or another one has its turn. `seen`: the process's item as it was at the refusal."""
+    """The request or its task token does not fit, or another one has its turn.
+
+    `seen`: the process's item as it was at the refusal.
+    """
 
     seen: Process = field(compare=False, repr=False)
 
@@ -113,13 +120,20 @@ class UnknownProcess:
 
 
 @dataclass(frozen=True)
+class LeasesOnly:
+    """The process has no target, so it runs no request. Unlike `Full`, waiting would never end."""
+
+
+@dataclass(frozen=True)
 class Misconfigured:
     """The item does not have the documented types, so conditions on it mean nothing. Example: a limit as a string."""
 
     reason: str
 
 
-Reservation = Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | Misconfigured
+Reservation = (
+    Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | LeasesOnly | Misconfigured
+)
 
 
 class Registration(Enum):

@@ -14,6 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import Process
 
+MALFORMED_ITEM = (
+    "An item of the slot table is malformed; nothing of its process is settled or freed until it is repaired"
+)
 _THROTTLED = (
     "ThrottlingException",
     "TooManyRequestsException",
@@ -29,6 +32,14 @@ def is_outage(error: Exception) -> bool:
     response = error.response
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return status >= 500 or response["Error"]["Code"] in _THROTTLED
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether a role or a key does not permit the call, so that no repetition succeeds before an operator permits it.
+
+    The codes differ by service: AccessDenied, AccessDeniedException, KmsAccessDeniedException.
+    """
+    return isinstance(error, ClientError) and "AccessDenied" in error.response["Error"]["Code"]
 
 
 def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
@@ -54,6 +65,19 @@ class RunReport:
 
     def failed(self, message: str, error: Exception, **details: object) -> None:
         self.note("JanitorErrors", message, error=f"{type(error).__name__}: {error}", **details)
+
+    def could_not_check(self, message: str, error: Exception, executions: Iterable[str], target: str) -> None:
+        """Report dead holders that keep their slots, because a check of their work failed.
+
+        Those of a denied check are counted too: they keep their slots until an operator permits it, or releases them.
+        """
+        names = list(executions)
+        self.failed(message, error, target=target, executions=names)
+        if is_denied(error):
+            for name in names:
+                self.note(
+                    "HoldersUnreadable", "A denied check keeps a dead holder's slot", execution=name, target=target
+                )
 
     def cut_short(self, message: str, **details: object) -> None:
         """Report, once per run, that work is left because the run's time has ended."""

@@ -5,9 +5,11 @@ settle it: claim, keep, publish, record (settlement_table.py). A function that d
 its claim, and the next function after the claim's end keeps the request again. So a request is kept at least once, and
 twice only in that case.
 
-A request whose child execution has succeeded has succeeded, although its workflow did not end well: it is not kept. The
-holder contains the target, so this is known only while the slot is held. After the workflow has released the slot, the
-request is kept, like that of a Glue job.
+A request whose child execution has succeeded has succeeded, although its workflow did not end well: it is not kept.
+Neither is one whose Glue run has succeeded and whose caller waits for the answer. Without a caller it is kept
+immediately, when the run may still be alive. The holder contains target and token, so this is known only while the slot
+is held. After the workflow has released the slot, the request is kept, unless the workflow's error names the child
+(CHILD_TOO_LARGE).
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -29,14 +31,17 @@ from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.executions import (
     ACCOUNTED_FOR,
     ANSWER_FAILED,
+    CHILD_TOO_LARGE,
     REQUEST_FAILED,
     SUCCEEDED_CAUSE,
     Execution,
     Workflow,
     closing,
 )
+from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement_table import HORIZON_SECONDS, SettlementTable, Unanswered
@@ -56,6 +61,9 @@ AFTER_EVENT_SECONDS = 10
 # Minimum seconds between two writes of the time up to which all are settled.
 _NOTE_INTERVAL_SECONDS = 600
 _PAGE = 1000  # Step Functions API Reference, ListExecutions, maxResults
+
+
+Work = Child | GlueRun
 
 
 class SettleOutcome(Enum):
@@ -169,18 +177,29 @@ class Settlement:
         missing = self.settled.missing(old)
         self.memory.unsettled.update((closing, each) for closing, each in old.items() if closing in missing)
 
-    def settle_found(self, report: RunReport, until: float, holders: Mapping[str, Holder]) -> None:
+    def settle_found(
+        self,
+        report: RunReport,
+        until: float,
+        holders: Mapping[str, Holder],
+        malformed: Collection[str] = (),
+    ) -> None:
         """Settle the executions that `find` found, the processes in turns, until `until` (epoch seconds).
 
         Args:
             holders: execution name -> holder, as the run has read them. An execution that holds a slot for a state
                 machine, or has a waiting caller, is settled when its work has ended (ChildChecks, GlueChecks).
+            malformed: the processes whose holders could not be read. Their executions are settled by a later run.
         """
         memory = self.memory
-        unsettled = [each for each in memory.unsettled.values() if not _is_checked(holders.get(each.name))]
+        unsettled = [
+            each
+            for each in memory.unsettled.values()
+            if process_of_execution(each.name) not in malformed and not _is_checked(holders.get(each.name))
+        ]
         # The oldest first, but behind those that were not tried yet: answers may be refused for days.
         unsettled.sort(key=lambda each: (each.closing in memory.tried, each.stopped_at or 0))
-        for execution in in_turns(unsettled, lambda each: each.name.rpartition("-")[0]):
+        for execution in in_turns(unsettled, lambda each: process_of_execution(each.name)):
             if self.clock() >= until:
                 left = len(memory.unsettled)
                 return report.cut_short("The run's time has ended; the next run settles the other requests", left=left)
@@ -225,20 +244,22 @@ class Settlement:
         self,
         execution: Execution,
         report: RunReport,
+        *,
         glue_run_state: str = "",
-        child: Child | None = None,
+        work: Work | None = None,
         holder: Holder | None = None,
     ) -> SettleOutcome:
         """Settle the request of a closed execution, and answer its caller, if it has one.
 
         Args:
-            glue_run_state: the state of its Glue run, or empty. A run may have succeeded although its workflow was
-                aborted.
-            child: its child execution; None if it has none. A succeeded child is a succeeded request.
+            glue_run_state: the state of its Glue run now, or empty; kept with the request. The run may be alive.
+            work: what ran in its slot, and has ended; None if nothing ran, or if it is not known. Succeeded work is a
+                succeeded request, although its workflow was aborted.
             holder: its slot, if it holds one. It contains the caller's token.
         """
         if self.settled.has(execution.closing):
             return SettleOutcome.SETTLED
+        work = work or self._unread_child(execution)
         # The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
         by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
         must_answer = self.answers is not None and has_caller(execution.input)
@@ -249,18 +270,26 @@ class Settlement:
                 execution.error == ANSWER_FAILED or self._is_left_to_janitor(execution, holder)
             )
         if not by_workflow or must_answer:
-            outcome = self._claim_and_settle(execution, report, glue_run_state, child, holder, must_answer)
+            outcome = self._claim_and_settle(execution, report, glue_run_state, work, holder, must_answer)
             if outcome is not SettleOutcome.SETTLED:
                 return outcome
         self.settled.add(execution.closing, "workflow" if by_workflow else "janitor", self.clock())
         return SettleOutcome.SETTLED
+
+    def _unread_child(self, execution: Execution) -> Child | None:
+        """The child that the workflow could not read. If the workflow was redriven, no holder names its target."""
+        if execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE or self.answers is None:
+            return None
+        arn = execution.cause.partition(" ")[0]
+        target = arn.removesuffix(f":{execution.name}").replace(":execution:", ":stateMachine:")
+        return self.answers.children.describe(target, execution.name, execution.arn)
 
     def _claim_and_settle(
         self,
         execution: Execution,
         report: RunReport,
         glue_run_state: str,
-        child: Child | None,
+        work: Work | None,
         holder: Holder | None,
         must_answer: bool,
     ) -> SettleOutcome:
@@ -270,10 +299,12 @@ class Settlement:
             is_noted = due is not None and (due.task_token or not (holder and holder.task_token))
             return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
         if due is None:
-            succeeded = self._account_for(execution, report, glue_run_state, child)
+            succeeded = self._account_for(execution, report, glue_run_state, work)
             known = (self._noted(execution) if must_answer else None) or holder
             due = Unanswered(succeeded, known.task_token, known.target) if known else Unanswered(succeeded)
-        if must_answer and self.answers is not None and not self.answers.answer(execution, due, child, report):
+            if succeeded and isinstance(work, GlueRun):
+                due = replace(due, glue_run_id=work.id)
+        if must_answer and self.answers is not None and not self.answers.answer(execution, due, work, report):
             # The request is not kept again, and the slot need not be kept for the answer.
             self.settled.note_unanswered(execution.closing, due, self.clock())
             return SettleOutcome.UNANSWERED
@@ -288,18 +319,18 @@ class Settlement:
         ends = (closing(execution.name, number) for number in reversed(range(execution.redrives + 1)))
         return next((due for end in ends if (due := self.settled.unanswered(end))), None)
 
-    def _account_for(self, execution: Execution, report: RunReport, glue_run_state: str, child: Child | None) -> bool:
+    def _account_for(self, execution: Execution, report: RunReport, glue_run_state: str, work: Work | None) -> bool:
         """Keep the request, or publish that it has succeeded; return whether it has."""
         if execution.status == "FAILED" and execution.error in ACCOUNTED_FOR:
             succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
             if succeeded:  # the workflow publishes after the answer
                 self.on_succeeded(execution, None)
             return succeeded
-        if child is not None and child.is_ours and child.status == "SUCCEEDED":
-            self.on_succeeded(execution, child.stopped_at)
-            logger.info("Settled a request whose child execution has succeeded", execution=execution.name)
+        if work is not None and work.has_succeeded:
+            self.on_succeeded(execution, work.stopped_at)
+            logger.info("Settled a request whose work has succeeded", execution=execution.name)
             return True
-        self._keep(execution, report, glue_run_state)
+        self._keep(execution, report, glue_run_state or (work.state if isinstance(work, GlueRun) else ""))
         return False
 
     def _keep(self, execution: Execution, report: RunReport, glue_run_state: str) -> None:

@@ -5,7 +5,7 @@
     settled_by      S: who kept the request or returned it to the queue: workflow or janitor
     claimed_until   N, only without settled_at: until then one function may keep the request, and no other
     unanswered      M, only without settled_at: the request is kept or has succeeded, but its caller has no answer yet:
-                    {has_succeeded, task_token, target}
+                    {has_succeeded, task_token, target, glue_run_id}
     expires_at      N: DynamoDB's TTL
 
 Two further items are shared by the janitor's runs: "#settled-by" (this module) and "#run" (run_lease.py). An execution
@@ -35,6 +35,7 @@ CLAIM_SECONDS = 45
 CLAIM_CONDITION = "attribute_not_exists(execution_name) OR (attribute_not_exists(settled_at) AND claimed_until <= :now)"
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
 _SETTLED_BY = "#settled-by"
+_TEXTS = ("task_token", "target", "glue_run_id")  # of Unanswered
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class Unanswered:
     Attributes:
         task_token: as the holder contained it; "" if no holder was left.
         target: what ran in its slot; "" if that is unknown.
+        glue_run_id: the Glue run that has succeeded; "" for another target.
     """
 
     has_succeeded: bool
     task_token: str = field(default="", repr=False)
     target: str = ""
+    glue_run_id: str = ""
 
 
 class SettlementTable:
@@ -94,7 +97,8 @@ class SettlementTable:
             noted = Attributes(items[0] if items else {}).map("unanswered", None)
             if noted is None:
                 return None
-            return Unanswered(noted.flag("has_succeeded"), noted.text("task_token", ""), noted.text("target", ""))
+            texts = (noted.text(name, "") for name in _TEXTS)
+            return Unanswered(noted.flag("has_succeeded"), *texts)
         except MalformedAttribute:
             return None
 
@@ -117,8 +121,9 @@ class SettlementTable:
         item: Item = {"claimed_until": _number(until), "expires_at": _number(now + _KEEP)}
         if unanswered is not None:
             noted = {"has_succeeded": {"BOOL": unanswered.has_succeeded}}
-            texts = {"task_token": unanswered.task_token, "target": unanswered.target}
-            item["unanswered"] = {"M": noted | {name: {"S": text} for name, text in texts.items() if text}}
+            item["unanswered"] = {
+                "M": noted | {name: {"S": text} for name in _TEXTS if (text := getattr(unanswered, name))}
+            }
         return self._table.put({"execution_name": {"S": closing}, **item}, condition, values).held
 
     def add(self, closing: str, by: str, now: float) -> bool:

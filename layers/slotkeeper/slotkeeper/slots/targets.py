@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-NO_TARGET = "none"  # of a process for leases alone, which is read as the name of a Glue job that does not exist
-MAX_TIMEOUT_MINUTES = 10_080  # a week
+NO_TARGET = "none"  # of a process for leases alone, which admits no request
+# Glue refuses a timeout that is not less than seven days (Glue Web API, StartJobRun, `Timeout`).
+MAX_TIMEOUT_MINUTES = 10_079
 MAX_SETTLE_SECONDS = 86_400
 
 # The characters of a name: Step Functions API Reference, CreateStateMachine, `name`.
@@ -43,8 +45,9 @@ def check_target(target: str) -> None:
 
     Whether the state machine exists and is of type Standard is known only to Step Functions.
     """
-    if not 1 <= len(target) <= 255:
-        raise ValueError(f"target must be 1 to 255 characters, got {target!r}")
+    # In bytes: Glue API reference, "Jobs", CreateJob, `Name`. Each holder contains its target.
+    if not 1 <= len(target.encode()) <= 255:
+        raise ValueError(f"target must be 1 to 255 bytes of UTF-8, got {target!r}")
     if not is_state_machine(target):
         return
     if ":states:" not in target:
@@ -78,6 +81,24 @@ def check_type(target: str, description: Mapping[str, object]) -> None:
         raise ValueError(
             f"target {target} is of type {kind}; it must be STANDARD, because executions of Express workflows cannot "
             "be described or stopped"
+        )
+
+
+def check_key(target: str, description: Mapping[str, Any], key: str) -> None:
+    """Raise ValueError if a state machine, as DescribeStateMachine returned it, is encrypted with another key.
+
+    Its executions can then be neither started nor described without permissions on that key (Step Functions guide,
+    "Data at rest encryption").
+
+    Args:
+        key: the ARN of the stack's key, which its roles may use; empty if it has none.
+    """
+    own = description.get("encryptionConfiguration", {}).get("kmsKeyId", "")
+    if own and own not in (key, key.rpartition("/")[2]):
+        raise ValueError(
+            f"target {target} is encrypted with {own}, which the stack's roles may not use: encrypt it with "
+            f"{key or 'the key of Step Functions'}, or let that key's policy allow the roles kms:Decrypt and "
+            "kms:GenerateDataKey"
         )
 
 

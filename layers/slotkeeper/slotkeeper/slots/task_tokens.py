@@ -12,14 +12,26 @@ from typing import Any
 from slotkeeper.schema import encode
 
 MAX_TOKEN_CHARACTERS = 2048  # Step Functions API Reference, SendTaskSuccess
-# Also of text that is cut, or is not JSON. A backslash escapes the next character.
-_TOKEN_TEXT = re.compile(r'("task_token"\s*:\s*")(?:[^"\\]|\\.)*', re.DOTALL)
+# A token in any text: cut, not JSON, or JSON in a JSON string, where each quote has the same number of backslashes. A
+# quoted value ends at its quote with as many backslashes; a quote with more of them is a character of the value.
+_TOKEN_TEXT = re.compile(
+    r"""
+    (task_token \\* ["']? \s* [:=] [\s\[{]* (?: (?P<escape> \\*) (?P<quote> ["']) )?)
+    (?(quote)
+        (?: [^\\"'] | (?! (?P=escape) (?P=quote)) \\+ . | (?! (?P=quote)) ["'] )+
+      | [^\s"'\\,\[\]{}]+
+    )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def token_of(body: str) -> str:
     """The task token in a body that need not be a valid request; "" if it has none that Step Functions would take."""
     token = (_object(body) or {}).get("task_token")
-    return token if isinstance(token, str) and 1 <= len(token) <= MAX_TOKEN_CHARACTERS else ""
+    if not isinstance(token, str) or not token.isascii():
+        return ""
+    return token if 1 <= len(token) <= MAX_TOKEN_CHARACTERS else ""
 
 
 def without_token(body: str) -> str:
@@ -38,9 +50,9 @@ def without_token(body: str) -> str:
         return masked(body)
 
 
-def masked(text: str) -> str:
-    """The text with each task token in it replaced by "...": for error messages that repeat a part of a body."""
-    return _TOKEN_TEXT.sub(r"\1...", text)
+def masked(text: str, hidden: str = "...") -> str:
+    """The text with each task token in it replaced by `hidden`: for messages that repeat a part of a body."""
+    return _TOKEN_TEXT.sub(rf"\g<1>{hidden}", text)
 
 
 def _object(body: str) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class AuthenticationRefused(Exception):
@@ -48,6 +49,10 @@ class TokenRefused(TokenError):
         super().__init__(f"the API gave no token: {reason}")
         self.reason = reason
         self.until = until
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default pickle passes the message alone. A pool of processes, which sends errors by pickle, would hang.
+        return type(self), (self.reason, self.until), vars(self)
 
 
 class TokenTimeout(TokenError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 import uuid
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal
+from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal, State
 from slotkeeper.retry.downstream.rules import MIN_PER_SECOND
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, TooManyWriters
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from slotkeeper.retry.policy import Policy
 
 DEFAULT = "default"
+# Messages of one downstream that may return to be held back again, per second and container. Each is an invocation of
+# some 50 ms. With more, a downstream that is down would take the containers from one that works.
+RETURNS_PER_CONTAINER = 5.0
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -32,9 +36,21 @@ class Admission:
     Args:
         report: reports an answer and the call's duration in seconds, or None and 0 to give the permit back; returns
             whether a failure may count.
+        is_permitted: False for a message that is only deleted or dead-lettered: its work may not be called.
+        death_counts: whether the death of an earlier attempt may count. It does not while the downstream fails: it may
+            have kept the call until the function was stopped.
     """
 
-    def __init__(self, settings: DownstreamSettings, report: Callable[[Answer | None, float], bool]) -> None:
+    def __init__(
+        self,
+        settings: DownstreamSettings,
+        report: Callable[[Answer | None, float], bool],
+        *,
+        is_permitted: bool = True,
+        death_counts: bool = True,
+    ) -> None:
+        self.is_permitted = is_permitted
+        self.death_counts = death_counts
         self._settings = settings
         self._reporter = report
         self._is_reported = False
@@ -61,18 +77,28 @@ class Admission:
 
 # For a worker that does not watch its downstream.
 UNWATCHED = Admission(DownstreamSettings(), lambda *_: True)
-# For a message that is only deleted or dead-lettered: its work may not be called.
-REFUSED = Admission(DownstreamSettings(), lambda *_: True)
 
 
 @dataclass(frozen=True)
 class HeldBack:
-    """An attempt that may not begin now. `per_second`: how many messages should return in a second after that time."""
+    """An attempt that may not begin now.
+
+    Args:
+        per_second: how many messages should return in a second after `not_before`.
+        most_per_second: how many may, so that the containers have time for other messages of the queue.
+        death_counts: as in Admission.
+    """
 
     name: str
     reason: str
     not_before: float
     per_second: float
+    most_per_second: float = math.inf
+    death_counts: bool = True
+
+    def without_work(self) -> Admission:
+        """The admission of a message whose work is not called, and that need not wait."""
+        return Admission(DownstreamSettings(), lambda *_: True, is_permitted=False, death_counts=self.death_counts)
 
 
 class Downstreams:
@@ -114,8 +140,7 @@ class Downstreams:
         wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
 
         def decide(health: Health) -> tuple[Health, Permit | Refusal]:
-            after, answer = rules.ask(health, settings, wanted, self._most, self._clock())
-            return (health, answer) if isinstance(answer, Refusal) else (after, answer)
+            return rules.ask(health, settings, wanted, self._most, self._clock())
 
         try:
             before, after, answer = self._table.change(name, decide)
@@ -123,9 +148,11 @@ class Downstreams:
             # The others have written meanwhile. As an error this would hide the message for minutes.
             return HeldBack(name, "too many containers ask at the same time", self._clock(), MIN_PER_SECOND)
         self._on_health(name, before, after, after.callers(settings, self._most))
+        death_counts = not settings.breaker.enabled or (after.healthy and after.state == State.CLOSED)
         if isinstance(answer, Refusal):
-            return HeldBack(name, answer.reason, answer.not_before, answer.per_second)
-        return Admission(settings, partial(self._report, name, settings, answer))
+            most_per_second = RETURNS_PER_CONTAINER * self._most
+            return HeldBack(name, answer.reason, answer.not_before, answer.per_second, most_per_second, death_counts)
+        return Admission(settings, partial(self._report, name, settings, answer), death_counts=death_counts)
 
     def _report(
         self, name: str, settings: DownstreamSettings, permit: Permit, answer: Answer | None, seconds: float

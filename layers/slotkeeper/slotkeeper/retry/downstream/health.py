@@ -9,6 +9,10 @@ from typing import Literal
 
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 
+# Two containers' clocks differ by less than this many seconds.
+CLOCK_SKEW_SECONDS = 5.0
+SUCCESS, FAILURE = "s", "f"  # in Health.outcomes
+
 Reason = Literal["breaker", "concurrency", "budget"]
 
 
@@ -55,7 +59,8 @@ class Health:
         healthy: the last answer of the downstream was a success. False before the first answer. The success of a call
             that began before `failed_at` is none of these: an outage may have begun during the call.
         failed_at: the first failure after a success.
-        failures: consecutive failures.
+        outcomes: of the last calls while CLOSED, SUCCESS or FAILURE each, the newest last, from the first failure on.
+        failed_probes: since the breaker opened.
         probe_at: while OPEN, when the next probe is due; while HALF_OPEN, when the probe's lease ends.
         limit: permitted callers by the adaptive limit; 0 means as many as possible.
         proven, throttled, calm: what is known about other limits (concurrency_limit.Limit).
@@ -64,10 +69,9 @@ class Health:
         cut: the window in which the limit was last reduced.
         clean: an attempt has succeeded in the window while the limit was in full use.
         seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
-        budget_window: when the present window of the budget began.
-        first_attempts: those that began in that window.
-        retries: those that failed in that window.
-        permits: the attempts under way: code -> until when the permit is valid.
+        spent: how many retries of the budget's capacity are used up.
+        refilled: when time was last credited to the budget.
+        permits: the attempts under way: code -> until when the permit is valid, and the epoch in which it began.
         changes: the last changes between CLOSED and OPEN.
     """
 
@@ -77,7 +81,8 @@ class Health:
     forced: bool = False
     healthy: bool = False
     failed_at: float = 0.0
-    failures: int = 0
+    outcomes: str = ""
+    failed_probes: int = 0
     probe_at: float = 0.0
     limit: int = 0
     proven: int = 0
@@ -88,11 +93,15 @@ class Health:
     cut: float = -1.0
     clean: bool = False
     seconds: float = 0.0
-    budget_window: float = 0.0
-    first_attempts: int = 0
-    retries: int = 0
-    permits: Mapping[str, float] = field(default_factory=dict)
+    spent: float = 0.0
+    refilled: float = 0.0
+    permits: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+
+    @property
+    def failures(self) -> int:
+        """How many of the last calls failed."""
+        return self.outcomes.count(FAILURE)
 
     def callers(self, settings: DownstreamSettings, most: int) -> int | None:
         """The permitted number of concurrent callers; None without a limit. `most`: the event source's concurrency."""
@@ -100,10 +109,18 @@ class Health:
             return self.limit_set
         return min(self.limit or most, most) if settings.concurrency.enabled else None
 
-    def allowed_retries(self, settings: DownstreamSettings) -> int | None:
-        """The retries that the budget allows in the present window; None without a budget."""
-        budget = settings.budget
-        return max(budget.floor, int(self.first_attempts * budget.percent / 100)) if budget.enabled else None
+    def allowed_retries(self, settings: DownstreamSettings) -> float | None:
+        """How many more retries the budget lets fail; None without a budget."""
+        return max(0.0, settings.budget.capacity - self.spent) if settings.budget.enabled else None
+
+    def probe_due(self, settings: DownstreamSettings, now: float) -> float:
+        """When the next probe of an open breaker may begin.
+
+        It is never later than a recovery time after the opening: by the present policy, although an earlier one had a
+        longer time, and although the clock of the container that opened it was ahead.
+        """
+        is_ahead = self.since > now + CLOCK_SKEW_SECONDS
+        return now if is_ahead else min(self.probe_at, self.since + settings.breaker.recovery)
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,7 @@ class Permit:
     Args:
         code: unique.
         until: when it ends if its container dies, epoch seconds.
-        epoch, window, budget_window: those of the state in which it began.
+        epoch, window: those of the state in which it began.
         is_retry: whether it counts as a retry for the budget.
     """
 
@@ -121,7 +138,6 @@ class Permit:
     until: float
     epoch: int = 0
     window: float = 0.0
-    budget_window: float = 0.0
     is_retry: bool = False
 
 

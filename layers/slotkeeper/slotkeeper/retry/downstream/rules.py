@@ -4,16 +4,22 @@ Pure functions of the state and a time. downstreams.py stores the state, and mak
 
     CLOSED      attempts begin, up to the concurrency limit and, for retries, the budget
     OPEN        no attempt begins until the probe is due, or, if an operator opened it, until an operator closes it
-    HALF_OPEN   one attempt, the probe, is under way. Success closes; failure opens again; if its container dies, the
-                next probe may begin after the lease
+    HALF_OPEN   one attempt, the probe, is under way. Success closes; failure opens again, and so does the end of its
+                lease without an outcome
 
-    CLOSED -> OPEN        `failure_threshold` consecutive failures, or an operator
+    CLOSED -> OPEN        `failure_threshold` of the last `window_calls` calls failed, or an operator
     OPEN -> HALF_OPEN     the probe begins
-    HALF_OPEN -> CLOSED   the probe succeeds; the concurrency limit starts at one
+    HALF_OPEN -> CLOSED   the probe succeeds; the concurrency limit is the one before the breaker opened
     HALF_OPEN -> OPEN     the probe fails, or proves nothing (then the next probe is due immediately)
+
+The first probe comes early, and after each failed one the wait doubles, up to `recovery`. So a fault of seconds stops
+the work for seconds, and an outage of minutes costs few calls.
 
 Each change of the state begins a new *epoch*. The outcome of an attempt that began in an earlier epoch changes nothing:
 it is about a downstream of the past.
+
+A permit that ends without an outcome is a failure: the downstream may have kept the call until the function was
+stopped.
 """
 
 from __future__ import annotations
@@ -21,9 +27,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from slotkeeper.retry.backoff import share
 from slotkeeper.retry.downstream import concurrency_limit
 from slotkeeper.retry.downstream.concurrency_limit import Limit
-from slotkeeper.retry.downstream.health import Answer, Change, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.health import (
+    CLOCK_SKEW_SECONDS,
+    FAILURE,
+    SUCCESS,
+    Answer,
+    Change,
+    Health,
+    Permit,
+    Refusal,
+    State,
+)
 from slotkeeper.retry.downstream.settings import DownstreamSettings
 
 MAX_CHANGES = 20  # DynamoDB charges each write by the size of the whole item
@@ -32,6 +49,10 @@ NEW_SECONDS_WEIGHT = 0.2
 
 # With fewer messages per second, a second could pass after the recovery without a message that could be the probe.
 MIN_PER_SECOND = 2.0
+# The wait for the first probe, as a share of the recovery time.
+FIRST_PROBE = 1 / 32
+# The waits for probes are shorter by up to this share, so that probes do not keep step with a regular fault.
+PROBE_JITTER = 0.2
 # Messages that return per permitted attempt. With one, every permit would be unused until the next message returns.
 RETURNS_PER_PERMIT = 4
 
@@ -43,13 +64,24 @@ def ask(
     most: int,
     now: float,
 ) -> tuple[Health, Permit | Refusal]:
-    """Decide whether an attempt may begin; return the state after it, too.
+    """Decide whether an attempt may begin; return the state to store, too.
+
+    A refusal changes nothing, unless permits that have ended open the breaker.
 
     Args:
         permit: `code`, `until` and `is_retry` of the attempt.
         most: the event source's concurrency.
         now: seconds since the epoch.
     """
+    after, answer = _asked(health, settings, permit, most, now)
+    if isinstance(answer, Refusal) and after.epoch == health.epoch:
+        return health, answer
+    return after, answer
+
+
+def _asked(
+    health: Health, settings: DownstreamSettings, permit: Permit, most: int, now: float
+) -> tuple[Health, Permit | Refusal]:
     health = current(health, settings, most, now)
     breaker, budget = settings.breaker, settings.budget
     if health.forced:
@@ -57,12 +89,14 @@ def ask(
     if health.state != State.CLOSED and not breaker.enabled:
         health = _closed(health, now, "the policy disables the breaker", healthy=False)
     is_written = permit.code in health.permits  # by this call's own earlier write, whose answer was lost
-    if health.state != State.CLOSED:
-        if is_written and health.state == State.HALF_OPEN and health.probe_at == permit.until:
+    if health.state == State.HALF_OPEN:
+        if is_written and health.probe_at == permit.until:
             return _permitted(health, permit)
-        if now < health.probe_at:
-            # A probe is under way for an unknown time, so messages come back soon.
-            due = health.probe_at if health.state == State.OPEN else now
+        # The probe is under way for an unknown time, so messages come back soon.
+        return health, Refusal("breaker", now, _returns(health, settings, most))
+    if health.state == State.OPEN:
+        due = health.probe_due(settings, now)
+        if now < due:
             return health, Refusal("breaker", due, _returns(health, settings, most))
         health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
         return _permitted(health, permit)
@@ -72,11 +106,9 @@ def ask(
     if callers is not None and len(health.permits) >= callers:
         return health, Refusal("concurrency", now, _returns(health, settings, most))
     allowed = health.allowed_retries(settings)
-    if permit.is_retry and allowed is not None and health.retries >= allowed:
-        due = health.budget_window + budget.window
-        return health, Refusal("budget", due, max(MIN_PER_SECOND, RETURNS_PER_PERMIT * allowed / budget.window))
-    if budget.enabled and not permit.is_retry:
-        health = replace(health, first_attempts=health.first_attempts + 1)
+    if permit.is_retry and allowed is not None and allowed < 1:
+        per_second = budget.capacity / budget.window  # by time alone; a success may come earlier
+        return health, Refusal("budget", now + (1 - allowed) / per_second, max(MIN_PER_SECOND, per_second))
     health, granted = _permitted(health, permit)
     # Without a limit nothing asks for the permits, and with breaker alone a permit costs no write.
     return (health, granted) if callers is not None else (replace(health, permits={}), granted)
@@ -119,18 +151,13 @@ def report(
     elif answer == Answer.SUCCEEDED and health.limit_set is None and callers is not None and under_way >= callers:
         health = replace(health, clean=True)
     if answer == Answer.SUCCEEDED:
-        mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
-        healthy = health.healthy or now - seconds >= health.failed_at
-        return replace(health, failures=0, healthy=healthy, seconds=_measured(settings, mean)), counts
+        return _succeeded(health, settings, seconds, now), counts
     if answer != Answer.FAILED:
         return health, counts
-    failed_at = now if health.healthy else health.failed_at
-    health = replace(health, failures=health.failures + 1, healthy=False, failed_at=failed_at)
     if settings.budget.enabled and permit.is_retry:
-        health = replace(health, retries=health.retries + 1)
-    if settings.breaker.enabled and health.failures >= settings.breaker.failure_threshold:
-        health = _opened(health, now + settings.breaker.recovery, now, f"{health.failures} consecutive failures")
-    return health, counts
+        refilled = health.refilled if health.spent else now
+        health = replace(health, spent=min(settings.budget.capacity, health.spent + 1), refilled=refilled)
+    return _failed(health, settings, now), counts
 
 
 def give_back(health: Health, permit: Permit, now: float) -> Health:
@@ -139,9 +166,7 @@ def give_back(health: Health, permit: Permit, now: float) -> Health:
     if permit.epoch != health.epoch:
         return health
     if health.state == State.HALF_OPEN:
-        return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=now)
-    if permit.budget_window == health.budget_window:
-        return replace(health, first_attempts=max(0, health.first_attempts - (not permit.is_retry)))
+        return _reopened(health, now, now)
     return health
 
 
@@ -152,8 +177,8 @@ def force_open(health: Health, now: float, why: str, by: str = "") -> Health:
 
 def force_closed(health: Health, now: float, why: str, by: str = "") -> Health:
     """Close the breaker. It opens again by its own rules."""
-    # The next attempt begins the window. By an operator's clock it could begin in the future, and the limit would stay.
-    return replace(_closed(health, now, why, by, healthy=False), window=0.0)
+    # No probe has shown what the downstream takes now, so the limit starts at one.
+    return _limited(_closed(health, now, why, by, healthy=False), Limit(1))
 
 
 def set_limit(health: Health, limit: int | None) -> Health:
@@ -162,19 +187,32 @@ def set_limit(health: Health, limit: int | None) -> Health:
 
 
 def current(health: Health, settings: DownstreamSettings, most: int, now: float) -> Health:
-    """End windows and permits whose time has passed."""
+    """End windows and permits whose time has passed, and windows that a clock which was ahead has begun."""
+    for until, code in sorted((until, code) for code, (until, _) in health.permits.items() if until <= now):
+        epoch = health.permits[code][1]
+        health = replace(health, permits=_without(health.permits, code))
+        if epoch == health.epoch and health.state == State.CLOSED:
+            health = _failed(health, settings, until)
+    if health.state == State.HALF_OPEN and now >= health.probe_at:
+        health = _probed(health, settings, Answer.FAILED, health.probe_at)
     concurrency, budget = settings.concurrency, settings.budget
-    permits = {code: until for code, until in health.permits.items() if until > now}
-    if len(permits) < len(health.permits):
-        health = replace(health, permits=permits)
+    if concurrency.enabled and _is_ahead(health.window, now):
+        health = replace(health, window=now, cut=-1.0, clean=False)
     if concurrency.enabled and now >= health.window + concurrency.window:
         limit = _limit(health, most)
         if health.clean and health.cut < health.window:
             limit = concurrency_limit.grown(limit, most)
         health = replace(_limited(health, limit), window=now, clean=False)
-    if budget.enabled and now >= health.budget_window + budget.window:
-        health = replace(health, budget_window=now, first_attempts=0, retries=0)
+    if budget.enabled and health.spent:
+        spent = health.spent - max(0.0, now - health.refilled) * budget.capacity / budget.window
+        refilled = now if _is_ahead(health.refilled, now) else max(now, health.refilled)
+        health = replace(health, spent=max(0.0, spent), refilled=refilled)
     return health
+
+
+def _is_ahead(at: float, now: float) -> bool:
+    """Whether a time was written by a container whose clock was ahead of the others."""
+    return at > now + CLOCK_SKEW_SECONDS
 
 
 def _returns(health: Health, settings: DownstreamSettings, most: int) -> float:
@@ -193,8 +231,41 @@ def _limited(health: Health, limit: Limit) -> Health:
 
 
 def _permitted(health: Health, permit: Permit) -> tuple[Health, Permit]:
-    granted = replace(permit, epoch=health.epoch, window=health.window, budget_window=health.budget_window)
-    return replace(health, permits={**health.permits, permit.code: permit.until}), granted
+    granted = replace(permit, epoch=health.epoch, window=health.window)
+    return replace(health, permits={**health.permits, permit.code: (permit.until, health.epoch)}), granted
+
+
+def _succeeded(health: Health, settings: DownstreamSettings, seconds: float, now: float) -> Health:
+    mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
+    return replace(
+        health,
+        outcomes=_recent(health, settings, SUCCESS),
+        healthy=health.healthy or now - seconds >= health.failed_at,
+        seconds=_measured(settings, mean),
+        spent=max(0.0, health.spent - settings.budget.percent / 100) if settings.budget.enabled else health.spent,
+    )
+
+
+def _failed(health: Health, settings: DownstreamSettings, now: float) -> Health:
+    breaker = settings.breaker
+    failed_at = now if health.healthy else health.failed_at
+    outcomes = _recent(health, settings, FAILURE)
+    health = replace(health, outcomes=outcomes, healthy=False, failed_at=failed_at)
+    if not breaker.enabled or health.failures < breaker.failure_threshold:
+        return health
+    why = f"{health.failures} of the last {breaker.considered} calls failed"
+    return replace(_opened(health, now + _probe_wait(health, settings, now), now, why), failed_probes=0)
+
+
+def _recent(health: Health, settings: DownstreamSettings, outcome: str) -> str:
+    """The last outcomes from the first failure on. So without failures it is constant, and nothing is written."""
+    return (health.outcomes + outcome)[-settings.breaker.considered :].lstrip(SUCCESS)
+
+
+def _probe_wait(health: Health, settings: DownstreamSettings, now: float) -> float:
+    """The seconds to the next probe. The jitter is computed from the time, so that the rules stay pure."""
+    wait = min(1.0, FIRST_PROBE * 2.0 ** min(health.failed_probes, 100)) * settings.breaker.recovery
+    return wait * (1 - PROBE_JITTER * share(repr(now), health.failed_probes))
 
 
 def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: float) -> Health:
@@ -202,10 +273,14 @@ def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: f
         case Answer.SUCCEEDED:
             return _closed(health, now, "the probe succeeded", healthy=True)
         case Answer.UNKNOWN:
-            due = now
+            return _reopened(health, now, now)
         case _:
-            due = now + settings.breaker.recovery
-    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=due)
+            health = replace(health, failed_probes=health.failed_probes + 1)
+            return _reopened(health, now + _probe_wait(health, settings, now), now)
+
+
+def _reopened(health: Health, probe_at: float, now: float) -> Health:
+    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=probe_at)
 
 
 def _opened(health: Health, probe_at: float, now: float, why: str, by: str = "") -> Health:
@@ -228,12 +303,8 @@ def _closed(health: Health, now: float, why: str, by: str = "", *, healthy: bool
         epoch=health.epoch + 1,
         since=now,
         forced=False,
-        failures=0,
+        outcomes="",
         healthy=healthy,
-        limit=1,
-        proven=0,
-        throttled=0,
-        calm=0,
         window=now,
         clean=False,
         changes=(*health.changes, change)[-MAX_CHANGES:],
@@ -245,5 +316,5 @@ def _measured(settings: DownstreamSettings, mean: float) -> float:
     return round(mean, 3) if settings.concurrency.enabled else 0.0
 
 
-def _without(permits: Mapping[str, float], code: str) -> dict[str, float]:
-    return {other: until for other, until in permits.items() if other != code}
+def _without(permits: Mapping[str, tuple[float, int]], code: str) -> dict[str, tuple[float, int]]:
+    return {other: held for other, held in permits.items() if other != code}

@@ -14,18 +14,30 @@ THROTTLE_ERRORS = ("RateLimited", "ThrottlingException", "Throttling", "TooManyR
 
 @dataclass(frozen=True)
 class Breaker:
-    """The circuit breaker. The names are those of Powertools' `circuit_breaker`.
+    """The circuit breaker.
+
+    With the built-in numbers it opens if 15 of the last 16 calls failed. Fewer, and it would open by chance at a
+    downstream that fails every second call and completes all work with retries. More, and an outage would cost more
+    calls.
 
     Args:
-        failure_threshold: consecutive failures, counted over all containers, after which no attempt begins.
-        recovery: seconds from the opening, or from a failed probe, to the next probe.
+        failure_threshold: failures among the last `window_calls` calls of all containers that open it.
+        window_calls: the number of calls that are considered; at least `failure_threshold` are.
+        recovery: seconds; the longest time from the opening, or from a failed probe, to the next probe. The first probe
+            comes much earlier (rules.py).
         errors: the names of the error types that count. Throttling counts only while the limit is one caller.
     """
 
     enabled: bool = True
-    failure_threshold: int = 5
+    failure_threshold: int = 15
+    window_calls: int = 16
     recovery: float = 30.0
     errors: tuple[str, ...] = BREAKER_ERRORS
+
+    @property
+    def considered(self) -> int:
+        """How many of the last calls are considered."""
+        return max(self.window_calls, self.failure_threshold)
 
 
 @dataclass(frozen=True)
@@ -47,21 +59,22 @@ class Concurrency:
 
 @dataclass(frozen=True)
 class Budget:
-    """The retry budget: how many retries may fail in a window, besides those that are under way.
+    """The retry budget: how many retries may fail, besides those that are under way. A token bucket.
 
-    Retries that succeed cost nothing, as in the standard retry mode of the AWS SDKs (SDKs and Tools Reference Guide,
-    "Retry behavior"), and throttled ones reduce the concurrency limit instead. So a redrive after a repair has the
-    whole concurrency.
+    A retry that fails takes one; each success returns a part, as in the standard retry mode of the AWS SDKs (SDKs and
+    Tools Reference Guide, "Retry behavior"). So a downstream that completes most calls does not delay their retries.
+    Throttled retries reduce the concurrency limit instead.
 
     Args:
-        percent: of the first attempts of the window.
-        floor: the number that may always fail.
-        window: seconds.
+        capacity: the retries that may fail without a success between them.
+        percent: of one retry, which a success returns. With 100, a downstream that fails every second call delays no
+            retry: a request then needs two calls on average, and one of four calls is a retry that fails.
+        window: seconds in which time alone returns the whole capacity.
     """
 
     enabled: bool = True
-    percent: float = 20.0
-    floor: int = 10
+    capacity: int = 20
+    percent: float = 100.0
     window: float = 60.0
 
 
@@ -86,6 +99,6 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, list):
             values[name] = tuple(value)
-        elif name in ("failure_threshold", "floor"):
+        elif name in ("failure_threshold", "window_calls", "capacity"):
             values[name] = int(value)  # 5.0 is a whole number to JSON Schema
     return values

@@ -4,6 +4,7 @@
     version      N: increased by each write
     writer       S: the token of the last write, by which its writer recognizes it after a lost answer
     health       S: the fields of health.Health, JSON
+    expires_at   N: when DynamoDB may delete the item, epoch seconds; absent while an operator's opening or limit holds
 
 A change is computed from the item as it was read, and written on the condition that its version is still the same. If
 another container has written in between, the change is computed again from that item. So all conditions of
@@ -31,10 +32,22 @@ MAX_ROUNDS = 30
 # round. Without pauses, some of 40 containers that write at the same instant would lose all their rounds.
 ROUNDS_WITHOUT_PAUSE = 5
 PAUSE_SECONDS = 0.02
+DAY = 86_400
+
+
+# An item that was not written for so long is deleted, and its downstream then begins with a closed breaker. The report
+# shows no older changes.
+KEPT_DAYS = 90
+# A Scan reads at most so many items: 8 KB are the largest item, with 20 changes whose reasons have 200 characters.
+MOST_READ = 2000
 
 
 class MalformedHealth(Exception):
     """The item does not have the documented format. The message names the item and the attribute."""
+
+
+class NotRead(MalformedHealth):
+    """The table has more items than are read. It is found under the empty name, which no downstream has."""
 
 
 class TooManyWriters(Exception):
@@ -61,9 +74,20 @@ class DownstreamTable:
         return _parse(downstream, self._table.read(downstream))
 
     def read_all(self) -> dict[str, Health | MalformedHealth]:
-        """Read the health of all downstreams, by name. A malformed item does not prevent reading the others."""
+        """Read the health of the downstreams, by name: about MOST_READ, and NotRead if there are more.
+
+        A malformed item does not prevent reading the others.
+        """
         pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
-        return {item["downstream"]["S"]: _parse_or_report(item) for page in pages for item in page["Items"]}
+        found: dict[str, Health | MalformedHealth] = {}
+        for page in pages:
+            found.update((item["downstream"]["S"], _parse_or_report(item)) for item in page["Items"])
+            if len(found) >= MOST_READ and "LastEvaluatedKey" in page:
+                found[""] = NotRead(
+                    f"the downstreams after the first {len(found):,} of {self._table.name} are not read"
+                )
+                break
+        return found
 
     def change[R](self, downstream: str, decide: Callable[[Health], tuple[Health, R]]) -> tuple[Health, Health, R]:
         """Replace the health by a decision about it; return the health before and after, and the decision's result.
@@ -91,6 +115,7 @@ class DownstreamTable:
                 "version": {"N": str(version + 1)},
                 "writer": {"S": writer},
                 "health": {"S": _to_json(after)},
+                **_expiry(after),
             }
             seen = {":seen": {"N": str(version)}}
             write = (
@@ -103,6 +128,13 @@ class DownstreamTable:
             if write.held or item.get("writer") == {"S": writer}:
                 return before, after, result
         raise TooManyWriters(f"the state of downstream {downstream!r} was changed in each of {MAX_ROUNDS} rounds")
+
+
+def _expiry(health: Health) -> Item:
+    """What an operator has set never expires."""
+    if health.forced or health.limit_set is not None:
+        return {}
+    return {"expires_at": {"N": str((int(time.time()) // DAY + KEPT_DAYS) * DAY)}}
 
 
 def _parse(downstream: str, item: Item) -> Health:
@@ -138,9 +170,11 @@ def _health(text: str) -> Health:
     for name, default in vars(Health()).items():
         if type(default) in (int, float) and not isinstance(fields.get(name, default), int | float):
             raise TypeError(f"{name} must be a number")
+    if not isinstance(fields.get("outcomes", ""), str):
+        raise TypeError("outcomes must be text")
     fields["state"] = State(given["state"])
     fields["changes"] = tuple(Change(**_known(Change, change)) for change in given["changes"])
-    fields["permits"] = {code: float(until) for code, until in dict(given["permits"]).items()}
+    fields["permits"] = {code: (float(until), int(epoch)) for code, (until, epoch) in dict(given["permits"]).items()}
     return Health(**fields)
 
 

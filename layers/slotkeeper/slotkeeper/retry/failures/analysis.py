@@ -14,6 +14,7 @@ from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 from slotkeeper.retry.failures.fingerprint import fingerprint
 from slotkeeper.retry.failures.report import (
     MAX_CAUSES,
+    MAX_EXAMPLES,
     OTHER,
     UNKNOWN,
     Cause,
@@ -26,7 +27,8 @@ from slotkeeper.retry.failures.report import (
 from slotkeeper.retry.ledger import DEAD_LETTERED, SUCCEEDED, Row
 from slotkeeper.retry.message import epoch
 
-MAX_EXAMPLES = 10  # request ids and names of malformed rows
+# While rows are read, so many causes are kept: a large one may have begun small.
+MOST_CAUSES_READ = 2 * MAX_CAUSES
 
 
 class FailureAnalysis:
@@ -78,6 +80,7 @@ class FailureAnalysis:
         if row.status == DEAD_LETTERED and now and now[-1] == failures[-1]:
             downstream.lost += 1
             self._add_loss(now[-1][1], request_id)
+        self._merge_the_smallest(MOST_CAUSES_READ)
 
     def add_malformed(self, problem: str) -> None:
         """Count an item that could not be parsed."""
@@ -87,7 +90,10 @@ class FailureAnalysis:
 
     def report(self, breakers: Iterable[BreakerHistory] = ()) -> FailureReport:
         """Return the report of the rows and messages so far."""
-        causes = sorted(self._causes.values(), key=lambda cause: (-cause.failures, -cause.before, cause.code))
+        self._merge_the_smallest(MAX_CAUSES)
+        causes = sorted(
+            self._causes.values(), key=lambda each: (_is_other(each), -each.failures, -each.before, each.code)
+        )
         return FailureReport(
             self.period,
             tuple(cause for cause in causes if cause.failures),
@@ -106,6 +112,7 @@ class FailureAnalysis:
             return
         if note.at not in self.period and note.at not in self.period.before:
             return
+        self._merge_the_smallest(MOST_CAUSES_READ)
         cause = self._cause(note.code, fingerprint(note.reason, note.code))
         if note.at not in self.period:
             cause.before += 1
@@ -128,9 +135,24 @@ class FailureAnalysis:
 
     def _cause(self, error_type: str, text: str) -> Cause:
         key = (error_type, text)
-        if key not in self._causes and len(self._causes) >= MAX_CAUSES:
-            key = OTHER
         return self._causes.setdefault(key, Cause(*key))
+
+    def _merge_the_smallest(self, most: int) -> None:
+        """If there are more causes than `most`, keep the MAX_CAUSES largest, and count the others together.
+
+        It must not run between the lookup of a cause and its last count.
+        """
+        if len(self._causes.keys() - {OTHER}) <= most:
+            return
+        other = self._causes.pop(OTHER, Cause(*OTHER))
+        ranked = sorted(self._causes.items(), key=lambda each: each[1].failures + each[1].before, reverse=True)
+        for _, cause in ranked[MAX_CAUSES:]:
+            other.add(cause)
+        self._causes = {**dict(ranked[:MAX_CAUSES]), OTHER: other}
+
+
+def _is_other(cause: Cause) -> bool:
+    return (cause.error_type, cause.fingerprint) == OTHER
 
 
 def _queue(cause: Cause, code: str, request_id: str) -> None:

@@ -14,7 +14,13 @@ from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS
 
 MAX_FINGERPRINT_CHARACTERS = 160
 
-_STATUS = re.compile(r"\b(HTTP(?:/\d(?:\.\d)?)?|[Ss]tatus(?: [Cc]ode)?)([ :=]{1,2})([1-5]\d\d)\b")
+# After a word for it: `HTTP 503`, `status code: 502`; at the end of a clause: `the API failed with 503`; or at the
+# beginning, before its name: `404 Not Found`.
+_STATUS = re.compile(
+    r"\b(?:HTTP(?:/\d(?:\.\d)?)?|[Ss]tatus(?: [Cc]ode)?)[ :=]{1,2}[1-5]\d\d\b"
+    r"|\b(?:with|answered|answers|returned|returns|got|code|[Ee]rror)[ :=]{1,2}[45]\d\d(?=$|[.,:;)])(?!\.\d)"
+    r"|^[45]\d\d(?=$|:| [A-Z][a-z])"
+)
 _QUERY = re.compile(r"(https?://[^\s?#'\"]*)[?#][^\s'\"]*")
 _QUOTED = re.compile(r"(?<!\w)('[^']*'|\"[^\"]*\"|`[^`]*`)(?!\w)")
 _OPEN_QUOTE = re.compile(r"(?<!\w)['\"`][^'\"`]*$")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from slotkeeper.printable import printable
 from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 from slotkeeper.retry.failures.advice import next_steps
 from slotkeeper.retry.failures.report import Cause, FailureReport
@@ -28,7 +29,7 @@ class Mail:
 def mail(found: FailureReport, stack: str) -> Mail:
     """Return the message: the causes with the most failures, their next steps, and the command for more."""
     subject = f"{stack}: {found.failures:,} failures of work, {len(found.causes):,} causes"
-    return Mail(subject[:MAX_SUBJECT_CHARACTERS], "\n".join(_lines(found, stack))[:MAX_CHARACTERS])
+    return Mail(subject[:MAX_SUBJECT_CHARACTERS], "\n".join(map(printable, _lines(found, stack)))[:MAX_CHARACTERS])
 
 
 def _lines(found: FailureReport, stack: str) -> Iterator[str]:
@@ -41,9 +42,11 @@ def _lines(found: FailureReport, stack: str) -> Iterator[str]:
         yield ""
         yield from _cause(number, cause, found, stack)
     if len(found.causes) > MAX_CAUSES:
-        yield f"\n{len(found.causes) - MAX_CAUSES:,} more causes."
+        yield ""
+        yield f"{len(found.causes) - MAX_CAUSES:,} more causes."
     if found.gone:
-        yield f"\n{len(found.gone):,} causes of the {days:.0f} days before did not occur again."
+        yield ""
+        yield f"{len(found.gone):,} causes of the {days:.0f} days before did not occur again."
     opened = [each for each in found.breakers if each.openings or each.is_open]
     if opened:
         yield ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.retry.downstream.breaker_history import BreakerHistory, breaker_history
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth
+from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, NotRead
 from slotkeeper.retry.failures.analysis import FailureAnalysis
 from slotkeeper.retry.failures.report import DeadLetterNote, FailureReport, Period
 from slotkeeper.retry.ledger import Ledger, MalformedRow
@@ -71,6 +71,9 @@ def read_report(
 
 def _breakers(analysis: FailureAnalysis, downstreams: DownstreamTable, period: Period) -> Iterator[BreakerHistory]:
     for name, health in sorted(downstreams.read_all().items()):
+        if isinstance(health, NotRead):
+            analysis.reading.left_out.append(str(health))
+            continue
         if isinstance(health, MalformedHealth):
             analysis.add_malformed(str(health))
         else:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 
 BUCKETS = 24  # of the period, for the failures over time
-MAX_CAUSES = 500  # failures of further causes are counted together
+MAX_CAUSES = 500  # the failures of the smallest causes beyond these are counted together
+MAX_EXAMPLES = 10  # request ids and names of malformed rows
 UNKNOWN = "unknown"
-OTHER = ("other causes", f"beyond the first {MAX_CAUSES}")
+OTHER = ("other causes", f"beyond the largest {MAX_CAUSES}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,18 @@ class Cause:
     def is_new(self) -> bool:
         """It has failures in the period, and had none in the period before."""
         return bool(self.failures) and not self.before
+
+    def add(self, other: Cause) -> None:
+        """Count the failures of another cause as this one's. A request that failed by both is counted twice."""
+        for name in ("failures", "attempts", "before", "requests", "recovered", "waiting", "lost"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.first = min(filter(None, (self.first, other.first)), default=0.0)
+        self.last = max(self.last, other.last)
+        self.example = self.example or other.example
+        self.downstreams += other.downstreams
+        self.codes += other.codes
+        self.queued = (self.queued + other.queued)[:MAX_EXAMPLES]
+        self.buckets = [mine + more for mine, more in zip(self.buckets, other.buckets, strict=True)]
 
     def saw(self, moment: float, period: Period) -> None:
         """Count a failure in the period."""

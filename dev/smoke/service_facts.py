@@ -1,0 +1,427 @@
+"""Facts of DynamoDB, SQS, Glue, CloudWatch and EventBridge Scheduler, on items and resources of the check's own."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from dev.smoke import own_resources as own
+from dev.smoke.check_context import CheckContext
+from dev.smoke.check_results import Failed, NotShown, Skipped
+from dev.smoke.facts import Fact, refusal_of
+from dev.smoke.schedule_check import exists
+from dev.smoke.state_facts import outcome_of
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.reservation import Candidate, Granted
+
+# ------------------------------------------------------------------------------------------------ DynamoDB ("table")
+
+
+def _slot_cycle(context: CheckContext) -> dict[str, Any]:
+    """The answers to the deployed updates of ConfirmSlot and ReleaseSlot, for a holder of weight 2."""
+    process, holder = f"{context.run}-{context.check}", "smoke"
+    context.processes.append(process)
+    dynamodb = context.stack.client("dynamodb")
+    # No work is started, so a stack with another job has the fact too.
+    Processes(dynamodb, context.table).create(process, 3, context.stack.sample_job or "smoke")
+    if not isinstance(context.slots.reserve(Candidate(process, holder, weight=2), time.time()), Granted):
+        raise Failed(f"process {process} has three free slots, but reserving two was refused")
+    key = {"process_name": {"S": process}}
+    answers: dict[str, Any] = {}
+    for state, returned in (("ConfirmSlot", "UPDATED_NEW"), ("ReleaseSlot", "ALL_NEW")):
+        arguments = context.stack.machine["definition"]["States"][state]["Arguments"]
+        answers[state] = dynamodb.update_item(
+            TableName=context.table,
+            Key=key,
+            UpdateExpression=arguments["UpdateExpression"],
+            ConditionExpression=arguments["ConditionExpression"],
+            ExpressionAttributeNames=arguments["ExpressionAttributeNames"] | {"#me": holder},
+            ExpressionAttributeValues=arguments["ExpressionAttributeValues"],
+            ReturnValues=returned,
+        )["Attributes"]
+    answers["size"] = refusal_of(
+        lambda: dynamodb.update_item(
+            TableName=context.table,
+            Key=key,
+            UpdateExpression="SET slot_limit = slot_limit",
+            ConditionExpression="size(slot_limit) < :one",
+            ExpressionAttributeValues={":one": {"N": "1"}},
+        )
+    )
+    return answers
+
+
+TABLE_FACTS = (
+    Fact(
+        "updated-new-of-a-nested-path",
+        "What does UPDATED_NEW return after ConfirmSlot has changed two attributes inside a holder?",
+        "holders.M.<holder>.M.job, with run_settings",
+        "ConfirmSlot reads the process's target and its settings from the answer. Otherwise use ALL_NEW",
+        lambda context: context.once(_slot_cycle)["ConfirmSlot"],
+        lambda answer: "job" in answer["holders"]["M"]["smoke"]["M"] and "M" in answer["run_settings"],
+    ),
+    Fact(
+        "set-with-remove",
+        "Does SET read the holder's weight that REMOVE removes in the same update?",
+        "yes: slots_in_use is 0 after the release of a weight of 2",
+        "S1: ReleaseSlot subtracts the weight of the holder that it removes. Otherwise the counter drifts: read the "
+        "weight first",
+        lambda context: context.once(_slot_cycle)["ReleaseSlot"],
+        lambda answer: (answer["slots_in_use"], answer["holders"]) == ({"N": "0"}, {"M": {}}),
+    ),
+    Fact(
+        "size-of-a-number",
+        "What does DynamoDB answer to size() of a number in a condition?",
+        "ConditionalCheckFailedException: the condition is false",
+        "F7: a malformed item admits nothing, and the starter reads it to find the reason. Otherwise handle the other "
+        "error in slots/protocol.py",
+        lambda context: context.once(_slot_cycle)["size"],
+        lambda refusal: refusal.get("error") == "ConditionalCheckFailedException",
+        not_here="the embedded AWS accepts it, which the simulated and the local DynamoDB do not",
+    ),
+)
+
+# --------------------------------------------------------------------------------------------------- SQS ("queues")
+
+
+def _handles(context: CheckContext) -> dict[str, Any]:
+    """The answers to a change of the visibility with an expired handle, and with one older than the newest receive."""
+    sqs = context.stack.client("sqs")
+    url = own.queue(context, "handles", FifoQueue="true", VisibilityTimeout="1")
+    sqs.send_message(QueueUrl=url, MessageBody="smoke", MessageGroupId="g", MessageDeduplicationId="1")
+    first = own.receive(context, url, "the message")["ReceiptHandle"]
+
+    def change(handle: str) -> dict[str, str]:
+        return refusal_of(
+            lambda: sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+        )
+
+    context.stopped.wait(3 * context.timings.poll + 1)  # the visibility timeout is one second
+    expired = change(first)
+
+    def received_again() -> Any:
+        return sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1, VisibilityTimeout=30).get("Messages")
+
+    context.wait(received_again, "the message's second receive", context.timings.start)
+    older = change(first)
+    third = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=2).get("Messages", [])
+    return {"expired": expired, "older": older | {"received_again": bool(third)}}
+
+
+def _is_refused(refusal: dict[str, Any]) -> bool:
+    """Whether WakeWaiting recognizes the refusal of a receipt handle."""
+    text = f"{refusal.get('error')} {refusal.get('message')}"
+    return not refusal.get("received_again") and ("ReceiptHandle" in text or "MessageNotInflight" in text)
+
+
+def _moved(context: CheckContext) -> dict[str, Any]:
+    """A message before and after it was dead-lettered and redriven."""
+    sqs = context.stack.client("sqs")
+    dead = own.queue(context, "dead")
+    policy = json.dumps({"deadLetterTargetArn": own.queue_arn(context, dead), "maxReceiveCount": "1"})
+    url = own.queue(context, "work", RedrivePolicy=policy, VisibilityTimeout="0")
+    attributes = {"kept_by": {"DataType": "String", "StringValue": "smoke"}}
+    sent = sqs.send_message(QueueUrl=url, MessageBody="smoke", MessageAttributes=attributes)["MessageId"]
+
+    def dead_lettered() -> Any:
+        sqs.receive_message(QueueUrl=url)
+        return sqs.receive_message(QueueUrl=dead, VisibilityTimeout=0, WaitTimeSeconds=1).get("Messages")
+
+    (in_dead,) = context.wait(dead_lettered, "the dead letter", context.timings.start)
+    sqs.start_message_move_task(SourceArn=own.queue_arn(context, dead))
+
+    def redriven() -> Any:
+        return sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=1).get("Messages")
+
+    (after,) = context.wait(redriven, "the redriven message", context.timings.start)
+    return {
+        "id kept in the dead-letter queue": in_dead["MessageId"] == sent,
+        "id kept by the redrive": after["MessageId"] == sent,
+        "body kept": after["Body"] == "smoke",
+        "attributes kept": {name: each["StringValue"] for name, each in after.get("MessageAttributes", {}).items()},
+    }
+
+
+def _hidden(context: CheckContext) -> dict[str, Any]:
+    """The registration of a refused request, right after it and some time later."""
+    process = context.process("-hidden")
+    held = context.slots.reserve(Candidate(process, "smoke"), time.time())
+    if not isinstance(held, Granted):
+        raise Failed(f"process {process} has one free slot, but reserving it was refused")
+    context.send(process, "only", 0)
+
+    def registered() -> Any:
+        return [*context.item(process).waiting.values()]
+
+    (before,) = context.wait(registered, "the request to wait", context.timings.start)
+    context.stopped.wait(context.timings.hold)
+    item = context.item(process)
+    if "smoke" not in item.holders:
+        raise NotShown("the janitor has freed the slot, so that it woke the request. Is GraceSeconds short?")
+    after = item.waiting[before.priority]
+    return {"seconds": context.timings.hold, "receives before": before.receives, "receives after": after.receives}
+
+
+QUEUE_FACTS = (
+    Fact(
+        "expired-handle",
+        "FIFO: what does ChangeMessageVisibility answer with a handle whose visibility timeout has passed?",
+        "a refusal whose code or message contains ReceiptHandle or MessageNotInflight",
+        "WakeWaiting and the janitor clear a registration whose handle is refused. If it is accepted, nothing is "
+        "lost, but a left-over registration keeps lower priorities out until its message is received: clear it by its "
+        "age",
+        lambda context: context.once(_handles)["expired"],
+        _is_refused,
+    ),
+    Fact(
+        "older-handle",
+        "FIFO: what does ChangeMessageVisibility answer with a handle that is older than the message's newest receive?",
+        "a refusal whose code or message contains ReceiptHandle or MessageNotInflight, and the message stays hidden",
+        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a starter "
+        "is working on: correctness.md must count on one more delivery, which S7 makes harmless",
+        lambda context: context.once(_handles)["older"],
+        _is_refused,
+    ),
+    Fact(
+        "visibility-after-batch-item-failures",
+        "Does a visibility timeout that the starter has set survive its batchItemFailures answer?",
+        "yes: the request is not received again while it waits",
+        "S5 and the receives of a waiting request: if the message returns immediately, it uses up its 1,000 receives. "
+        "Then the starter must delete and send it again",
+        _hidden,
+        lambda answer: answer["receives before"] == answer["receives after"],
+    ),
+    Fact(
+        "redriven-message",
+        "Which id, body and attributes has a dead letter after StartMessageMoveTask?",
+        "another message id, the same body and attributes",
+        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are "
+        "not: the kept request's `error` and `cause` would be missing",
+        _moved,
+        lambda answer: (
+            not answer["id kept by the redrive"]
+            and answer["body kept"]
+            and answer["attributes kept"] == {"kept_by": "smoke"}
+        ),
+    ),
+)
+
+# ---------------------------------------------------------------------------------------------------- Glue ("glue")
+
+
+def _job(context: CheckContext) -> str:
+    """Create a job with the sample job's script and role, of which one run at a time is permitted."""
+    glue, name = context.stack.client("glue"), own.name_of(context, "job")
+    sample = glue.get_job(JobName=context.job)["Job"]
+    kept = ("Role", "Command", "DefaultArguments", "MaxCapacity", "GlueVersion", "Timeout")
+    glue.create_job(
+        Name=name,
+        ExecutionProperty={"MaxConcurrentRuns": 1},
+        MaxRetries=0,
+        **{key: sample[key] for key in kept if sample.get(key)},
+    )
+    context.undo.append((f"Glue job {name}", lambda: glue.delete_job(JobName=name)))
+    return name
+
+
+def _run_glue_job(context: CheckContext, job: str) -> str:
+    """Create a machine with the deployed RunGlueJob, and a role for this job."""
+    actions = ["glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"]
+    role = own.role(
+        context,
+        "glue-role",
+        lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}],
+    )
+    states = {"RunGlueJob": context.stack.machine["definition"]["States"]["RunGlueJob"]}
+    return own.machine(context, "glue", own.chain(states, {"target": job, "timeout_minutes": 10}), role)
+
+
+def _glue(context: CheckContext) -> dict[str, Any]:
+    """Two runs: one that fails, since its arguments are missing, and one that is alive while another one is refused."""
+    glue, job = context.stack.client("glue"), context.once(_job)
+    machine = _run_glue_job(context, job)
+
+    def error_of(name: str) -> dict[str, Any]:
+        execution = own.ended(context, own.start(context, machine, name, {"arguments": {}}))
+        answer: dict[str, Any] = json.loads(execution["output"])["RunGlueJob"]
+        return answer
+
+    failed = error_of("failed")
+    alive = context.wait(lambda: _started(context, job), "Glue to permit another run", context.timings.start)
+    context.undo.append((f"run {alive}", lambda: glue.batch_stop_job_run(JobName=job, JobRunIds=[alive])))
+    refused = error_of("refused")
+    runs = glue.get_job_runs(JobName=job, MaxResults=10)["JobRuns"]
+    return {"failed": failed, "refused": refused, "started": [str(run["StartedOn"]) for run in runs]}
+
+
+def _started(context: CheckContext, job: str) -> str:
+    """Start a run that lingers; "" while Glue still counts the one before."""
+    arguments = {"--input_key": "smoke", "--output_key": "smoke", "--linger_seconds": "60"}
+    try:
+        return str(context.stack.client("glue").start_job_run(JobName=job, Arguments=arguments)["JobRunId"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ConcurrentRunsExceededException":
+            raise
+        return ""
+
+
+def _failure(context: CheckContext) -> dict[str, Any]:
+    """The error of a failed run, the order of its cause's keys, and the reason that RunGlueJob reads from the cause."""
+    error = context.once(_glue)["failed"]
+    if not error.get("Cause", "").startswith("{"):
+        return dict(error)
+    caught = outcome_of(context, "RunGlueJob", error=(error["Error"], error["Cause"]))
+    cause = json.loads(error["Cause"])
+    found = {
+        "error": error["Error"],
+        "keys": [*cause],
+        "state": cause["JobRunState"],
+        "message": cause.get("ErrorMessage"),
+    }
+    return found | {"reason": caught["variables"]["failure"]["reason"]}
+
+
+GLUE_FACTS = (
+    Fact(
+        "cause-of-a-failed-run",
+        "Which error and cause has glue:startJobRun.sync when the run fails?",
+        "States.TaskFailed; the cause is the run as JSON, its keys in alphabetical order; the reason is the run's "
+        "ErrorMessage",
+        "the mail and the kept request state the reason. Otherwise change the expression of `reason` in RunGlueJob",
+        _failure,
+        lambda answer: (
+            (answer["error"], answer["state"]) == ("States.TaskFailed", "FAILED")
+            and answer["keys"] == sorted(answer["keys"])
+            and bool(answer["reason"])
+        ),
+    ),
+    Fact(
+        "too-many-runs",
+        "Which error does glue:startJobRun.sync return when the job has its maximum of runs?",
+        "Glue.ConcurrentRunsExceededException",
+        "F3: RunGlueJob retries it in its slot. Otherwise change the name in RunGlueJob and IsGlueRunKnownToHaveEnded",
+        lambda context: context.once(_glue)["refused"],
+        lambda answer: answer.get("Error") == "Glue.ConcurrentRunsExceededException",
+    ),
+    Fact(
+        "order-of-runs",
+        "In which order does GetJobRuns return runs?",
+        "the newest first",
+        "FindGlueRun ends its search at the first page whose runs are older than the execution. Otherwise it must "
+        "read all pages",
+        lambda context: context.once(_glue)["started"],
+        lambda started: len(started) == 2 and started == sorted(started, reverse=True),
+    ),
+)
+
+# --------------------------------------------------------------------------- CloudWatch and Scheduler ("schedules")
+
+
+def _filled(context: CheckContext) -> dict[str, Any]:
+    """FILL of a metric that has never had a data point, over an hour."""
+    metric = {"Namespace": "Slotkeeper", "MetricName": own.name_of(context, "absent")}
+    queries = [
+        {"Id": "filled", "Expression": "FILL(absent, 0)"},
+        {"Id": "absent", "ReturnData": False, "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Sum"}},
+    ]
+    until = datetime.now(UTC)
+    (result,) = context.stack.client("cloudwatch").get_metric_data(
+        MetricDataQueries=queries, StartTime=until - timedelta(hours=1), EndTime=until
+    )["MetricDataResults"]
+    return {"values": result["Values"], "status": result["StatusCode"]}
+
+
+def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str]:
+    """Create a disabled schedule in the worker's group, which sends nothing; its refusal, or an empty object."""
+    if "WorkerFunctionName" not in context.stack.outputs:
+        raise Skipped("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
+    scheduler, worker = context.stack.client("scheduler"), context.stack.environment("WorkerFunctionName")
+    named = {"Name": own.name_of(context, suffix), "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
+    refusal = refusal_of(
+        lambda: scheduler.create_schedule(
+            **named,
+            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            ActionAfterCompletion="DELETE",
+            State="DISABLED",
+            Target={
+                "Arn": worker["WORK_QUEUE_ARN"],
+                "RoleArn": worker["RETRY_SCHEDULE_ROLE_ARN"],
+                "Input": json.dumps({"smoke": context.run}),
+            },
+        )
+    )
+    if not refusal:
+        context.undo.append((f"schedule {named['Name']}", lambda: exists(scheduler.delete_schedule, named)))
+    return refusal
+
+
+def _conflict(context: CheckContext) -> dict[str, str]:
+    far = datetime.now(UTC) + timedelta(days=300)
+    first = _schedule(context, "twice", far)
+    return first or _schedule(context, "twice", far)
+
+
+SCHEDULE_FACTS = (
+    Fact(
+        "schedule-twice",
+        "With which error does Scheduler refuse a second schedule of the same name?",
+        "ConflictException",
+        "R1: the worker takes a schedule that its lost call has created for its own. Otherwise change the code in "
+        "retry/delivery.py",
+        _conflict,
+        lambda refusal: refusal.get("error") == "ConflictException",
+    ),
+    Fact(
+        "schedule-in-the-past",
+        "What does Scheduler answer to a one-time schedule whose time has passed?",
+        "ValidationException: nothing is created",
+        "the worker sends a message through the queue whose schedule was refused. If a late one is accepted and never "
+        "delivered, its attempt is lost: raise MIN_SCHEDULE_AHEAD_SECONDS in retry/delivery.py",
+        lambda context: _schedule(context, "past", datetime.now(UTC) - timedelta(hours=1)),
+        lambda refusal: refusal.get("error") == "ValidationException",
+        not_here="the embedded AWS accepts it and delivers it",
+    ),
+    Fact(
+        "fill-without-data",
+        "Does FILL(metric, 0) give zeros for a metric that has never had a data point?",
+        "yes",
+        "StarterIdleAlarm rings in a stack whose event source has never received a message. Otherwise it stays silent "
+        "until the first receive: use another metric",
+        _filled,
+        lambda answer: bool(answer["values"]) and set(answer["values"]) == {0.0},
+        not_here="the embedded AWS evaluates no metric math",
+    ),
+)
+
+# ------------------------------------------------------------------------------ what only a person can show ("manual")
+
+MANUAL_FACTS = (
+    Fact(
+        "throttled-start-of-a-child",
+        "Which error does states:startExecution.sync return when Step Functions throttles it?",
+        "StepFunctions.ExecutionLimitExceeded or StepFunctions.ExecutionLimitExceededException",
+        "RunStateMachine retries it in its slot. A name that its Retry does not list is kept as failed: add it",
+        manually="it needs more starts a second than the account's quota, which delays its other workflows. If it ever "
+        "occurs, send the error of the kept request: slotkeeper dlq show failed",
+    ),
+    Fact(
+        "custom-resource-events",
+        "Which fields have CloudFormation's events to the process registrar at an update and a deletion?",
+        "OldResourceProperties at an update; every value of ResourceProperties as text",
+        "an update changes the target of the parameter's process. Otherwise change functions/process_registrar",
+        manually="it needs updates of a stack. Deploy a test stack, change GlueJobName, and see in `slotkeeper status` "
+        "that the process has the new target; send the registrar's log of a failure",
+    ),
+    Fact(
+        "all-variables-of-an-execution",
+        "With which error does an execution fail whose variables exceed 10 MiB together?",
+        "States.QueryEvaluationError or States.Runtime; the workflow keeps less than 1 MiB",
+        "nothing; the documented limit is ten times what the workflow assigns",
+        manually="it needs some fifty states that assign 200 KiB each",
+    ),
+)

@@ -1,0 +1,249 @@
+"""Single states of the deployed definition, run by TestState with mocked results. It needs no role and starts nothing.
+
+AWS: "Step Functions API Reference: TestState"; "Testing state machines with TestState".
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from dev.smoke.check_context import CheckContext
+from dev.smoke.facts import Fact
+from slotkeeper.slots.request import execution_name
+
+NUMBERS = {"digits_15": 123456789012345, "digits_16": 1234567890123456, "digits_19": 1234567890123456789}
+ANSWER_LENGTH = 204_800  # the longest `answer` that RunStateMachine keeps
+_VARIABLES = {
+    "target": "smoke",
+    "timeout_minutes": 1,
+    "settle_seconds": 1,
+    "closed_seconds": 0,
+    "caller": "WAITS",
+    "token": {},
+    "starts": 0,
+    "failure": {"error": "Smoke", "cause": "the smoke test"},
+}
+
+
+def outcome_of(
+    context: CheckContext,
+    state: str,
+    *,
+    result: Any = None,
+    error: tuple[str, str] | None = None,
+    request: dict[str, Any] | None = None,
+    redrives: int = 0,
+) -> dict[str, Any]:
+    """Run a state of the deployed definition with a mocked result or error; without either, run it unmocked."""
+    given = {"process": "smoke", "request_id": "1", "attempt": 1, "arguments": {}} | (request or {})
+    fields: dict[str, Any] = {}
+    if error is not None:
+        fields["mock"] = {"errorOutput": {"error": error[0], "cause": error[1]}}
+    elif result is not None:
+        fields["mock"] = {"result": json.dumps(result), "fieldValidationMode": "NONE"}
+    # A context is accepted only with a mock, and without a mock a role is needed (Step Functions guide, "Testing state
+    # machines with TestState API"). The states that run without one call no service.
+    if fields:
+        fields["context"] = json.dumps(_context_object(context, state, given, redrives))
+    else:
+        fields["roleArn"] = context.stack.machine["roleArn"]
+    answer = context.stack.client("stepfunctions").test_state(
+        definition=json.dumps(context.stack.machine["definition"]),
+        stateName=state,
+        input="{}",
+        inspectionLevel="DEBUG",
+        variables=json.dumps(_VARIABLES),
+        **fields,
+    )
+    inspection = answer.get("inspectionData", {})
+    return {
+        **{name: answer[name] for name in ("status", "error", "cause", "nextState") if name in answer},
+        "arguments": json.loads(inspection.get("afterArguments", "null")),
+        "variables": json.loads(inspection.get("variables", "{}")),
+    }
+
+
+def _context_object(context: CheckContext, state: str, request: dict[str, Any], redrives: int) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    workflow = context.stack.outputs["WorkflowArn"]
+    execution: dict[str, Any] = {
+        "Id": context.arn("smoke"),
+        "Input": request,
+        "Name": "smoke",
+        "RoleArn": context.stack.machine["roleArn"],
+        "StartTime": now,
+    }
+    # AWS refuses a context with a field that it does not know, as recorded by LocalStack's snapshot test
+    # test_state_context_object_validation_failures. That this field is known is not recorded.
+    if "RedriveCount" in json.dumps(context.stack.machine["definition"]["States"][state]):
+        execution["RedriveCount"] = redrives
+    return {
+        "Execution": execution,
+        "State": {"Name": state, "EnteredTime": now, "RetryCount": 0},
+        "StateMachine": {"Id": workflow, "Name": workflow.rsplit(":", 1)[-1]},
+    }
+
+
+def _caught(error: str, state: str) -> Any:
+    """Whether a state's error was caught with the transition to `state`."""
+    return lambda answer: (
+        (answer["status"], answer.get("error"), answer.get("nextState"))
+        == (
+            "CAUGHT_ERROR",
+            error,
+            state,
+        )
+    )
+
+
+def _numbers_in(text: str) -> dict[str, str]:
+    """The digits of each of NUMBERS, as a text of JSON has them."""
+    read: dict[str, str] = json.loads(text, parse_int=str, parse_float=str)["input"]
+    return read
+
+
+def _message(context: CheckContext, state: str) -> dict[str, Any]:
+    answer = outcome_of(context, state, result={"MessageId": "1"}, request={"input": NUMBERS})
+    return answer | {"arguments": _numbers_in(answer["arguments"]["MessageBody"])}
+
+
+def _deduplication_id(context: CheckContext) -> dict[str, str]:
+    answer = outcome_of(context, "ReturnRequest", result={"MessageId": "1"})
+    return {
+        "sent": answer["arguments"]["MessageDeduplicationId"],
+        "expected": execution_name("smoke", "1", 2),
+    }
+
+
+def _answer_length(context: CheckContext, length: int) -> dict[str, Any]:
+    result = {"ExecutionArn": "arn", "Output": "x" * length}
+    answer = outcome_of(context, "RunStateMachine", result=result, request={"input": {}})
+    kept = answer["variables"].get("answer", "")
+    return {"status": answer["status"], "length": len(kept)} | ({"error": answer["error"]} if "error" in answer else {})
+
+
+def _oversized_variable(context: CheckContext) -> dict[str, Any]:
+    state = {
+        "Type": "Pass",
+        "QueryLanguage": "JSONata",
+        "Assign": {"first": "{% $pad('', 200000, 'x') %}", "second": "{% $pad('', 200000, 'x') %}"},
+        "Output": {},
+        "End": True,
+    }
+    answer = context.stack.client("stepfunctions").test_state(
+        definition=json.dumps(state), input="{}", roleArn=context.stack.machine["roleArn"]
+    )
+    return {name: answer[name] for name in ("status", "error", "cause") if name in answer}
+
+
+QUERY_ERROR = "States.QueryEvaluationError"
+_FIFTEEN = "a number of 15 digits is unchanged"
+_LONGER = (
+    "digits_16 is 1234567890123460, and digits_19 is rounded too: JSONata 2.0.6's $string has 15 significant digits"
+)
+
+FACTS = (
+    Fact(
+        "run-that-did-not-succeed",
+        "Is `$error` in RunGlueJob's Assign caught as States.QueryEvaluationError?",
+        "yes: the next state is IsGlueRunKnownToHaveEnded, and the failure is Glue.JobRunNotSucceeded",
+        "S3: a run that ended as STOPPED is kept as failed. Otherwise the execution fails without keeping it: move "
+        "the test of JobRunState from RunGlueJob's Assign to a Choice state",
+        lambda context: outcome_of(context, "RunGlueJob", result={"Id": "jr_1", "JobRunState": "STOPPED"}),
+        lambda answer: (
+            _caught(QUERY_ERROR, "IsGlueRunKnownToHaveEnded")(answer)
+            and answer["variables"]["failure"]["error"] == "Glue.JobRunNotSucceeded"
+        ),
+    ),
+    Fact(
+        "redriven-execution",
+        "Is `$error` in RunGlueJob's Arguments caught as States.QueryEvaluationError?",
+        "yes: the next state is IsGlueRunKnownToHaveEnded, and the request is returned",
+        "F4: a redriven execution starts no run and returns its request. Otherwise put a Choice state before "
+        "RunGlueJob",
+        lambda context: outcome_of(
+            context, "RunGlueJob", result={"Id": "jr_1", "JobRunState": "SUCCEEDED"}, redrives=1
+        ),
+        lambda answer: (
+            _caught(QUERY_ERROR, "IsGlueRunKnownToHaveEnded")(answer) and answer["variables"]["return_request"] is True
+        ),
+    ),
+    Fact(
+        "missing-task-token",
+        "Is an undefined value in ReadToken's Assign caught as States.QueryEvaluationError?",
+        "yes: the next state is ChooseWork, and the caller is GONE",
+        "a slot without the token of its caller ends as CallerGone. Otherwise read the token with a default value in "
+        "ReadToken, and test it in ChooseWork",
+        lambda context: outcome_of(context, "ReadToken", result={"Item": {}}),
+        lambda answer: _caught(QUERY_ERROR, "ChooseWork")(answer) and answer["variables"]["caller"] == "GONE",
+    ),
+    Fact(
+        "computed-seconds",
+        "May a Wait state's Seconds be a number that an expression computes?",
+        "yes: SettleChild succeeds",
+        "WaitForGlueRun, WaitForChild and SettleChild wait for computed seconds. Otherwise use Timestamp",
+        lambda context: outcome_of(context, "SettleChild"),
+        lambda answer: answer["status"] == "SUCCEEDED",
+    ),
+    Fact(
+        "computed-timeout",
+        "May a task's TimeoutSeconds be a number that an expression computes?",
+        "yes: RunGlueJob succeeds. The check `timeout` shows that the computed timeout ends the task",
+        "the time limit of a process (`timeout_minutes`) sets RunGlueJob's timeout. Otherwise stop the work from a "
+        "Wait state",
+        lambda context: outcome_of(context, "RunGlueJob", result={"Id": "jr_1", "JobRunState": "SUCCEEDED"}),
+        lambda answer: (answer["status"], answer.get("nextState")) == ("SUCCEEDED", "ReleaseSlot"),
+    ),
+    Fact(
+        "deduplication-id",
+        "Does ReturnRequest compute the same name from the number of the next attempt as the starter does in Python?",
+        "yes: the deduplication id that is sent is the expected one",
+        "S7: a returned request that is sent twice starts once. Otherwise change the name in slots/request.py and in "
+        "ReturnRequest together",
+        _deduplication_id,
+        lambda answer: answer["sent"] == answer["expected"],
+    ),
+    Fact(
+        "numbers-kept",
+        "What does KeepRequest write for numbers of 15 digits?",
+        _FIFTEEN,
+        "a kept request is redriven with the numbers that were sent. Otherwise carry `input` as text",
+        lambda context: _message(context, "KeepRequest")["arguments"],
+        lambda digits: digits["digits_15"] == str(NUMBERS["digits_15"]),
+    ),
+    Fact(
+        "numbers-returned",
+        "What does ReturnRequest write for numbers of 15 digits?",
+        _FIFTEEN,
+        "the next attempt has the numbers that were sent. Otherwise carry `input` as text",
+        lambda context: _message(context, "ReturnRequest")["arguments"],
+        lambda digits: digits["digits_15"] == str(NUMBERS["digits_15"]),
+    ),
+    Fact(
+        "longer-numbers-kept",
+        "What does KeepRequest write for numbers of 16 and 19 digits?",
+        _LONGER,
+        "which numbers a request may contain. If the digits are unchanged, such numbers need not be sent as text",
+        lambda context: _message(context, "KeepRequest")["arguments"],
+        lambda digits: digits["digits_16"] == "1234567890123460",
+    ),
+    Fact(
+        "largest-answer",
+        f"May RunStateMachine assign an answer of {ANSWER_LENGTH:,} characters to a variable?",
+        "yes: the state succeeds, and the variable has that length",
+        "a caller receives an output of up to 200 KiB. Otherwise lower 204800 in RunStateMachine and ReadChild",
+        lambda context: _answer_length(context, ANSWER_LENGTH),
+        lambda answer: answer == {"status": "SUCCEEDED", "length": ANSWER_LENGTH},
+    ),
+    Fact(
+        "variable-too-large",
+        "With which error does a state fail whose Assign exceeds 256 KiB?",
+        "States.QueryEvaluationError, which a Catch of States.ALL catches",
+        "no state of the workflow assigns so much. The error's name is for the runbook of a failed execution",
+        _oversized_variable,
+        lambda answer: answer.get("error") == QUERY_ERROR,
+        not_here="the embedded AWS does not limit variables",
+    ),
+)

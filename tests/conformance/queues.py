@@ -1,0 +1,146 @@
+"""Queues for the rows of SQS: the same calls on the embedded and on the simulated AWS.
+
+FIFO queues have the properties of the template's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from dev.emulator.aws import EmbeddedAws
+from tests.conformance.facts import code_of
+from tests.simulation.aws import sqs
+from tests.simulation.frozen import Record, freeze, record
+from tests.support.waiting import wait_until
+
+URL = "queue"
+PREFIX = "AWS.SimpleQueueService."  # of most of the codes
+_numbers = itertools.count(1)
+
+
+class Queue(ABC):
+    """One queue. A receive returns handles, and each message is known by its body."""
+
+    @abstractmethod
+    def send(self, body: str, group: str = "g") -> None:
+        """Send a message. On a FIFO queue the body is its deduplication id; a standard queue ignores the group."""
+
+    @abstractmethod
+    def receive(self, most: int = 1) -> dict[str, str]:
+        """Receive up to `most` messages: body -> receipt handle, in the order received."""
+
+    @abstractmethod
+    def hide(self, handle: str, seconds: int) -> str:
+        """ChangeMessageVisibility: the error's code, or "accepted"."""
+
+    @abstractmethod
+    def delete(self, handle: str) -> str:
+        """DeleteMessage: the error's code, or "accepted"."""
+
+    @abstractmethod
+    def move(self) -> None:
+        """Let the later calls use the URL of a queue that does not exist."""
+
+    @abstractmethod
+    def let_expire(self) -> None:
+        """Wait until the visibility timeouts of all messages have ended."""
+
+    def receive_one(self) -> str:
+        """Receive a message that must be there; return its handle."""
+        (handle,) = self.receive().values()
+        return handle
+
+
+type MakeQueue = Callable[..., Queue]  # with `fifo` and `visibility` in seconds
+
+
+class EngineQueue(Queue):
+    """A queue of the embedded AWS."""
+
+    def __init__(self, aws: EmbeddedAws, *, fifo: bool = False, visibility: int = 60) -> None:
+        self._client = aws.client("sqs")
+        self._fifo = fifo
+        attributes = {"VisibilityTimeout": str(visibility)}
+        if fifo:
+            attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
+            attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
+        name = f"conformance-{next(_numbers)}" + ".fifo" * fifo
+        self._url = self._client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+
+    def send(self, body: str, group: str = "g") -> None:
+        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
+        self._client.send_message(QueueUrl=self._url, MessageBody=body, **fields)
+
+    def receive(self, most: int = 1) -> dict[str, str]:
+        answer = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=most)
+        return {message["Body"]: message["ReceiptHandle"] for message in answer.get("Messages", [])}
+
+    def hide(self, handle: str, seconds: int) -> str:
+        return self._code("change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=seconds)
+
+    def delete(self, handle: str) -> str:
+        return self._code("delete_message", ReceiptHandle=handle)
+
+    def move(self) -> None:
+        self._url += "-missing"
+
+    def let_expire(self) -> None:
+        name = "ApproximateNumberOfMessagesNotVisible"
+        wait_until(
+            lambda: (
+                self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])["Attributes"][name] == "0"
+            ),
+            "the end of the visibility timeouts",
+        )
+
+    def _code(self, operation: str, **fields: Any) -> str:
+        return code_of(lambda: getattr(self._client, operation)(QueueUrl=self._url, **fields)).removeprefix(PREFIX)
+
+
+class SimulatedQueue(Queue):
+    """A queue of the simulated AWS, with a clock of its own."""
+
+    def __init__(self, *, fifo: bool = False, visibility: int = 60) -> None:
+        self._queues = record({URL: sqs.queue(visibility, fifo)})
+        self._url = URL
+        self._now = 0.0
+        self._fifo = fifo
+
+    def send(self, body: str, group: str = "g") -> None:
+        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
+        self._perform("send_message", MessageBody=body, **fields)
+
+    def receive(self, most: int = 1) -> dict[str, str]:
+        messages = sqs.receivable(self._queue, self._now, together=most > 1)[:most]
+        handles = {}
+        for message in messages:
+            queue, answer = sqs.receive(self._queue, message, self._now)
+            self._queues = record({URL: queue})
+            (taken,) = answer.value["Messages"]
+            handles[taken["body"]] = taken["handle"]
+        return handles
+
+    def hide(self, handle: str, seconds: int) -> str:
+        return self._perform("change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=seconds)
+
+    def delete(self, handle: str) -> str:
+        return self._perform("delete_message", ReceiptHandle=handle)
+
+    def move(self) -> None:
+        self._url = "missing"
+
+    def let_expire(self) -> None:
+        self._now = max(message["visible_at"] for message in self._queue["messages"])
+
+    @property
+    def _queue(self) -> Record:
+        queue: Record = self._queues[URL]
+        return queue
+
+    def _perform(self, operation: str, **fields: Any) -> str:
+        given = freeze({"QueueUrl": self._url} | fields)
+        self._queues, answer = sqs.perform(self._queues, operation, given, self._now)
+        return answer.error.removeprefix(PREFIX) or "accepted"

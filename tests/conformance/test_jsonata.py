@@ -1,0 +1,208 @@
+"""Facts of JSONata in Step Functions: values, numbers, and the error of a large result.
+
+They are run against the embedded AWS, the interpreter of the simulated AWS, and JSONata 2.0.6 itself where it decides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from operator import attrgetter
+from typing import Any, Protocol
+
+import pytest
+
+from dev.emulator.aws import EmbeddedAws
+from tests.conformance.facts import Fact, Facts, documented, localstack
+from tests.engine.conftest import MachineMaker
+from tests.workflow import reference
+from tests.workflow.interpreter import State, StateFailed, evaluate
+from tests.workflow.value_cases import Question
+
+PARTS = "stepfunctions/v2"
+JSONATA_2_0_6 = documented(
+    'Step Functions Developer Guide, "Transforming data with JSONata": JSONata 2.0.6, run from the npm package'
+)
+FAILED = "States.QueryEvaluationError"
+TOO_LARGE = "States.DataLimitExceeded"
+_numbers = itertools.count(1)
+
+
+class Evaluator(Protocol):
+    """Evaluates an expression; FAILED if it fails, or has no value."""
+
+    def evaluate(self, expression: str, **variables: Any) -> Any: ...
+
+
+class Embedded:
+    """The embedded AWS."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.machine = MachineMaker(aws, lambda stem: f"{stem}-jsonata-{next(_numbers)}")
+        self.dynamodb = aws.client("dynamodb")
+
+    def run(self, states: dict[str, Any]) -> dict[str, Any]:
+        """Run a state machine; return its description at its end."""
+        return self.machine.end_of(self.machine.start(self.machine(states)))
+
+    def evaluate(self, expression: str, **variables: Any) -> Any:
+        know = {"Type": "Pass", "Assign": {"known": True, **variables}, "Next": "Evaluate"}
+        ended = self.run({"Know": know, "Evaluate": {"Type": "Pass", "Output": f"{{% {expression} %}}", "End": True}})
+        return json.loads(ended["output"]) if ended["status"] == "SUCCEEDED" else ended["error"]
+
+    def large_result(self, caught_by: str) -> str:
+        """The error of a task with a result above 256 KiB, which a Catch of `caught_by` receives."""
+        table = f"large-{next(_numbers)}"
+        key = {"AttributeName": "name", "AttributeType": "S"}
+        self.dynamodb.create_table(
+            TableName=table,
+            KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
+            AttributeDefinitions=[key],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        self.dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
+        task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "End": True}
+        task |= {"Arguments": {"TableName": table, "Key": {"name": {"S": "a"}}}}
+        caught = {"ErrorEquals": [caught_by], "Output": "{% $states.errorOutput.Error %}", "Next": "Caught"}
+        ended = self.run({"Get": task | {"Catch": [caught]}, "Caught": {"Type": "Succeed"}})
+        return str(json.loads(ended["output"])) if ended["status"] == "SUCCEEDED" else "not caught"
+
+
+class Interpreter:
+    """The interpreter of the simulated AWS."""
+
+    def evaluate(self, expression: str, **variables: Any) -> Any:
+        try:
+            return evaluate(f"{{% {expression} %}}", {}, variables)
+        except StateFailed as failed:
+            return failed.error
+
+    def large_result(self, caught_by: str) -> str:
+        """As of Embedded."""
+        catcher = {"ErrorEquals": [caught_by], "Next": "Caught"}
+        catcher |= {"Assign": {"error": "{% $states.errorOutput.Error %}"}}
+        _, variables = State({"Type": "Task", "Catch": [catcher]}).catch(StateFailed(TOO_LARGE, ""), {}, {})
+        return str(variables["error"])
+
+
+class Reference:
+    """JSONata 2.0.6."""
+
+    def evaluate(self, expression: str, **variables: Any) -> Any:
+        (value,) = reference.reference_answers([Question(expression, {}, variables)])
+        return FAILED if value == reference.NO_VALUE else value
+
+
+VALUES: Facts[Evaluator] = Facts()
+
+
+@VALUES.row(
+    "null is a value: it can be assigned and read, and an expression may have it.",
+    source=localstack(f"{PARTS}/scenarios/test_base_scenarios.py", "test_map_state_items_eval_jsonata_fail[null]"),
+    expected=[None, None, True, "null", None],
+)
+def null_is_a_value(evaluator: Evaluator) -> list[Any]:
+    expressions = ("null", "$given", "$exists($given)", "$string($given)", "$parse('null')")
+    return [evaluator.evaluate(expression, given=None) for expression in expressions]
+
+
+@VALUES.row(
+    "Only an expression without a value fails its state.",
+    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    expected=[FAILED, FAILED, False],
+)
+def undefined_is_no_value(evaluator: Evaluator) -> list[Any]:
+    return [evaluator.evaluate(each, given={}) for each in ("$none", "$given.missing", "$exists($none)")]
+
+
+@VALUES.row(
+    "$string rounds numbers to 15 significant digits, ties away from zero; & joins the same texts.",
+    source=JSONATA_2_0_6,
+    expected=["1234567890123460", "1795276800123460000", "1000000000000010", "123456789012345", "0.3"],
+)
+def string_has_15_digits(evaluator: Evaluator) -> list[Any]:
+    numbers = (1234567890123456, 1795276800123456789, 1000000000000005, 123456789012345, 0.1 + 0.2)
+    texts = [evaluator.evaluate("[$string($n), $n & '']", n=number) for number in numbers]
+    return [text if text == joined else (text, joined) for text, joined in texts]
+
+
+@VALUES.row(
+    "$string of an object rounds its numbers too, and writes them as ECMAScript does.",
+    source=JSONATA_2_0_6,
+    expected='{"a":[1234567890123460,1e+21,1e-7,100000000000000000000],"b":null,"c":"\u00fc\ufffe"}',
+)
+def string_of_an_object(evaluator: Evaluator) -> Any:
+    given = {"a": [1234567890123456, 1e21, 1e-7, 1e20], "b": None, "c": "\u00fc\ufffe"}
+    return evaluator.evaluate("$string($given)", given=given)
+
+
+@VALUES.row(
+    "A sum of whole numbers, a double in JSONata, is printed as an integer.",
+    source=localstack(f"{PARTS}/outputdecl/test_output.py", "test_base_cases[BASE_DIRECT_EXPR]"),
+    expected="7",
+)
+def whole_doubles(evaluator: Evaluator) -> str:
+    return json.dumps(evaluator.evaluate("$sum($values) + $n", values=[1, 2, 3], n=1.0))
+
+
+@VALUES.row(
+    "A range or an array of one number stays an array.",
+    source=JSONATA_2_0_6,
+    expected=[[1], [7]],
+)
+def arrays_of_one(evaluator: Evaluator) -> list[Any]:
+    return [evaluator.evaluate(each, n=7) for each in ("[1..1]", "[$n]")]
+
+
+@pytest.mark.parametrize("fact", VALUES, ids=attrgetter("name"))
+def test_values(fact: Fact[Evaluator], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Embedded(aws), simulated=Interpreter(), reference=Reference())
+
+
+FUNCTIONS: Facts[Embedded] = Facts()
+
+
+@FUNCTIONS.row(
+    "$range of one number is that number; $partition of one element is an array.",
+    source=localstack(f"{PARTS}/intrinsic_functions/test_array_jsonata.py", "test_array_range, test_array_partition"),
+    expected=[[1, 3, 5, 7, 9], 1, [[0]]],
+)
+def range_of_one_number(embedded: Embedded) -> list[Any]:
+    return [embedded.evaluate(each) for each in ("$range(1, 9, 2)", "$range(1, 9, 9)", "$partition([0], 1)")]
+
+
+@pytest.mark.parametrize("fact", FUNCTIONS, ids=attrgetter("name"))
+def test_functions(fact: Fact[Embedded], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Embedded(aws))
+
+
+CATCHERS: Facts[Embedded | Interpreter] = Facts()
+
+
+@CATCHERS.row(
+    "A Catch of States.ALL receives States.DataLimitExceeded of a task whose result is above 256 KiB.",
+    source=localstack(
+        f"{PARTS}/error_handling/test_states_errors.py",
+        "test_task_lambda_catch_state_all_data_limit_exceeded_on_large_utf8_response",
+    )
+    + ', for a Lambda task; the guide\'s "Handling errors in Step Functions workflows" states the opposite',
+    expected=TOO_LARGE,
+)
+def all_catches_the_data_limit(service: Embedded | Interpreter) -> str:
+    return service.large_result("States.ALL")
+
+
+@CATCHERS.row(
+    "A Catch of its name receives it too.",
+    source=localstack(
+        f"{PARTS}/error_handling/test_states_errors.py", "test_task_lambda_data_limit_exceeded_on_large_utf8_response"
+    ),
+    expected=TOO_LARGE,
+)
+def its_name_catches_the_data_limit(service: Embedded | Interpreter) -> str:
+    return service.large_result(TOO_LARGE)
+
+
+@pytest.mark.parametrize("fact", CATCHERS, ids=attrgetter("name"))
+def test_catchers(fact: Fact[Embedded | Interpreter], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Embedded(aws), simulated=Interpreter())

@@ -1,0 +1,247 @@
+"""Facts of Step Functions: tasks and their errors, task tokens, expressions."""
+
+from __future__ import annotations
+
+import json
+import re
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from dev.emulator.aws import EmbeddedAws
+from tests.conformance.facts import Fact, Facts, code_of, documented, localstack, moto_verified
+from tests.conformance.workflows import PARTS, WAIT, Workflows
+from tests.support.waiting import wait_until
+
+FACTS: Facts[Workflows] = Facts()
+CATCH = [{"ErrorEquals": ["States.ALL"], "Output": "{% $states.errorOutput %}", "Next": "Caught"}]
+CAUGHT = {"Caught": {"Type": "Succeed"}}
+# A task that takes longer than its timeout: nothing answers.
+SLOW = {
+    "Type": "Task",
+    "Resource": "arn:aws:states:::states:startExecution.sync:2",
+    "Arguments": {"StateMachineArn": "{% $states.input.child %}"},
+    "TimeoutSeconds": 1,
+    "End": True,
+}
+
+
+def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
+    """The details of the last event of this type, or {}."""
+    events = workflows.machine.client.get_execution_history(executionArn=execution, maxResults=1000)["events"]
+    details = kind[0].lower() + kind[1:] + "EventDetails"
+    found: dict[str, Any] = next((event.get(details, {}) for event in reversed(events) if event["type"] == kind), {})
+    return found
+
+
+@FACTS.row(
+    "A task's timeout is caught with an empty cause.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_lambda.py", "test_invoke_timeout"),
+    expected={"Error": "States.Timeout", "Cause": ""},
+)
+def task_timeout_is_caught_without_cause(workflows: Workflows) -> Any:
+    return workflows.output({"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.machine(WAIT)})
+
+
+@FACTS.row(
+    "A task's timeout that no Catch handles ends the execution with an error and without a cause.",
+    source=localstack(f"{PARTS}/timeouts/test_timeouts.py", "test_fixed_timeout_service_lambda"),
+    expected=({"error"}, {"error": "States.Timeout"}),
+)
+def task_timeout_fails_without_cause(workflows: Workflows) -> Any:
+    machine = workflows.machine
+    execution = machine.start(machine({"Run": SLOW}), {"child": machine(WAIT)})
+    machine.end_of(execution)
+    timed_out = _last(workflows, execution, "TaskTimedOut")
+    return timed_out.keys() & {"error", "cause"}, _last(workflows, execution, "ExecutionFailed")
+
+
+@FACTS.row(
+    "The answer of an optimized startExecution contains the metadata of its HTTP call.",
+    source=localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution"),
+    expected={"ExecutionArn", "SdkHttpMetadata", "SdkResponseMetadata", "StartDate"},
+)
+def optimized_start_has_metadata(workflows: Workflows) -> set[str]:
+    task = {"Type": "Task", "Resource": "arn:aws:states:::states:startExecution", "End": True}
+    return {*workflows.output({"Start": task | {"Arguments": {"StateMachineArn": workflows.machine(WAIT)}}})}
+
+
+def _failure(workflows: Workflows, resource: str, arguments: dict[str, Any]) -> tuple[str, str]:
+    """The error of a task, and the error code in its cause."""
+    task = {"Type": "Task", "Resource": f"arn:aws:states:::{resource}", "Arguments": arguments, "End": True}
+    ended = workflows.end({"Call": task})
+    return ended["error"], ended["cause"].partition("Error Code: ")[2].partition(";")[0]
+
+
+@FACTS.row(
+    "A refusal of SQS fails an optimized task by the base class's name; its cause contains the error code.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_sqs.py", "test_send_message_empty_body"),
+    expected=("SQS.AmazonSQSException", "MissingParameter"),
+)
+def optimized_sqs_error(workflows: Workflows) -> tuple[str, str]:
+    url = workflows.client("sqs").create_queue(QueueName=workflows.unique("queue"))["QueueUrl"]
+    return _failure(workflows, "sqs:sendMessage", {"QueueUrl": url, "MessageBody": None})
+
+
+@FACTS.row(
+    "A missing topic fails an optimized SNS task as SNS.NotFoundException.",
+    source=localstack(f"{PARTS}/services/test_sns_task_service.py", "test_publish_base_error_topic_arn"),
+    expected=("SNS.NotFoundException", "NotFound"),
+)
+def optimized_sns_error(workflows: Workflows) -> tuple[str, str]:
+    arn = "arn:aws:sns:us-east-1:000000000000:no-such-topic"
+    return _failure(workflows, "sns:publish", {"TopicArn": arn, "Message": "x"})
+
+
+@FACTS.row(
+    "putEvents adds the ARNs of the state machine and of the execution, in this order, to an entry's own resources.",
+    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_base"),
+    expected=["own", "stateMachine", "execution"],
+)
+def event_resources(workflows: Workflows) -> list[str]:
+    sqs, events, source = workflows.client("sqs"), workflows.client("events"), workflows.unique("source")
+    url = sqs.create_queue(QueueName=source)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name=source, EventPattern=json.dumps({"source": [source]}))
+    events.put_targets(Rule=source, Targets=[{"Id": "queue", "Arn": arn}])
+    entry = {"Source": source, "DetailType": "t", "Detail": {"a": 1}, "Resources": ["own"]}
+    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
+    workflows.end({"Put": put | {"End": True}})
+    (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"), "the event")
+    resources = json.loads(message["Body"])["resources"]
+    return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
+
+
+@FACTS.row(
+    "SendTaskSuccess checks the token before the output.",
+    source=moto_verified(
+        "test_stepfunctions/parser/test_stepfunctions_dynamodb_integration.py", "test_send_task_failure_invalid_token"
+    ),
+    expected="the token",
+)
+def token_is_checked_first(workflows: Workflows) -> str:
+    client = workflows.client("stepfunctions")
+    code = code_of(lambda: client.send_task_success(taskToken="bad_token", output="not JSON"))
+    # moto's test has the second code, LocalStack's test_sfn_send_task_outcome_with_no_such_token the first.
+    return "the token" if code in ("InvalidToken", "UnrecognizedClientException") else code
+
+
+def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]:
+    ended = workflows.end({"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
+    return ended["error"], ended["cause"]
+
+
+@FACTS.row(
+    "An expression without a value fails its state; the cause names the state, the field and the expression.",
+    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    expected=(
+        "States.QueryEvaluationError",
+        "An error occurred while executing the state 'Evaluate' (entered at the event id #2). The JSONata expression "
+        "'$doesNotExist' specified for the field 'Output/result' returned nothing (undefined).",
+    ),
+)
+def cause_of_an_undefined_value(workflows: Workflows) -> tuple[str, str]:
+    return _evaluation(workflows, {"Output": {"result": "{% $doesNotExist %}"}})
+
+
+@FACTS.row(
+    "A missing state machine fails an optimized startExecution by the exception's name.",
+    source=localstack(f"{PARTS}/services/test_sfn_task_service.py", "test_start_execution_no_such_arn"),
+    expected=("StepFunctions.StateMachineDoesNotExistException", "StateMachineDoesNotExist"),
+)
+def optimized_start_error(workflows: Workflows) -> tuple[str, str]:
+    arguments = {"StateMachineArn": workflows.machine(WAIT) + "-missing"}
+    return _failure(workflows, "states:startExecution", arguments)
+
+
+@FACTS.row(
+    "A token that was never valid fails an SDK task as Sfn.InvalidTokenException.",
+    source=localstack(
+        f"{PARTS}/services/test_aws_sdk_task_service.py", "test_sfn_send_task_outcome_with_no_such_token"
+    ),
+    expected="Sfn.InvalidTokenException",
+)
+def sdk_error(workflows: Workflows) -> str:
+    return _failure(workflows, "aws-sdk:sfn:sendTaskSuccess", {"TaskToken": "bad_token", "Output": "1"})[0]
+
+
+@FACTS.row(
+    "A missing table fails an optimized DynamoDB task as DynamoDB.ResourceNotFoundException.",
+    source=localstack(f"{PARTS}/error_handling/test_task_service_dynamodb.py", "test_put_item_no_such_table"),
+    expected="DynamoDB.ResourceNotFoundException",
+)
+def optimized_dynamodb_error(workflows: Workflows) -> str:
+    arguments = {"TableName": "no-such-table", "Item": {"name": {"S": "a"}}}
+    return _failure(workflows, "dynamodb:putItem", arguments)[0]
+
+
+@FACTS.row(
+    "An entry that EventBridge refuses fails putEvents, with the answer as the cause.",
+    source=localstack(f"{PARTS}/services/test_events_task_service.py", "test_put_events_malformed_detail"),
+    expected=("EventBridge.FailedEntry", [{"ErrorCode", "ErrorMessage"}], 1),
+)
+def refused_event(workflows: Workflows) -> tuple[str, list[set[str]], int]:
+    entry = {"Source": "aws.reserved", "DetailType": "t", "Detail": {"a": 1}}
+    put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
+    ended = workflows.end({"Put": put | {"End": True}})
+    answer = json.loads(ended["cause"])
+    return ended["error"], [{*each} for each in answer["Entries"]], answer["FailedEntryCount"]
+
+
+@FACTS.row(
+    "The context object of a first run has the redrive count 0, and times as ISO 8601 in UTC.",
+    source=localstack(f"{PARTS}/context_object/test_context_object.py", "test_input_path"),
+    expected=[0, True, True],
+)
+def context_object(workflows: Workflows) -> Any:
+    times = ("$states.context.Execution.StartTime", "$states.context.State.EnteredTime")
+    seen = ["{% $states.context.Execution.RedriveCount %}", *(f"{{% {time} %}}" for time in times)]
+    count, *moments = workflows.output({"Read": {"Type": "Pass", "Output": seen, "End": True}})
+    return [count, *(bool(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", each)) for each in moments)]
+
+
+@FACTS.row(
+    "An undefined value also fails a state in its Assign and in its Arguments.",
+    source=localstack(f"{PARTS}/assign/test_assign_reference_variables.py", "test_undefined_reference"),
+    expected=[("States.QueryEvaluationError", field) for field in ("Assign/result", "Arguments/QueueNamePrefix")],
+)
+def undefined_in_assign_and_arguments(workflows: Workflows) -> list[tuple[str, str]]:
+    task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:listQueues"}
+    fields: list[dict[str, Any]] = [
+        {"Assign": {"result": "{% $none %}"}},
+        task | {"Arguments": {"QueueNamePrefix": "{% $none %}"}},
+    ]
+    failures = [_evaluation(workflows, each) for each in fields]
+    return [(error, cause.partition("the field '")[2].partition("'")[0]) for error, cause in failures]
+
+
+@FACTS.row(
+    "The cause of an expression that fails quotes the expression before the error of JSONata.",
+    source=localstack(f"{PARTS}/intrinsic_functions/test_math_operations_jsonata.py", "test_math_random_seeded"),
+    expected=(
+        "States.QueryEvaluationError",
+        "An error occurred while executing the state 'Evaluate' (entered at the event id #2). The JSONata expression "
+        "'$randomSeeded($states.input.a)' specified for the field 'Output/result' threw an error during evaluation. "
+        "T1006: Attempted to invoke a non-function",
+    ),
+)
+def cause_of_a_failed_expression(workflows: Workflows) -> tuple[str, str]:
+    return _evaluation(workflows, {"Output": {"result": "{% $randomSeeded($states.input.a) %}"}})
+
+
+@FACTS.row(
+    "Every expression of an Assign sees the variables as they were on entry to the state.",
+    source=documented("Step Functions Developer Guide, Passing data between states with variables"),
+    expected={"a": 2, "b": 1},
+)
+def assign_sees_earlier_values(workflows: Workflows) -> Any:
+    first = {"Type": "Pass", "Assign": {"a": 1, "b": 0}, "Next": "Second"}
+    second = {"Type": "Pass", "Assign": {"a": 2, "b": "{% $a %}"}, "Next": "Last"}
+    last = {"Type": "Pass", "Output": {"a": "{% $a %}", "b": "{% $b %}"}, "End": True}
+    return workflows.output({"First": first, "Second": second, "Last": last})
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
+def test_stepfunctions(fact: Fact[Workflows], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Workflows(aws))
