@@ -81,7 +81,9 @@ def test_a_returned_request_keeps_its_message_group_and_its_weight(stack: Deploy
     assert stack.dead_letters(process) == []
 
 
-def test_the_workflows_wake_clears_a_registration_without_a_message_and_wakes_the_next(stack: DeployedStack) -> None:
+def test_the_workflows_wake_clears_a_registration_without_a_message_and_wakes_the_next_after_a_turn(
+    stack: DeployedStack,
+) -> None:
     """As after a purge of the queue. The janitor does not run."""
     process = stack.process(limit=1)
     running = stack.send(process, "running")
@@ -97,3 +99,6 @@ def test_the_workflows_wake_clears_a_registration_without_a_message_and_wakes_th
     assert stack.states_of(running).count("ClearWaiting") == 1
     assert stack.item(process).tombstones["high"] == (left_over.sequence, left_over.receives)
     assert stack.status(gone) == "NONE"
+    execution = stack.execution(waiting)
+    assert execution is not None
+    assert execution["startDate"].timestamp() >= stack.item(process).turns["high"] / 1000 + 1

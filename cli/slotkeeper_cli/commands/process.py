@@ -52,7 +52,7 @@ def list_processes() -> None:
     """List the processes with their limit, slots in use, holders and target."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
-    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "target", "paused")
+    keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
     listed = [{key: getattr(one, key) for key in keys} | {"holders": len(one.holders)} for one in processes]
     data = {"processes": listed, "malformed": malformed}
 

@@ -96,7 +96,7 @@ def test_a_blocked_request_keeps_no_lease_out(scene: LeaseScene, weight: int) ->
     """A lease of another weight than 1 is decided on what was read, and then by the write."""
     scene.account.processes.set_limit("p", 2)
     scene.account.reserve("p-1")
-    assert scene.account.register("p-blocked", weight=9) == Registration.REGISTERED
+    assert scene.account.register("p-blocked", weight=9, sequence="2") == Registration.REGISTERED
     scene.account.slots.cancel("p", "p-1")
     with scene.leases.lease("p", seconds=60, weight=weight):
         assert scene.account.item().slots_in_use == weight

@@ -208,8 +208,19 @@ def _waiting(**changes: Any) -> dict[str, Any]:
         (["slot_limit"], {}),
         (["slot_limit", "slots_in_use"], {}),
         (["process_name"], {"process_name": {"S": "another"}}),
+        ([], {"turn_high": {"S": "1"}}),
     ],
-    ids=["receipt handle", "sequence", "weight", "registration", "no map", "no limit", "no counters", "no process"],
+    ids=[
+        "receipt handle",
+        "sequence",
+        "weight",
+        "registration",
+        "no map",
+        "no limit",
+        "no counters",
+        "no process",
+        "turn",
+    ],
 )
 def test_a_malformed_or_missing_process_wakes_no_request(
     account: Account, removed: list[str], added: dict[str, Any]
@@ -239,6 +250,9 @@ def test_a_malformed_or_missing_process_wakes_no_request(
         ("waiting", _waiting(execution={"N": "1"})),
         ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}, "weight": {"N": "1.5"}}}}}),
         ("default_weight", {"N": "0"}),
+        ("turn_high", {"S": "1"}),
+        ("turn_normal", {"N": "1.5"}),
+        ("turn_seconds", {"N": "61"}),
         ("paused", {"S": "yes"}),
     ],
 )

@@ -53,6 +53,9 @@ def test_other_targets_are_refused_with_the_reason(target: str, reason: str) -> 
         ({"timeout_minutes": True}, "got True"),
         ({"settle_seconds": -1}, "settle time must be a whole number of seconds from 0 to 86400, got -1"),
         ({"settle_seconds": 86_401}, "from 0 to 86400"),
+        ({"turn_seconds": -1}, "turn must be a whole number of seconds from 0 to 60, got -1"),
+        ({"turn_seconds": 61}, "from 0 to 60, got 61"),
+        ({"turn_seconds": 0.5}, "got 0.5"),
         ({"settle_seconds": 60, "target": "job"}, "settle time is for state machines, got 60 s for Glue job 'job'"),
     ],
 )

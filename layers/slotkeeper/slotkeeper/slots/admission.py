@@ -185,28 +185,9 @@ class Starter:
                         # Another message with this id may have made the reservation, which ended only its own wait.
                         self.slots.end_wait(candidate)
                     return self._start(delivery, request, now, made_here=made_here, was_registered=was_registered)
-                case HeldByAnother(weight):
-                    reason = (
-                        f"request_id {request.request_id!r} is already used by another request, which holds a slot of "
-                        f"weight {weight} as {request.execution_name}. A request_id must be unique for 90 days. Send "
-                        "this request again with a new request_id"
-                    )
-                    return self._dead_letter(delivery, now, "RequestIdReused", reason, request)
-                case UnknownProcess():
-                    reason = (
-                        f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process "
-                        "add, then redrive this message"
-                    )
-                    return self._dead_letter(delivery, now, "UnknownProcess", reason, request)
-                case LeasesOnly():
-                    reason = (
-                        f"process {request.process!r} is for leases only: it has no target, and runs no request. Send "
-                        "the request to a process with a target"
-                    )
-                    return self._dead_letter(delivery, now, "LeasesOnly", reason, request)
-                case Cancelled(since, by):
-                    reason = f"cancelled{by and f' by {by}'} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
-                    return self._dead_letter(delivery, now, "Cancelled", reason, request)
+                case HeldByAnother() | UnknownProcess() | LeasesOnly() | Cancelled():
+                    code, reason = _why_never(reservation, request)
+                    return self._dead_letter(delivery, now, code, reason, request)
                 case Misconfigured(reason):
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
@@ -333,6 +314,30 @@ class Starter:
         token = token_of(delivery.body)
         answered = self.answer(token, code, reason) if token and self.answer else None
         return DeadLettered(code, reason, request, answered)
+
+
+def _why_never(refused: HeldByAnother | UnknownProcess | LeasesOnly | Cancelled, request: Request) -> tuple[str, str]:
+    """The code and the reason of the dead-letter message of a request that would never be granted a slot."""
+    match refused:
+        case HeldByAnother(weight):
+            return "RequestIdReused", (
+                f"request_id {request.request_id!r} is already used by another request, which holds a slot of weight "
+                f"{weight} as {request.execution_name}. A request_id must be unique for 90 days. Send this request "
+                "again with a new request_id"
+            )
+        case UnknownProcess():
+            return "UnknownProcess", (
+                f"process {request.process!r} does not exist in the slot table. Add it with slotkeeper process add, "
+                "then redrive this message"
+            )
+        case LeasesOnly():
+            return "LeasesOnly", (
+                f"process {request.process!r} is for leases only: it has no target, and runs no request. Send the "
+                "request to a process with a target"
+            )
+        case Cancelled(since, by):
+            by_whom = f" by {by}" if by else ""
+            return "Cancelled", f"cancelled{by_whom} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _because(candidate: Candidate, seen: Process) -> str:
