@@ -81,7 +81,7 @@ class DownstreamTable:
         pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
         found: dict[str, Health | MalformedHealth] = {}
         for page in pages:
-            found.update((item["downstream"]["S"], _parse_or_report(item)) for item in page["Items"])
+            found |= {item["downstream"]["S"]: _parse_or_report(item) for item in page["Items"]}
             if len(found) >= MOST_READ and "LastEvaluatedKey" in page:
                 found[""] = NotRead(
                     f"the downstreams after the first {len(found):,} of {self._table.name} are not read"
