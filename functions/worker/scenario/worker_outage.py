@@ -27,7 +27,7 @@ from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.intervals import since
 
 REFUSALS = ("503", "dropped")
-# Of the recovery time, as in the layer, which this module does not import: the wait for the first probe, and the jitter.
+# Of the recovery time, as in the layer, which is not imported here: the wait for the first probe, and the jitter.
 FIRST_PROBE, PROBE_JITTER = 1 / 32, 0.2
 
 
