@@ -29,7 +29,7 @@ class DownstreamControl:
         return {name: read.get(name, Health()) for name in names(self.policy, read)}
 
     def find(self, downstream: str) -> None:
-        """Add a downstream to `all` that has an item, and is beyond those that are read at once."""
+        """Add a downstream to `all` that has an item, and is beyond those that are read together."""
         if "" in self.all and downstream not in self.all:
             health = self.table.read(downstream)
             if health != Health():

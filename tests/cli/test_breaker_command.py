@@ -155,7 +155,7 @@ def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, wa
     assert "malformed: item 'mail'" in operator.run("retry", "breaker", "show").stdout
 
 
-def test_a_downstream_beyond_those_that_are_read_at_once_is_found_by_its_name(
+def test_a_downstream_beyond_those_that_are_read_together_is_found_by_its_name(
     operator: Operator, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched.put("mail", Health(healthy=True, limit=4))
