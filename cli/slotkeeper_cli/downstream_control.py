@@ -28,6 +28,13 @@ class DownstreamControl:
         read = self.table.read_all()
         return {name: read.get(name, Health()) for name in names(self.policy, read)}
 
+    def find(self, downstream: str) -> None:
+        """Add a downstream to `all` that has an item, and is beyond those that are read together."""
+        if "" in self.all and downstream not in self.all:
+            health = self.table.read(downstream)
+            if health != Health():
+                self.all[downstream] = health
+
     def settings(self, downstream: str) -> DownstreamSettings:
         return self.policy.downstream_settings(downstream)
 

@@ -12,7 +12,7 @@ import pytest
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.health import Answer, Change, Health, Permit, State
 from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.downstream.table import DownstreamTable, NotRead
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator, StubbedCalls
@@ -153,6 +153,16 @@ def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, wa
     assert [one["downstream"] for one in ended.json["downstreams"]] == ["default"]
     assert "item 'mail' of the downstream table: health" in ended.json["malformed"][0]
     assert "malformed: item 'mail'" in operator.run("retry", "breaker", "show").stdout
+
+
+def test_a_downstream_beyond_those_that_are_read_together_is_found_by_its_name(
+    operator: Operator, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.put("mail", Health(healthy=True, limit=4))
+    monkeypatch.setattr(DownstreamTable, "read_all", lambda _self: {"": NotRead("the others are not read")})
+    assert [one["limit"] for one in watched.shown("mail")] == [4]
+    assert operator.run("retry", "breaker", "show", "mial").exit_code == 4
+    assert operator.run("retry", "breaker", "show", "--json").json["malformed"] == ["the others are not read"]
 
 
 @pytest.mark.parametrize("command", ["show", "close"])

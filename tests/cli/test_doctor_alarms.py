@@ -9,7 +9,7 @@ import pytest
 
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.health import Change, Health, State
-from slotkeeper.retry.downstream.table import MalformedHealth
+from slotkeeper.retry.downstream.table import MalformedHealth, NotRead
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows
@@ -182,6 +182,12 @@ def test_what_operators_have_set_is_a_warning_that_names_them() -> None:
     assert ": maintenance, by user/anna; it stays open until" in saw
     limited = seen(retry_checks.breakers, downstreams={"mail": Health(limit_set=3), "maps": Health()})
     assert limited == [("warn", "downstream mail: an operator has set the limit to 3 callers")]
+
+
+def test_downstreams_that_are_not_read_are_a_warning() -> None:
+    assert seen(retry_checks.breakers, downstreams={"": NotRead("the others are not read")}) == [
+        ("warn", "the others are not read")
+    ]
 
 
 def test_a_malformed_item_of_a_downstream_is_a_problem() -> None:

@@ -103,7 +103,8 @@ def test_no_simultaneous_failure_is_lost_and_one_counts(tables: Sequence[Downstr
 
 
 def test_simultaneous_failures_open_the_breaker_once(tables: Sequence[DownstreamTable]) -> None:
-    containers = Containers(tables, Health(healthy=True))
+    policy = Policy.from_document({"downstream": {"breaker": {"failure_threshold": 5}}})
+    containers = Containers(tables, Health(healthy=True), policy)
     simultaneously([_fails(admission, DOWN) for admission in containers.ask()])
     health = containers.health
     assert (health.state, health.epoch, len(health.changes), health.permits) == (State.OPEN, 1, 1, {})

@@ -54,7 +54,7 @@ def show(
     The known downstreams are those that DownstreamTable or the retry policy names, and `default`.
     """
     context = current_context()
-    control, now = _control(context), time.time()
+    control, now = _control(context, downstream), time.time()
     if downstream and downstream not in control.all:
         raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
     shown = {downstream: control.all[downstream]} if downstream else control.all
@@ -83,7 +83,7 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     Messages are held back in WorkQueue. Attempts that have started continue.
     """
     context = current_context()
-    control = _control(context)
+    control = _control(context, downstream)
     health = _health(control, downstream)
     context.confirm(f"{_unknown(control, downstream)}Open the breaker of downstream {downstream!r} until you close it?")
     by = _audit(context, "retry breaker open", downstream, health, why=why)
@@ -107,7 +107,7 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     itself.
     """
     context = current_context()
-    control = _control(context)
+    control = _control(context, downstream)
     health = _health(control, downstream)
     if downstream not in control.all:
         raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
@@ -138,7 +138,7 @@ def limit_callers(
     """
     wanted = _callers(callers)
     context = current_context()
-    control = _control(context)
+    control = _control(context, downstream)
     health = _health(control, downstream)
     if unknown := _unknown(control, downstream):
         context.confirm(f"{unknown}Set its limit?")
@@ -163,8 +163,10 @@ def _callers(text: str) -> int | None:
     return int(text)
 
 
-def _control(context: CommandContext) -> DownstreamControl:
+def _control(context: CommandContext, downstream: str | None) -> DownstreamControl:
     control = DownstreamControl(context.stack)
+    if downstream:
+        control.find(downstream)
     if control.policy_problem:
         context.out.note(
             f"Warning: {control.policy_problem}. This command uses the built-in policy, and a worker the one that it "

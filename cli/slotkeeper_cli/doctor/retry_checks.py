@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.retry.downstream.table import MalformedHealth
+from slotkeeper.retry.downstream.table import MalformedHealth, NotRead
 from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
@@ -89,7 +89,9 @@ def retry_policy(facts: Facts) -> Iterator[Finding]:
 
 def breakers(facts: Facts) -> Iterator[Finding]:
     for error in facts.downstreams.values():
-        if isinstance(error, MalformedHealth):
+        if isinstance(error, NotRead):
+            yield warn(str(error), "show one of them with: slotkeeper retry breaker show NAME")
+        elif isinstance(error, MalformedHealth):
             yield problem(f"{error}; until then its messages stay on WorkQueue", _DELETE_ITEM)
     for one in noteworthy(facts.downstreams):
         name, text = one["downstream"], line(one, facts.now)

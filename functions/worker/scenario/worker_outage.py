@@ -25,9 +25,10 @@ from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.intervals import since
-from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
 
 REFUSALS = ("503", "dropped")
+# Of the recovery time, as in the layer, which is not imported here: the wait for the first probe, and the jitter.
+FIRST_PROBE, PROBE_JITTER = 1 / 32, 0.2
 
 
 @dataclass(frozen=True)

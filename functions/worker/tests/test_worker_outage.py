@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from functions.worker.scenario import worker_mix
+from functions.worker.scenario import worker_mix, worker_outage
 from functions.worker.scenario.worker_outage import OutageRecord, Settings, claims, figures
 from functions.worker.tests.outage_run import AFTER, BEFORE, DURING, ORIGIN, RETRIED, call, record, retried
+from slotkeeper.retry.downstream import rules
 
 FEW = "the downstream is hardly called while it is down"
 PROBES = "one probe at a time, each after its wait"
@@ -111,3 +112,7 @@ def test_a_counted_attempt_from_before_the_outage_or_after_it_is_none_of_its() -
 
 def test_the_settings_are_those_of_the_policy() -> None:
     assert Settings.of(worker_mix.POLICY, 3) == Settings(5, 3, 3)
+
+
+def test_the_waits_for_probes_are_those_of_the_layer() -> None:
+    assert (worker_outage.FIRST_PROBE, worker_outage.PROBE_JITTER) == (rules.FIRST_PROBE, rules.PROBE_JITTER)

@@ -121,6 +121,9 @@ def test_the_first_probe_comes_early_and_each_failed_one_doubles_the_wait() -> N
     longest = [RECOVERY * min(1, 2**number / 32) for number in range(8)]
     assert all(0.8 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
     assert len({wait / most for wait, most in zip(waits, longest, strict=True)}) == len(waits)  # jitter
+    downstream.wait_for_probe()
+    downstream.attempt(SUCCEEDED)
+    assert downstream.opened().wait_for_probe() <= longest[0]
 
 
 def test_until_the_probe_is_due_every_attempt_is_refused() -> None:
@@ -178,9 +181,10 @@ def test_one_probe_is_under_way_at_a_time() -> None:
     downstream = healthy().opened()
     downstream.wait(RECOVERY)
     downstream.begin()
-    for _ in range(3):
+    for so_far, wait in ((0, 0), (2, 2), (RECOVERY, RECOVERY), (100, RECOVERY)):
+        downstream.now = downstream.health.since + so_far
         refusal = downstream.refused()
-        assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now)
+        assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now + wait)
 
 
 def test_the_probes_success_closes_the_breaker_and_the_limit_is_the_one_before() -> None:

@@ -92,8 +92,9 @@ def _asked(
     if health.state == State.HALF_OPEN:
         if is_written and health.probe_at == permit.until:
             return _permitted(health, permit)
-        # The probe is under way for an unknown time, so messages come back soon.
-        return health, Refusal("breaker", now, _returns(health, settings, most))
+        # The probe is under way for an unknown time: messages come back when it has been so for twice as long.
+        so_far = min(max(0.0, now - health.since), breaker.recovery)
+        return health, Refusal("breaker", now + so_far, _returns(health, settings, most))
     if health.state == State.OPEN:
         due = health.probe_due(settings, now)
         if now < due:
@@ -254,7 +255,7 @@ def _failed(health: Health, settings: DownstreamSettings, now: float) -> Health:
     if not breaker.enabled or health.failures < breaker.failure_threshold:
         return health
     why = f"{health.failures} of the last {breaker.considered} calls failed"
-    return replace(_opened(health, now + _probe_wait(health, settings, now), now, why), failed_probes=0)
+    return _opened(health, now + _probe_wait(health, settings, now), now, why)
 
 
 def _recent(health: Health, settings: DownstreamSettings, outcome: str) -> str:
@@ -304,6 +305,7 @@ def _closed(health: Health, now: float, why: str, by: str = "", *, healthy: bool
         since=now,
         forced=False,
         outcomes="",
+        failed_probes=0,
         healthy=healthy,
         window=now,
         clean=False,

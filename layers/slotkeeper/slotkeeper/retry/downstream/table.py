@@ -38,7 +38,7 @@ DAY = 86_400
 # An item that was not written for so long is deleted, and its downstream then begins with a closed breaker. The report
 # shows no older changes.
 KEPT_DAYS = 90
-# A Scan reads at most so many items: 8 KB are the largest item, with 20 changes whose reasons have 200 characters.
+# After so many items no further page is read: with 20 changes that have reasons of 200 characters, these are 16 MB.
 MOST_READ = 2000
 
 
@@ -81,7 +81,7 @@ class DownstreamTable:
         pages = self._table.dynamodb.get_paginator("scan").paginate(TableName=self._table.name, ConsistentRead=True)
         found: dict[str, Health | MalformedHealth] = {}
         for page in pages:
-            found.update((item["downstream"]["S"], _parse_or_report(item)) for item in page["Items"])
+            found |= {item["downstream"]["S"]: _parse_or_report(item) for item in page["Items"]}
             if len(found) >= MOST_READ and "LastEvaluatedKey" in page:
                 found[""] = NotRead(
                     f"the downstreams after the first {len(found):,} of {self._table.name} are not read"
