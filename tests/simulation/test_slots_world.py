@@ -26,13 +26,13 @@ from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow
+from tests.simulation.scheduling import LEAST_TAKE_OVERS, PER_SCHEDULES
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.workflow import change_state
 from tests.simulation.world_runs import breaks, first_broken, first_violation
 from tests.simulation.worlds import THROTTLE, Choice
 from tests.support.template import parsed_template
-from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(1440, 1590)
@@ -61,10 +61,10 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
         assert seconds % slots_state.STEP == 0
 
 
-def test_s1_to_s7_hold_in_random_schedules_which_enter_every_workflow_state() -> None:
+def test_s1_to_s8_hold_in_random_schedules_which_take_over_leases() -> None:
     assert first_broken(slots_world.random_world, SEEDS) == ("", -1)
-    elsewhere = {"GlueRunIsLate", "TargetNotPermitted"} | CHILDREN | CALLERS  # have their own tests
-    assert workflow.entered >= states().keys() - elsewhere
+    for how, least in LEAST_TAKE_OVERS.items():
+        assert slots_state.take_overs[how] * PER_SCHEDULES >= least * len(SEEDS)
 
 
 def _until(world: SlotsWorld, operation: str) -> str:
@@ -145,30 +145,6 @@ def f6_not_equal_instead_of_less(patch: Patch) -> None:
     patch.setattr(slots, "ROOM_FOR_ONE", "slots_in_use <> slot_limit AND size(holders) < :most")
 
 
-# The states of a state machine's request, and of a request whose caller waits.
-CHILDREN = {
-    "RunStateMachine",
-    "ReadChild",
-    "HasChildEnded",
-    "WaitForChild",
-    "ChildIsLate",
-    "StopChild",
-    "SettleChild",
-    "ChildNotSucceeded",
-    "NameTaken",
-    "WrongInput",
-}
-CALLERS = {
-    "ReadToken",
-    "AskCaller",
-    "CallerGone",
-    "CountCallerGone",
-    "AnswerSuccess",
-    "AnswerFailure",
-    "CountSpentAnswer",
-    "WasAnswerOfSuccess",
-    "AnswerFailed",
-}
 # What ConfirmSlot assigns.
 CONFIRMED = {
     "target": "job",

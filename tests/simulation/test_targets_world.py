@@ -17,13 +17,14 @@ from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
-from tests.simulation import small_worlds, targets_world
+from tests.simulation import small_worlds, targets_world, workflow
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.transcript import Program
 from tests.simulation.workflow import SLOTS, change_state
 from tests.simulation.world_runs import first_broken, first_violation
 from tests.simulation.worlds import NOT_SENT, Choice, Violation
+from tests.workflow.definition import states
 
 Patch = pytest.MonkeyPatch
 _ABOUT = ("child", "a caller", "no role", "denied", "process for leases")
@@ -36,8 +37,9 @@ def test_children_and_callers_in_every_state(name: str) -> None:
     assert first_violation(small.make, small.faults) == ("", "")
 
 
-def test_children_and_callers_in_random_schedules() -> None:
-    assert first_broken(targets_world.random_world, range(700, 760)) == ("", -1)
+def test_children_and_callers_in_random_schedules_which_enter_every_state() -> None:
+    assert first_broken(targets_world.random_world, range(700, 1000)) == ("", -1)
+    assert workflow.entered >= states().keys()
 
 
 # Controls ----------------------------------------------------------------------------------------------------------
