@@ -59,7 +59,7 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs:
     console = terminal()
     started = time.monotonic()
     kinds = list(worlds) or sorted(small_worlds.RANDOM_WORLDS)
-    tally = _Tally()
+    tally = Tally()
     with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
         try:
             small = {pool.submit(_explore, name): name for name in small_worlds.SMALL} if explore else {}
@@ -101,7 +101,7 @@ def replay(world: str, seed: int) -> None:
 
 
 @dataclass
-class _Tally:
+class Tally:
     explored: dict[str, dict[str, Any]] = field(default_factory=dict)
     made: dict[str, dict[str, float]] = field(default_factory=dict)
     broken: str = ""
@@ -202,7 +202,7 @@ def _explore(name: str) -> dict[str, Any]:
     return result
 
 
-def _report(console: Console, tally: _Tally, seconds: float) -> None:
+def _report(console: Console, tally: Tally, seconds: float) -> None:
     small = Table("small world (exhaustive search)", "faults", "states", "steps", "CPU s", title_justify="left")
     for name, explored in tally.explored.items():
         faults = str(small_worlds.SMALL[name].faults)

@@ -195,7 +195,6 @@ GLUE = {"machines": ()}
         (every_denial_is_one_of_the_start, {"denials": ("reads",), **GLUE}, 1, "S1b"),
         (a_denied_start_is_searched_for, {"denied": ("starts", "reads"), **GLUE}, 0, "S4"),
         (a_denied_check_is_not_counted, {"denials": ("reads",), **GLUE}, 1, "S4"),
-        (a_denied_check_is_not_counted, {"denials": ("reads",)}, 1, "S4"),
         (a_denied_answer_is_repeated, {"denials": ("answers",), "callers": "a"}, 1, "S3"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
