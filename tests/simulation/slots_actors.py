@@ -29,12 +29,13 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.settlement_table import SettlementTable
 from tests.simulation.aws.stepfunctions import WORKFLOW
-from tests.simulation.transcript import Outside, Program
+from tests.simulation.transcript import Outside, Program, Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
 
 SETTLED, DEAD_LETTERS = "settled", "dead-letters.fifo"
 VISIBILITY, RETENTION, MOST_RECEIVES = 180, 14 * 86400, 1000  # as in template.yaml
 LEASE_SECONDS, EXTEND_SECONDS = 60, 30
+RUNS_BLOCK, LEAVES_BLOCK = Question("actor", "runs block", None), Question("actor", "leaves block", None)
 
 lease_protocol.logger.setLevel("CRITICAL")
 logger.setLevel("CRITICAL")  # formatting the log would take longer than the rest of the simulation
@@ -203,7 +204,8 @@ def replace(outside: Outside, process: str, limit: int, job: str) -> str:
 def hold(outside: Outside, number: int, block: int, wait: int) -> str:
     """A caller takes a lease, if a slot is free within `wait`, and releases it after its block; the outcome.
 
-    All callers try the same name first: a random one would hide that a late call meets the lease of another caller.
+    A negative block runs for so many seconds without an extension. All callers try the same name first: a random one
+    would hide that a late call meets the lease of another caller.
     """
     texts = chain([f"code-{number}", "same"], (f"{number}.{n}" for n in count()))
     leases = Leases(
@@ -220,10 +222,15 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
     try:
         lease = leases._take("p", Length(None, LEASE_SECONDS), wait, None)
         try:
+            outside.ask(RUNS_BLOCK)
             for _ in range(block // EXTEND_SECONDS):
                 outside.sleep(EXTEND_SECONDS)
                 lease.extend(LEASE_SECONDS)
+                outside.ask(RUNS_BLOCK)
+            if block < 0:
+                outside.sleep(-block)
         finally:
+            outside.ask(LEAVES_BLOCK)
             lease.release()
     except (SlotUnavailable, SlotLost, LookupError, ClientError, BotoCoreError) as error:
         return type(error).__name__

@@ -9,28 +9,32 @@ from typing import Any
 
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
-from slotkeeper.slots.process import higher
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
+from tests.simulation.aws.stepfunctions import OPEN
 from tests.simulation.frozen import Record
 from tests.simulation.slots_state import (
     GRACE,
     JOB,
     LOOK_GAP,
     PERIOD,
+    PROCESS,
     STEP,
     SlotsState,
     expires,
     group_of,
     id_of,
     is_lease,
+    is_of,
     name_of,
     owner_of,
     process_of,
     request_of,
+    weight_of,
 )
 from tests.simulation.workflow import FAILED
 from tests.simulation.worlds import Violation
@@ -83,7 +87,7 @@ class SlotsProperties(SlotsState):
         """S1, S2, S2b and S8 after a write of a process's item."""
         held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
         limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
-        weight = sum(int(entry["M"]["weight"]["N"]) if "weight" in entry["M"] else 1 for entry in held.values())
+        weight = sum(weight_of(entry["M"]) for entry in held.values())
         if in_use != weight:
             raise Violation("S2", f"slots_in_use is {in_use}, and the holders' weights are {weight} in sum")
         tokens = sum(len(entry["M"]["task_token"]["S"]) for entry in held.values() if "task_token" in entry["M"])
@@ -93,6 +97,8 @@ class SlotsProperties(SlotsState):
         granted = held.keys() - held_before.keys() - adopted if "waiting" in before else ()
         if granted and weight > limit:
             raise Violation("S1", f"the holders' weights are {weight} in sum, limit {limit}")
+        if granted and self.blocks and item["process_name"]["S"] == PROCESS:
+            self._check_at_work(held, granted, limit)
         for name in held_before.keys() - held.keys():
             self._check_removal(held_before[name]["M"])
         for name in held.keys() & held_before.keys():
@@ -125,7 +131,30 @@ class SlotsProperties(SlotsState):
 
     def _is_own(self, entry: Record) -> bool:
         """Whether a lease is that of the actor whose call is performed."""
-        return bool(entry["code"]["S"] == self._acting[0].replace("caller ", "code-"))
+        return is_of(entry, self._acting[0])
+
+    def _check_at_work(self, held: dict[str, Record], granted: set[str], limit: int) -> None:
+        """S1c: with each grant, the weights of what works and of what is granted stay within the limit.
+
+        A block counts until its lease ends, by its caller's clock and by each clock that differs by less than the skew.
+        In a timeless world the latest clock that has acted shows how much time has passed.
+        """
+        working = {owner_of(run) for run in self._alive()}
+        working |= {name for name, child in self.services["children"].fields.items() if child["status"] in OPEN}
+        weights = [weight_of(held[name]["M"]) for name in (working & held.keys()) | granted]
+        leases = [held[name]["M"] for name in granted if is_lease(held[name]["M"])]
+        for caller, (until, weight) in self.blocks.items():
+            moment = max(self.now + self.ahead_of(caller), self.latest_clock - LEASE_CLOCK_SKEW)
+            if moment < until and not any(is_of(lease, caller) for lease in leases):
+                weights.append(weight)
+        if sum(weights) > limit:
+            text = f"the weight at work is {sum(weights)}, the limit {limit}"
+            raise Violation("S1c", f"{sorted(granted)} granted: {text}")
+
+    def ahead_of(self, name: str) -> float:
+        """The lead of the clock of a lease's caller; 0 for other actors with a clock that runs."""
+        kind, _, number = name.partition(" ")
+        return self.plan.leases[int(number)] if kind == "caller" else 0.0
 
     def _note_to_wakes(self) -> None:
         """Note since when requests wait that fit. Called before the clock moves."""
@@ -192,7 +221,7 @@ class SlotsProperties(SlotsState):
             dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            if "reads" in self.denied and holder["M"]["state"]["S"] == "RUNNING":
+            if self.is_unreadable(name) and holder["M"]["state"]["S"] == "RUNNING":
                 if late > 2 * PERIOD and not self.unreadable:
                     raise Violation("S4", f"{name} is dead, its work may not be read, and no janitor run reports it")
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -71,6 +72,8 @@ class Plan:
         callers: the ids of the requests that carry a task token.
         leaves: how many callers may time out, at any time.
         refusals: how many answers to callers Step Functions refuses before it accepts one.
+        timeout_minutes: of both processes; the stack's parameter if 0.
+        wrong_kind: a request with a star has an input for a Glue job, or arguments for a state machine.
         target: of the first process, if it is neither JOB nor CHILD.
         denials: the calls that a role or a key may deny from a moment on, without an end: "starts" of the work, its
             "reads", which include its stops, and "answers" to callers.
@@ -88,12 +91,13 @@ class Plan:
             happens immediately. No actor depends on its effect.
         events_lost: no status event reaches the janitor.
         leases: for each caller of a lease the seconds by which its clock is ahead. It begins at any time.
-        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease.
+        blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is
+            negative: such a block runs for so many seconds, and may overrun its lease of a minute.
         lease_wait: seconds for which a caller waits for a slot.
         aim: restricts the faults to "deaths" of workflows and calls of the janitor, to "wakes", to "answers" to
-            callers, to "denials" and deaths of workflows, to "ends" of children and of workflows, to deaths and
-            "redrives" of workflows, or to starts of children that arrive "late" and deaths meanwhile; no restriction if
-            empty.
+            callers, to "denials" and deaths of workflows, to failed "polls", to "ends" of children and of workflows, to
+            deaths and "redrives" of workflows, or to starts of children that arrive "late" and deaths meanwhile; no
+            restriction if empty.
     """
 
     requests: tuple[str, ...] = ("a", "b", "c")
@@ -129,6 +133,8 @@ class Plan:
     callers: str = ""
     leaves: int = 0
     refusals: int = 0
+    timeout_minutes: int = 0
+    wrong_kind: bool = False
     target: str = ""
     denials: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
@@ -158,12 +164,13 @@ def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
     return {"--other": "x" * argument_bytes or "arguments"} if request.endswith("*") else {}
 
 
-def body_of(request: str, argument_bytes: int = 0, machines: tuple[str, ...] = (), callers: str = "") -> str:
+def body_of(request: str, plan: Plan) -> str:
     """The message body of one of a plan's requests."""
     fields: dict[str, Any] = {"process": process_of(request), "request_id": id_of(request)}
-    arguments = arguments_of(request, argument_bytes)
-    fields |= {"input" if process_of(request) in machines else "arguments": arguments} if arguments else {}
-    fields |= {"task_token": token} if (token := token_of(request, callers)) else {}
+    arguments = arguments_of(request, plan.argument_bytes)
+    takes_input = (process_of(request) in plan.machines) != plan.wrong_kind
+    fields |= {"input" if takes_input else "arguments": arguments} if arguments else {}
+    fields |= {"task_token": token} if (token := token_of(request, plan.callers)) else {}
     fields |= {"priority": _SIGNS[request[0]]} if request[0] in _SIGNS else {}
     fields |= {"weight": int(character) for character in request if character.isdigit()}  # noqa: B035
     return json.dumps(fields)
@@ -213,8 +220,13 @@ _alive: dict[Record, list[Record]] = {}
 _read: dict[Record, Process] = {}
 
 
+# How often callers took over an expired lease, and how often the condition of the write refused it.
+take_overs: Counter[str] = Counter()
+
+
 def forget() -> None:
-    """Clear the caches, to bound memory."""
+    """Clear the caches, to bound memory, and the counts."""
+    take_overs.clear()
     _messages.clear()
     _alive.clear()
     _read.clear()
@@ -269,6 +281,9 @@ class SlotsState(World):
         self.down, self.outage_until = "", 0.0  # the service that refuses all calls, and until when
         self.janitor_runs = 0
         self.leases_begun = 0
+        # Of each caller whose block of code runs: its lease's end, as the caller knows it, and its weight.
+        self.blocks: dict[str, tuple[int, int]] = {}
+        self.latest_clock = self.now  # of all actors that have called
         self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
         self.next_run = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
@@ -286,7 +301,7 @@ class SlotsState(World):
         self._checked: tuple[Any, ...] = ()
         self._before = {process: self._item(process) for process in self.processes}
         for request in plan.requests:
-            body = body_of(request, plan.argument_bytes, plan.machines, plan.callers)
+            body = body_of(request, plan)
             self.perform(
                 Question(
                     "sqs",
@@ -320,22 +335,27 @@ class SlotsState(World):
         execution = stepfunctions.execution_arn(target, "")
         return bool(target) and any(name and (name == target or name.startswith(execution)) for name in named)
 
+    def is_unreadable(self, execution: str) -> bool:
+        """Whether no role may read if the work of an execution has ended."""
+        return "reads" in self.denied or self.target_of(execution.rpartition("-")[0]) == self.plan.target
+
     def _to_release(self) -> list[str]:
         """The holders that an operator releases: their check is denied and reported, and their work has ended."""
-        if "reads" not in self.denied or not self.unreadable or self.actors:
+        if not self.unreadable or self.actors or self.in_transit:
             return []
         working = [owner_of(run) for run in self._alive()]
         working += [name for name, child in self.services["children"].fields.items() if child["status"] in OPEN]
         return [
             name
             for name in self._dead()
-            if not is_lease(self._holders()[name]["M"]) and name not in working and not self.in_transit
+            if self.is_unreadable(name) and not is_lease(self._holders()[name]["M"]) and name not in working
         ]
 
     def settings_of(self, process: str) -> dict[str, Any]:
         """The settings of a process's runs."""
-        settles = process in self.plan.machines and self.plan.settle_seconds
-        return {"settle_seconds": {"N": str(self.plan.settle_seconds)}} if settles else {}
+        settles = self.plan.settle_seconds if process in self.plan.machines else 0
+        settings = {"settle_seconds": settles, "timeout_minutes": self.plan.timeout_minutes}
+        return {name: {"N": str(value)} for name, value in settings.items() if value}
 
     def check_success(self, execution: str) -> None:
         """S3 for a workflow that ends as SUCCEEDED."""
@@ -506,6 +526,8 @@ class SlotsState(World):
             self.others,
             self.janitor_runs,
             self.leases_begun,
+            frozenset(self.blocks.items()),
+            self.latest_clock if self.blocks else 0,
             self.memories,
             self.status_events,
             self.order,
@@ -530,6 +552,16 @@ class SlotsState(World):
 def is_lease(entry: Record) -> bool:
     """Whether a holder's entry is a lease."""
     return bool(entry["state"]["S"] == "LEASED")
+
+
+def is_of(entry: Record, caller: str) -> bool:
+    """Whether a lease is that of this caller."""
+    return bool(entry["code"]["S"] == caller.replace("caller ", "code-"))
+
+
+def weight_of(entry: Record) -> int:
+    """The weight of a holder's entry."""
+    return int(entry["weight"]["N"]) if "weight" in entry else 1
 
 
 def expires(entry: Record) -> int:

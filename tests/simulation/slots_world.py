@@ -28,8 +28,11 @@ from tests.simulation.slots_state import (
     expires,
     id_of,
     is_lease,
+    is_of,
     name_of,
     request_of,
+    take_overs,
+    weight_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, START, workflow
@@ -273,15 +276,12 @@ class SlotsWorld(SlotsProperties):
         self.log(f"caller {number}", "asks for a lease")
         block = self.plan.blocks[int(number) % len(self.plan.blocks)]
         node = code.caller.begin(int(number), block, self.plan.lease_wait)
-        self.begin(f"caller {number}", node, Notes(ahead=self._ahead_of(f"caller {number}")))
-
-    def _ahead_of(self, name: str) -> float:
-        """The lead of the clock of a lease's caller; 0 for other actors with a clock that runs."""
-        kind, _, number = name.partition(" ")
-        return self.plan.leases[int(number)] if kind == "caller" else 0.0
+        self.begin(f"caller {number}", node, Notes(ahead=self.ahead_of(f"caller {number}")))
 
     def call(self, name: str, how: str) -> None:
-        self._acting = name, self.actors[name].notes.ahead
+        ahead = self.actors[name].notes.ahead
+        self._acting = name, ahead
+        self.latest_clock = max(self.latest_clock, self.now + ahead)
         is_down = self.now < self.outage_until and self.service_of(self.actors[name].question) == self.down
         if is_down:
             self.disturbed_at = self.now
@@ -384,6 +384,15 @@ class SlotsWorld(SlotsProperties):
         match question.operation:
             case "put_events" | "put_metric_data":
                 return self.perform(question)
+            case "runs block":
+                entries = (entry["M"] for entry in self._holders_of(PROCESS).values())
+                own = next((entry for entry in entries if is_lease(entry) and is_of(entry, name)), None)
+                if own is not None:
+                    self.blocks = self.blocks | {name: (int(own["until"]["N"]), weight_of(own))}
+                return Answer()
+            case "leaves block":
+                self.blocks = {other: block for other, block in self.blocks.items() if other != name}
+                return Answer()
             case "clock":
                 return Answer(self.now + notes.ahead)
             case "enter":
@@ -426,6 +435,7 @@ class SlotsWorld(SlotsProperties):
 
     def died(self, name: str, actor: Actor) -> None:
         assert not name.startswith("workflow "), "a workflow does not die"
+        self.blocks = {other: block for other, block in self.blocks.items() if other != name}
         if name == "scheduled run" and self.memories:
             self.memories = (*self.memories[1:], code.NEW)
         if name == "status event":
@@ -436,7 +446,7 @@ class SlotsWorld(SlotsProperties):
     def land(self, number: str, how: str) -> None:
         """A call arrives late. The operator who sees an older setting in `status` repeats the newest command."""
         sender = self.in_transit[int(number)][1]
-        self._acting = sender, self._ahead_of(sender)
+        self._acting = sender, self.ahead_of(sender)
         super().land(number, how)
         given = self.plan.limits[: len(self.plan.limits) - len(self.operations)]
         for newest in [limit for limit in given if limit > 0][-1:] + [limit for limit in given if limit <= 0][-1:]:
@@ -462,6 +472,8 @@ class SlotsWorld(SlotsProperties):
         if question.operation == "start_job_run":
             self._check_not_again(question.parameters["Arguments"]["--slotkeeper-execution"])
         answer = super().perform(question)
+        if ":expired" in (question.parameters.get("ExpressionAttributeValues") or ()):
+            take_overs["refused" if answer.error else "done"] += 1
         if question.operation == "start_execution" and self.services["stepfunctions"] is not before:
             request = json.loads(question.parameters["input"])
             self._check_size(question.parameters["name"], request)
@@ -504,6 +516,10 @@ def random_world(random: Random, **given: Any) -> SlotsWorld:
     return SlotsWorld(replace(random_plan(random), **given))
 
 
+# The part of random worlds in which blocks overrun their leases, so that other callers take these over.
+_OVERRUNS = 0.25
+
+
 def random_plan(random: Random) -> Plan:
     """The plan of a random world."""
     requests = tuple("abcd"[: random.choice((1, 1, 2, 2, 3))])
@@ -524,6 +540,13 @@ def random_plan(random: Random) -> Plan:
         changes = changes if changes or limit == 3 else (3,)
         default_weight = random.choice((1, 1, 2))
     leases: tuple[float, ...] = random.choice(((), (), (0,), (4, 0), (0, 0, 4)))
+    blocks: tuple[int, ...] = random.choice(((0,), (30,), (60, 0), (150, 30)))
+    lease_wait = random.choice((0, 30, 200))
+    if random.random() < _OVERRUNS:
+        # A registered request keeps leases out, so most of these worlds have one of the other process.
+        requests, limit, changes, default_weight = (random.choice(("A", "A", "a")),), 1, (), 1
+        leases = random.choice(((0, 0), (4, 0), (0, 0, 4), (0, 4, 4)))
+        blocks, lease_wait = random.choice(((-90,), (-150, -70), (-90, -70, 0))), 200
     replacements = random.choice((0, 0, 1)) if 0 in changes and limit != 2 else 0  # it is added again with `limit`
     return Plan(
         requests,
@@ -542,8 +565,8 @@ def random_plan(random: Random) -> Plan:
         removals=random.choice((0, 0, 0, 1)),
         default_weight=default_weight,
         leases=leases,
-        blocks=random.choice(((0,), (30,), (60, 0), (150, 30))),
-        lease_wait=random.choice((0, 30, 200)),
+        blocks=blocks,
+        lease_wait=lease_wait,
         replacements=replacements,
         starters=2 - replacements,
         containers=random.choice((0, 1, 2)),

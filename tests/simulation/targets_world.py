@@ -17,7 +17,7 @@ from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, REQUEST_FAILED, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, freeze, record, thaw
@@ -208,6 +208,8 @@ class TargetsWorld(SlotsWorld):
         match self.plan.aim:
             case "ends":
                 return choice.kind == "abort"
+            case "polls":
+                return choice.kind == "fail_task"
             case "redrives":
                 return choice.kind in ("abort", "redrive")
             case "answers":
@@ -277,6 +279,8 @@ class TargetsWorld(SlotsWorld):
             how = THROTTLE
         elif is_answer and self.down == "tasks" and self.now < self.outage_until:
             how = how or THROTTLE
+        if is_answer and how == THROTTLE:
+            self.disturbed_at = self.now
         if is_answer and not self.is_denied(question):
             self._check_answer(name, question, how)
         if is_answer and self.is_denied(question):
@@ -482,7 +486,7 @@ def random_world(random: Random, **given: Any) -> TargetsWorld:
     ids = "".join(dict.fromkeys(character for request in plan.requests for character in request if character.isalpha()))
     plan = replace(
         plan,
-        machines=random.choice(((PROCESS,), (PROCESS,), (PROCESS, SECOND), (SECOND,), ())),
+        machines=random.choice(((PROCESS,), (PROCESS,), (PROCESS, SECOND), (SECOND,), (), ())),
         settle_seconds=random.choice((0, 0, 100)),
         callers="".join(each for each in ids if random.random() < 0.6),
         leaves=random.choice((0, 0, 1)),
@@ -490,5 +494,14 @@ def random_world(random: Random, **given: Any) -> TargetsWorld:
         namesakes=random.choice((0, 0, 0, 1)),
         child_redrives=random.choice((0, 0, 1)),
         large_outputs=random.random() < 0.1,
+        denials=random.choice(((),) * 8 + (("starts",), ("reads",), ("answers",), ("starts", "reads"))),
     )
+    if random.random() < 0.1:
+        plan = replace(plan, requests=(f"{plan.requests[0].removesuffix('*')}*", *plan.requests[1:]), wrong_kind=True)
+    if random.random() < 0.1:
+        plan = replace(plan, target=random.choice((NO_TARGET, FORBIDDEN if PROCESS in plan.machines else "another")))
+    if random.random() < 0.3:
+        plan = replace(plan, run_seconds=(1200,), timeout_minutes=1)
+    if random.random() < 0.4:
+        plan = replace(plan, aim=random.choice(("redrives", "polls", "ends")))
     return TargetsWorld(replace(plan, **given))

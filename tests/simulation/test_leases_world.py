@@ -73,6 +73,17 @@ def test_without_a_protection_of_leases_a_small_world_breaks(
     assert name == broken, history
 
 
+def test_blocks_that_run_are_counted_although_their_lease_was_removed(monkeypatch: Patch) -> None:
+    """Without the check of each removal, the count of what works alone finds a removal that comes too early."""
+    monkeypatch.setattr(SlotsWorld, "_check_removal", lambda *_: None)
+    plan = Plan((), 1, leases=(0, 64), blocks=(30,), janitor_runs=0, event_steps=False)
+    assert first_violation(lambda: SlotsWorld(plan, timeless=True), 0) == ("", "")
+    a_lease_expires_at_its_end(monkeypatch)
+    small_worlds.forget()
+    name, history = first_violation(lambda: SlotsWorld(plan, timeless=True), 0)
+    assert (name, "the weight at work is 2, the limit 1" in history) == ("S1c", True), history
+
+
 def no_removal_by_anyone(patch: Patch) -> None:
     patch.setattr(Process, "expired_leases", lambda *_: {})
 
