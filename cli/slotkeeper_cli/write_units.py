@@ -37,6 +37,7 @@ RECEIPT_HANDLE = 412
 _REQUEST_ID = 36  # characters of a UUID
 _SEQUENCE = 40  # characters, as Delivery.sortable_sequence writes it
 _QUEUE_URL = 94  # characters, with a queue's name as CloudFormation makes it
+_MILLISECONDS = 13  # digits of a time since the epoch
 _A_TIME = {"N": "1789999999"}  # seconds since the epoch; zeros at the end would make it smaller
 
 
@@ -78,6 +79,7 @@ def process_item(
         "run_settings": {"M": {}},
         "queue_url": {"S": "u" * _QUEUE_URL},
         "waiting": {"M": {}},
+        f"turn_{DEFAULT_PRIORITY}": {"N": "1" * _MILLISECONDS},
     }
     if weights:
         item["default_weight"] = weights["weight"]

@@ -44,7 +44,9 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
         "LookGapSeconds": str(CHECK_GAP),
         # Those that tests create.
         "MoreGlueJobArns": "arn:aws:glue:us-east-1:000000000000:job/*-job",
-        "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:child-*",
+        "MoreStateMachineArns": ",".join(
+            f"arn:aws:states:us-east-1:000000000000:stateMachine:{name}" for name in ("child-*", "month-summary")
+        ),
         "ChatApiUrl": chat_service.url,
         **UNTHROTTLED,
         "TokenMinRefreshSeconds": "0",  # tests invalidate tokens in quick succession

@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws
 from slotkeeper_cli.app import app
-from tests.e2e.deployed_stack import DeployedStack, update
+from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.template import parsed_template
 
 TEMPLATE = parsed_template()
-SLOTS = {"JanitorSchedule": "rate(1 day)"}
+SLOTS = {
+    "JanitorSchedule": "rate(1 day)",
+    "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
+}
 CHATBOT = {"ChatApiUrl": "http://127.0.0.1:9"}
 WORKER = {"DeployWorker": "true"}
 

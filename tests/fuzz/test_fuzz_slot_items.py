@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.slots.process import MalformedProcess, read_process
-from slotkeeper.slots.request import execution_name, process_of_execution
+from slotkeeper.slots.request import PRIORITIES, execution_name, process_of_execution
 from tests.fuzz.cold_functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
@@ -99,7 +99,7 @@ def test_f7_a_message_for_any_item_has_one_end_before_sqs_deletes_it(
 
 def _check_only_its_own_holder_changed(before: dict[str, Any], after: dict[str, Any], me: str) -> None:
     for item in (before, after):
-        for name in ("slots_in_use", "waiting"):
+        for name in ("slots_in_use", "waiting", *(f"turn_{priority}" for priority in PRIORITIES)):
             item.pop(name, None)
     if "M" in after.get("holders", {}):
         after["holders"]["M"].pop(me, None)

@@ -65,6 +65,8 @@ EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # G
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
+    "process list": {"dynamodb:GetItem"},
+    "stack restore": {"dynamodb:GetItem"},
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
