@@ -285,7 +285,8 @@ class SlotsProperties(SlotsState):
 
         Without a fault, no message needs the end of its hiding time to start or to be dead-lettered. A registration
         whose message was removed keeps others out until the next janitor run. A message that a fault has left without
-        a registration comes back when its hiding time ends, and the next janitor run corrects all else.
+        a registration comes back when its hiding time ends, and the next janitor run corrects all else. A message whose
+        wake a turn has delayed comes back at the end of the turn.
         """
         if self.actors:
             return ""
@@ -309,7 +310,8 @@ class SlotsProperties(SlotsState):
             first = process.first
             if self.removed and first and first.execution != request.execution_name:
                 continue  # kept out by a registration without a message, until that would fit
-            if self._fits(process, request):
+            is_delayed = message["visible_at"] <= self.now + items.TURN_SECONDS
+            if self._fits(process, request) and not is_delayed:
                 return f"{message['id']} waits although it fits, and no actor will wake it"
         return ""
 
