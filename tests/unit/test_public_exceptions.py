@@ -46,5 +46,9 @@ def test_each_public_exception_has_an_example() -> None:
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_a_pickled_exception_has_its_message_and_attributes(error: Exception) -> None:
     error.add_note("a note")
-    copied = pickle.loads(pickle.dumps(error))  # noqa: S301 pickled here
+    pickled = pickle.dumps(error)
+    try:
+        copied = pickle.loads(pickled)  # noqa: S301 pickled here
+    except TypeError as failure:
+        pytest.fail(f"it cannot be unpickled: {failure}")
     assert (type(copied), str(copied), vars(copied)) == (type(error), str(error), vars(error))
