@@ -91,7 +91,7 @@ def test_control_a_race_without_the_condition_has_the_fault(
         ),
         (weighted(("RELEASE_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one")), "slots_in_use was"),
         (weighted(without("NOT_REGISTERED", NOT_REGISTERED)), "admitted before"),
-        (Race(10, changes=[without("NO_ROOM", NO_ROOM)]), "waits although a slot is free"),
+        (Race(LIMIT, changes=[without("NO_ROOM", NO_ROOM)]), "waits although a slot is free"),
     ],
     ids=["same limit", "room for the weight", "release by one", "higher priority", "wait if full"],
 )

@@ -270,6 +270,7 @@ class SlotsState(World):
         if not plan.event_steps:
             self.immediate |= {"events", "cloudwatch"}
         self.operations = plan.limits
+        self.newest: tuple[int | None, int | None] = (None, None)  # given by the operator: a limit; a pause or resume
         self.cancels = plan.cancels
         self.removals = plan.removals
         self.removed: frozenset[str] = frozenset()  # requests whose message has left the queue
@@ -516,6 +517,7 @@ class SlotsState(World):
             *self.services.values(),
             frozenset(self.actors.items()),
             self.operations,
+            self.newest,
             self.cancels,
             self.removals,
             self.removed,

@@ -319,6 +319,7 @@ class SlotsWorld(SlotsProperties):
         """The operator changes the limit, pauses or resumes."""
         limit, *rest = self.operations
         self.operations = tuple(rest)
+        self.newest = (limit, self.newest[1]) if limit > 0 else (self.newest[0], limit)
         self.log("operator", "pauses" if limit == 0 else "resumes" if limit < 0 else f"sets the limit to {limit}")
         self.begin("operator", code.operator.begin(PROCESS, limit), Notes(state=limit))
 
@@ -448,9 +449,9 @@ class SlotsWorld(SlotsProperties):
         sender = self.in_transit[int(number)][1]
         self._acting = sender, self.ahead_of(sender)
         super().land(number, how)
-        given = self.plan.limits[: len(self.plan.limits) - len(self.operations)]
-        for newest in [limit for limit in given if limit > 0][-1:] + [limit for limit in given if limit <= 0][-1:]:
-            self._repeat_change(newest)
+        for newest in self.newest:
+            if newest is not None:
+                self._repeat_change(newest)
 
     def _repeat_change(self, limit: int) -> None:
         """The operator repeats a command that has changed nothing. A lost wake is left to the janitor."""
