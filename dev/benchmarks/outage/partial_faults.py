@@ -105,7 +105,10 @@ def partial(name: str, containers: int, design: str, scale: float) -> dict[str, 
 def outage(containers: int, design: str, scale: float) -> dict[str, Any]:
     """The calls and attempts that a full outage of five minutes costs."""
     down, back = 120 * scale, 420 * scale
-    fails: Callable[[float, Random], bool] = lambda second, _random: down <= second < back  # noqa: E731
+
+    def fails(second: float, _: Random) -> bool:
+        return down <= second < back
+
     world = World(design, lambda time, random: FaultyDownstream(time, random, CALL_SECONDS, fails), containers, seed=1)
     _arrivals(world, 4 / 3 * containers, back + 30 * scale)
     world.time.run(back + 120 * scale)
