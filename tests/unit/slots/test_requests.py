@@ -286,3 +286,9 @@ def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> 
 
 def test_the_schema_is_valid() -> None:
     SCHEMA.check_schema(SCHEMA.schema)
+
+
+def test_a_token_in_a_field_of_another_type_is_not_in_the_reason() -> None:
+    with pytest.raises(InvalidRequest, match=r"request_id must be string \(got ") as refused:
+        parse_request(delivery({"process": "p", "request_id": {"task_token": "the-secret-token"}}))
+    assert "the-secret-token" not in str(refused.value)
