@@ -1,0 +1,46 @@
+"""The form of the table of situations: what the stack is like, what an operator asks, and the right answer.
+
+Each module `*_situations.py` of this folder has a list SITUATIONS. `test_situations.py` runs all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.cli.operator_account import Operator
+from tests.cli.refused_requests import NOW
+
+Names = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One row. Questions and answers may name `{values}` that `state` returns, such as an execution's name.
+
+    Args:
+        name: the situation in words: "the event source is disabled".
+        state: makes the state of the stack, which has the process `sample` with one slot.
+        question: the arguments of the command, as in a shell.
+        says: texts of the answer (stdout, then stderr), in this order.
+        never: texts that the answer must not have.
+        shows: values in the answer with --json, by path: {"requests.0.state": "waiting"}. Empty: not asked.
+        at: the command's clock, in seconds since the epoch.
+    """
+
+    name: str
+    state: Callable[[Operator], Names | None]
+    question: str
+    says: tuple[str, ...]
+    never: tuple[str, ...] = ()
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    exit_code: int = 0
+    at: float = NOW + 60
+
+
+def value_at(data: Any, path: str) -> Any:
+    """The value at a path of keys and numbers: `requests.0.state`."""
+    for key in path.split("."):
+        data = data[int(key)] if isinstance(data, list) else data[key]
+    return data

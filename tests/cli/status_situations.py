@@ -1,0 +1,21 @@
+"""What `slotkeeper status` answers."""
+
+from __future__ import annotations
+
+from tests.cli.operator_account import Operator
+from tests.cli.situations import Names, Situation
+
+
+def _b_behind_a(operator: Operator) -> Names:
+    return {"a": operator.hold("a"), "b": operator.wait("b")}
+
+
+SITUATIONS = [
+    Situation(
+        name="a request waits for the only slot",
+        state=_b_behind_a,
+        question="status sample",
+        says=("a  RUNNING for 1 min", "{a}", "first in the queue: b, waiting for 1 min"),
+        shows={"processes.0.holders.0.request_id": "a", "processes.0.waiting.0.execution": "{b}"},
+    ),
+]

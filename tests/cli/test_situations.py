@@ -1,0 +1,60 @@
+"""Every row of the table of situations: the command says what is."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.operator_account import Operator
+from tests.cli.situations import Names, Situation, value_at
+from tests.support.module_time import replace_time
+
+_MODULES = sorted(path.stem for path in Path(__file__).parent.glob("*_situations.py") if path.stem[:5] != "test_")
+_ROWS = {
+    f"{module.removesuffix('_situations')}: {row.name}": row
+    for module in _MODULES
+    for row in importlib.import_module(f"tests.cli.{module}").SITUATIONS
+}
+
+
+@pytest.mark.parametrize("row", _ROWS.values(), ids=_ROWS)
+def test_the_command_says_what_is(row: Situation, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = row.state(operator) or {}
+    _set_clock(monkeypatch, row.at)
+    question = shlex.split(_named(row.question, names))
+
+    if row.shows:
+        data = operator.run(*question, "--json").json
+        shown = {path: value_at(data, path) for path in row.shows}
+        assert shown == {path: _named(value, names) for path, value in row.shows.items()}
+
+    ended = operator.run(*question)
+    answer = ended.stdout + ended.stderr
+    assert ended.exit_code == row.exit_code, answer
+    position = 0
+    for text in row.says:
+        found = answer.find(_named(text, names), position)
+        assert found >= 0, f"{_named(text, names)!r} is not in, or not after the texts before it:\n{answer}"
+        position = found
+    assert [text for text in row.never if _named(text, names) in answer] == []
+
+
+def _named(value: Any, names: Names) -> Any:
+    """A text with its {values}; braces of other texts, such as JSON, stay."""
+    if not isinstance(value, str):
+        return value
+    for name, text in names.items():
+        value = value.replace(f"{{{name}}}", text)
+    return value
+
+
+def _set_clock(monkeypatch: pytest.MonkeyPatch, at: float) -> None:
+    """Set the clock of every module of the command that has one."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("slotkeeper_cli") and hasattr(module, "time") and hasattr(module.time, "monotonic"):
+            replace_time(monkeypatch, module, time=lambda: at)
