@@ -45,11 +45,21 @@ class SlotControl:
             raise NotFound(f"there is no process {name!r}. The processes are: {', '.join(self.names()) or 'none'}")
         return process
 
-    def read_all(self) -> tuple[list[Process], list[str]]:
-        """The processes, ordered by name, and for each malformed item an error text."""
+    def read_all(self) -> tuple[list[Process], list[MalformedProcess]]:
+        """The processes, ordered by name, and the error of each malformed item."""
         read = list(self.processes.all())
         processes = sorted((one for one in read if isinstance(one, Process)), key=lambda one: one.name)
-        return processes, [str(one) for one in read if isinstance(one, MalformedProcess)]
+        return processes, [one for one in read if isinstance(one, MalformedProcess)]
+
+    def chosen(self, only: str | None) -> tuple[list[Process], list[MalformedProcess]]:
+        """As `read_all`, or only the process of a name, malformed or not. Raises NotFound."""
+        known, malformed = self.read_all()
+        if only is None:
+            return known, malformed
+        found = [one for one in known if one.name == only], [one for one in malformed if one.process == only]
+        if not any(found):
+            self.process(only)  # raises NotFound with the names of the processes
+        return found
 
     def names(self) -> list[str]:
         """The names of the processes, in order. Malformed items are left out."""

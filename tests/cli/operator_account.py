@@ -76,6 +76,7 @@ class Operator:
         self.parameters = {name: str(declared.get("Default", "")) for name, declared in TEMPLATE["Parameters"].items()}
         self.glue_runs: list[dict[str, Any]] = []
         self._sequence = count(1)
+        self.event_source = "Enabled"
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
@@ -164,11 +165,12 @@ class Operator:
 
     @contextmanager
     def answers(self) -> Iterator[None]:
-        """Stub calls that moto does not support: the stack (it would need SAM), Glue runs and execution histories."""
+        """Stub calls that moto does not support, or only with many other resources, such as the stack."""
         with (
             StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
             StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history}),
+            StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
         ):
             yield
 
@@ -183,6 +185,9 @@ class Operator:
             "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
         }
         return {"Stacks": [description]}
+
+    def _mappings(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **asked}]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:

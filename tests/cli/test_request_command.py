@@ -12,7 +12,7 @@ from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import cancel_request, show_request
+from slotkeeper_cli.commands import cancel_request, explain
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.queue_contents import fail, job_run, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
@@ -21,7 +21,7 @@ from tests.support.module_time import replace_time
 
 @pytest.fixture(autouse=True)
 def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, show_request):
+    for module in (request_finder, explain):
         replace_time(monkeypatch, module, time=lambda: NOW + 60)
 
 

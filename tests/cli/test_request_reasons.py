@@ -16,10 +16,10 @@ from slotkeeper.retry.message import Message
 from slotkeeper.slots.cancellation import Cancellation
 from slotkeeper.slots.process import Holder
 from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import show_request
+from slotkeeper_cli.commands import explain
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import SlotRelease, estimate
-from slotkeeper_cli.waiting_requests import because, behind, queue_cause, waiting_requests
+from slotkeeper_cli.waiting_requests import waiting_requests
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import give_up, send_dead_letter
@@ -31,7 +31,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 @pytest.fixture(autouse=True)
 def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, show_request):
+    for module in (request_finder, explain):
         replace_time(monkeypatch, module, time=lambda: NOW + 60)
 
 
