@@ -97,7 +97,9 @@ class RequestFinder:
         self._now = time.time()
         self.request_ids = RequestIds(control.workflow)
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
-        of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), queues)
+        of_queues = in_parallel(
+            lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS).messages, queues
+        )
         self._dead_letters = [dead_letter for of_queue in of_queues for dead_letter in of_queue]
 
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:

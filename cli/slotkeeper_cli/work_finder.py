@@ -82,5 +82,7 @@ def find_work(stack: StackConnection, given: str, *, search_dead_letters: bool) 
 
 
 def _dead_letter(stack: StackConnection, given: str) -> DeadLetterMessage | None:
-    of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), WORK_QUEUES)
+    of_queues = in_parallel(
+        lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS).messages, WORK_QUEUES
+    )
     return next((one for of_queue in of_queues for one in of_queue if one.is_named(given)), None)
