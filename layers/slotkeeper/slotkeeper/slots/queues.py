@@ -99,6 +99,9 @@ class RequestQueue:
 
         Its body has no task token, so that a redriven request answers no caller a second time.
 
+        It has a message group of its own, since at most ten messages of a group can be read before one is deleted. The
+        order of the requests is in the attributes: `sent_at`, then `sequence_number`.
+
         The deduplication id is the message id, which is the same for a redelivery and different for a redriven message.
         With the request's name instead, SQS would drop the dead-letter message of a request that is redriven and
         refused again within five minutes.
@@ -107,6 +110,8 @@ class RequestQueue:
             "code": text(code, 100),
             "reason": text(reason, MAX_REASON_CHARACTERS),
             "source_message_id": text(delivery.message_id, 100),
+            "message_group": text(delivery.group_id, 128),
+            "sequence_number": text(delivery.sequence, 40),
             "receives": number(delivery.receives),
             "sent_at": number(int(delivery.sent_at)),
         }
@@ -114,7 +119,7 @@ class RequestQueue:
             QueueUrl=self._dead_letter_queue_url,
             MessageBody=without_token(delivery.body),
             MessageAttributes=attributes,
-            MessageGroupId=delivery.group_id,
+            MessageGroupId=delivery.message_id,
             MessageDeduplicationId=delivery.message_id,
         )
 
