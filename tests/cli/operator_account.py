@@ -126,7 +126,7 @@ class Operator:
         """Register a request as the head of its message group; return its execution's name."""
         delivery = self.send(request_id, process, priority, **fields)
         candidate = Candidate.of(parse_request(delivery), delivery)
-        assert self.slots.wait(candidate, self.process(process)) is Registration.REGISTERED
+        assert self.slots.wait(candidate, self.process(process), 1_790_000_225) is Registration.REGISTERED
         return candidate.execution
 
     @staticmethod
@@ -161,7 +161,7 @@ class Operator:
         request = parse_request(first)
         self.workflow.start(request)
         candidate = Candidate.of(request, again)
-        assert self.slots.wait(candidate, self.process()) is Registration.REGISTERED
+        assert self.slots.wait(candidate, self.process(), 1_790_000_225) is Registration.REGISTERED
 
     @contextmanager
     def answers(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from slotkeeper.slots.task_tokens import without_token
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 MAX_HIDE_SECONDS = 1800
@@ -82,6 +83,18 @@ class RequestQueue:
         for failed in answer.get("Failed", []):
             visible[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
         return visible
+
+    def is_empty(self) -> bool:
+        """Whether the queue has no message, neither a visible nor a hidden one.
+
+        The counts are approximate, and lag by up to a minute (SQS API Reference, GetQueueAttributes).
+        """
+        counts: Sequence[QueueAttributeNameType] = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+        ]
+        counted = self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=counts)["Attributes"]
+        return all(int(counted[name]) == 0 for name in counts)
 
     def _set_visibility(self, receipt_handle: str, seconds: int) -> bool:
         try:
