@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.queues import hide_seconds
+from slotkeeper.slots.lost_requests import send_again, submission
+from slotkeeper.slots.process import Holder, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
 from slotkeeper_cli.conditions import Condition, because, counting, failing, of_waiting
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
@@ -66,19 +66,17 @@ class Facts:
         now: seconds since the epoch.
         event_source: the condition that the starter receives messages, if it fails.
         queued: the approximate number of messages on RequestQueue, of all processes.
-        visible: those of them that are not hidden.
-        visibility: the default visibility timeout of RequestQueue, in seconds.
         slot_seconds: for how long recent executions have held their slots, by process.
         grace_seconds: the stack's GraceSeconds.
+        malformed: what is wrong with the item of a process, by name.
     """
 
     now: float
     event_source: tuple[Condition, ...] = ()
     queued: int = 0
-    visible: int = 0
-    visibility: int = 180
     slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     grace_seconds: int = 120
+    malformed: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain_attempts(one: RequestAttempts, facts: Facts) -> Explanation:
@@ -88,11 +86,13 @@ def explain_attempts(one: RequestAttempts, facts: Facts) -> Explanation:
         case RequestState.WAITING:
             return _waiting(one, last, facts)
         case RequestState.QUEUED:
-            return _queued_again(one, last, facts)
+            return _queued(one, last, facts)
         case RequestState.FAILED | RequestState.DEAD_LETTERED:
             return _ended_badly(one, last, facts)
         case RequestState.CANCELLED:
             return _cancelled(one, last)
+        case RequestState.LOST:
+            return _lost(one, last)
         case _:
             return _with_execution(one, last, facts)
 
@@ -103,33 +103,65 @@ def _waiting(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explan
     conditions = (*facts.event_source, *of_waiting(process, waiting))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
-    hidden = duration(hide_seconds(facts.now - waiting.since, facts.visibility))
     if not conditions:
         answer += ". A wake makes its message visible immediately; the janitor repeats a lost one within a minute"
     else:
-        answer += f". Its message is hidden until a wake, for at most {hidden} after each receive"
+        answer += f". Its message is hidden until a wake{_back(waiting, facts.now)}"
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
 
 
-def _queued_again(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
-    by = last.details.get("by", "")
-    whom = f"a redrive by {by.rpartition(':')[2]}" if by else "its workflow, which found its reservation gone,"
-    at = local_time(seconds(last.details["since"]))
-    queue = queue_conditions(one.process, facts, last.details.get("priority", DEFAULT_PRIORITY))
-    answer = f"{whom} sent attempt {last.number} to RequestQueue at {at}, and it has not been received since"
+def _back(waiting: WaitingRequest, now: float) -> str:
+    """Until when the message of a registration is hidden if no wake comes."""
+    back = waiting.hidden_until
+    if back is None:
+        return ""
+    if back < now:
+        return f", and should have come back {duration(now - back)} ago"
+    return f", or for {duration(back - now)}, until {local_time(back)}"
+
+
+def _queued(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+    """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
     if not facts.queued:
-        answer += ". RequestQueue is empty: the message was deleted, or it was not sent"
-        return Explanation(RequestState.QUEUED, f"{answer}.", (), None, (_submit(one.process.name, _NEW_ID),))
-    expected = _expected(one.process, queue, _weights(one.process), one.process.default_weight, facts)
-    return Explanation(
-        last.state, f"{answer}: {because(queue)}.", tuple(queue), expected, (*_ends(queue), _cancel(one))
+        answer = f"{_sent(last)}. RequestQueue is empty: the message was deleted or never sent"
+        if facts.event_source:
+            answer += ", or SQS does not count it yet"
+        again = submission(one.process.name, one.request_id, last.number or 1)
+        return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
+    conditions = queue_conditions(one.process, facts)
+    expected = _expected(one.process, conditions, _weights(one.process), one.process.default_weight, facts)
+    queued = count(facts.queued, "message")
+    answer = f"{_sent(last)}. It is one of about {queued} on RequestQueue: {because(conditions)}"
+    return Explanation(last.state, f"{answer}.", tuple(conditions), expected, (*_ends(conditions), _cancel(one)))
+
+
+def _sent(attempt: RequestAttempt) -> str:
+    """How an attempt came to RequestQueue."""
+    details = attempt.details
+    if cleared := details.get("cleared"):
+        at = local_time(seconds(cleared))
+        return f"its message was not hidden any more at {at}, when it was to be woken, and has not been received since"
+    by, at = details.get("by", ""), local_time(seconds(details["since"]))
+    whom = f"a redrive by {by.rpartition(':')[2]}" if by else "the workflow of the attempt before, without its slot,"
+    return f"{whom} sent attempt {attempt.number} at {at}, and it has not been received since"
+
+
+def _lost(one: RequestAttempts, last: RequestAttempt) -> Explanation:
+    at = local_time(seconds(last.details["noted"]))
+    answer = (
+        f"its message had left RequestQueue at {at}, and nothing had handled it: it was deleted, the queue was purged, "
+        "or SQS moved it to RequestDeadLetterQueue after its last receive"
     )
+    again = send_again(one.process.name, last.execution, one.process.lost[last.execution])
+    if not again:
+        answer += ". Only its caller can send it again, since a task token belongs to it"
+    return Explanation(last.state, f"{answer}.", next_steps=(again,) if again else ())
 
 
 def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
-    message, name = last.dlq_message, one.process.name
+    message = last.dlq_message
     reason = str(last.details.get("reason") or last.details.get("error") or (message.reason if message else ""))
     status = last.details.get("status", "")
     answer = f"attempt {last.number or 'unknown'} {last.state}"
@@ -142,9 +174,10 @@ def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Ex
         )
         if facts.queued:
             answer += (
-                f". RequestQueue has about {count(facts.queued, 'message')}, and may have attempt {one.next_number}"
+                f". Attempt {one.next_number} may be one of about {count(facts.queued, 'message')} on RequestQueue"
             )
-        return Explanation(last.state, f"{answer}.", next_steps=(_submit(name, _NEW_ID),))
+        again = submission(one.process.name, one.request_id, one.next_number)
+        return Explanation(last.state, f"{answer}.", next_steps=(again,))
     answer += f". It is kept in {message.queue.full_name} ({message.code}) for 14 days"
     return Explanation(last.state, f"{answer}.", next_steps=_redrive_steps(one, message.code, message.queue.value))
 
@@ -155,9 +188,9 @@ def _redrive_steps(one: RequestAttempts, code: str, queue: str) -> tuple[str, ..
         case "UnknownProcess":
             return f"slotkeeper process add {one.process.name} --limit 1 --target JOB_OR_ARN", redrive
         case "RequestIdReused":
-            return (_submit(one.process.name, _NEW_ID),)
+            return (submission(one.process.name, _NEW_ID, 1),)
         case "InvalidRequest" | "LeasesOnly":
-            return f"slotkeeper dlq show {queue}", _submit("PROCESS", one.request_id)
+            return (f"slotkeeper dlq show {queue}",)
         case _:
             return (redrive,)
 
@@ -184,6 +217,8 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: Facts) ->
                 answer += ": its starter has probably died. The janitor frees the slot, and the message comes back"
             return Explanation(last.state, f"{answer}.")
         case RequestState.RUNNING:
+            if one.process.name in facts.malformed:
+                return Explanation(last.state, "its execution runs. Whether it holds its slot could not be read.")
             runs = f"its {noun} {work['id']} is {work['state']}" if work else f"no {noun} of it was found"
             return Explanation(last.state, f"it has held a slot for {duration(age)}, and {runs}.", next_steps=stop)
         case RequestState.STOPPED:
@@ -200,6 +235,10 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: Facts) ->
 
 def queue_conditions(process: Process, facts: Facts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
     """The conditions that keep a request of the default weight from starting that has not been received yet."""
+    if error := facts.malformed.get(process.name):
+        text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
+        repair = f"slotkeeper process repair {process.name}"
+        return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
     return [*facts.event_source, *failing(process, process.default_weight, priority)]
 
 
@@ -254,9 +293,3 @@ def _cancel(one: RequestAttempts, *options: str) -> str:
 
 def _redrive(queue: str, request_id: str) -> str:
     return shlex.join(["slotkeeper", "dlq", "redrive", queue, "--id", request_id])
-
-
-def _submit(process: str, request_id: str) -> str:
-    """The command that sends a request again. An id whose attempt has run runs no more: it needs a new one."""
-    words = ["slotkeeper", "request", "submit", "--process", process, "--request-id", request_id, "--arg", "KEY=VALUE"]
-    return shlex.join(words)

@@ -16,7 +16,7 @@ from typing import Any
 
 from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
-from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.audit import Audited, read_audit
@@ -101,6 +101,8 @@ class RequestFinder:
         self._control = control
         self._now = time.time()
         self.request_ids = RequestIds(control.workflow)
+        # Processes whose items are malformed: their executions and dead-letter messages can be found.
+        self.malformed: dict[str, MalformedProcess] = {}
         self.search = Search(["SlotTable", "executions"])
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
         self._dead_letters = read_dead_letters(stack, self.search, queues)
@@ -120,7 +122,7 @@ class RequestFinder:
         Raises:
             NotFound: there is no execution of the given name.
         """
-        known, given = list(processes), request_id
+        known, given = [*processes, *(Process(name, 0, 0, {}, False, "") for name in self.malformed)], request_id
         if named := _EXECUTION.fullmatch(request_id):
             real = self._request_id_of(request_id, known)
             if real is None:
@@ -149,9 +151,12 @@ class RequestFinder:
     def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
-        for waiting in (each for process in processes for each in process.waiting.values()):
-            if waiting.execution == execution:
-                return waiting.request_id
+        for process in processes:
+            for named in process.named.values():
+                if named.execution == execution:
+                    return named.request_id
+            if lost := process.lost.get(execution):
+                return lost.request_id
         known = self._control.workflow.describe(execution)
         return request_id_of(known.input) if known else None
 
@@ -164,10 +169,11 @@ class RequestFinder:
             if (attempts := self._attempts(process, request_id, caller)) or not caller
         ]
         names = {attempt.execution for one in found for attempt in one.attempts}
-        for waiting in process.waiting.values():
+        lost = [(name, note.request_id) for name, note in process.lost.items()]
+        for name, id_ in [*((each.execution, each.request_id) for each in process.named.values()), *lost]:
             # A head whose name is of a caller: its token, and so its attempt, are only in its message.
-            if waiting.request_id == request_id and waiting.execution not in names:
-                attempt = self._attempt(process, 0, waiting.execution, {})
+            if id_ == request_id and name not in names:
+                attempt = self._attempt(process, 0, name, {})
                 found += [RequestAttempts(process, request_id, [attempt])] if attempt else []
         return found
 
@@ -219,25 +225,38 @@ class RequestFinder:
         elif execution is not None:
             details |= _ending(execution)
             state = _AFTER_RELEASE.get(execution["status"], RequestState.FAILED)
+            if state is RequestState.FINISHING and process.name in self.malformed:
+                state = RequestState.RUNNING  # its holder, if it has one, could not be read
             if execution.get("error") == RETURNED:
                 state = RequestState.RETURNED
             elif state is RequestState.SUCCEEDED:
                 details |= self._done(process, name, execution)
         elif dead_letter is not None:
             state = _state_of(dead_letter)
-        elif note := process.cancelled.get(name):
-            details |= {"since": iso(note.since), "by": note.by}
-            state = RequestState.CANCELLED
-        elif waiting := next((one for one in waiting_requests(process, self._now) if one.execution == name), None):
-            details |= as_dict(process, waiting, self._now)
-            details["ahead"] = [as_dict(process, each, self._now) for each in ahead_of(process, waiting)]
-            state = RequestState.WAITING
+        elif in_item := self._in_item(process, name):
+            state, more = in_item
+            details |= more
         elif redrive := self._redrives.get(name):
             details |= {"since": redrive.at, "by": redrive.by}
             state = RequestState.QUEUED
         else:
             return None
         return RequestAttempt(process.name, number, name, state, details, dead_letter)
+
+    def _in_item(self, process: Process, name: str) -> tuple[RequestState, dict[str, Any]] | None:
+        """The state and the details of an attempt without slot, execution and dead-letter message."""
+        if note := process.cancelled.get(name):
+            return RequestState.CANCELLED, {"since": iso(note.since), "by": note.by}
+        for waiting in waiting_requests(process, self._now):
+            if waiting.execution == name:
+                ahead = [as_dict(process, each, self._now) for each in ahead_of(process, waiting)]
+                return RequestState.WAITING, as_dict(process, waiting, self._now) | {"ahead": ahead}
+        if lost := process.lost.get(name):
+            return RequestState.LOST, {"since": iso(lost.since), "noted": iso(lost.noted)}
+        for cleared in process.cleared.values():
+            if cleared.execution == name:
+                return RequestState.QUEUED, {"since": iso(cleared.since), "cleared": iso(cleared.cleared)}
+        return None
 
     def _with_slot(
         self, process: Process, name: str, holder: Holder, execution: dict[str, Any] | None

@@ -18,6 +18,7 @@ class RequestState(StrEnum):
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
     CANCELLED = "cancelled"
+    LOST = "lost"  # its message has left RequestQueue, and nothing has handled it
 
 
 ALL_STATES = f"{', '.join(list(RequestState)[:-1])} or {list(RequestState)[-1]}"

@@ -222,9 +222,8 @@ def _redrive(
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:
-                messages = [one.dlq_message for one in planned]
-                ids = [{"message_id": each.message_id, "request_id": each.request_id} for each in messages]
-                audit("dlq redrive", queue=reader.queue.full_name, dead_letters=ids)
+                # `explain` reads these lines, since a queued message cannot be seen.
+                audit("dlq redrive", queue=reader.queue.full_name, sent=[_for_audit(one) for one in planned])
             for one in planned:
                 _send_and_delete(context, reader, one, dry_run, report)
                 if not dry_run:
@@ -233,6 +232,11 @@ def _redrive(
             if limit is not None and report.number >= limit:
                 break
     return report
+
+
+def _for_audit(one: Redrive) -> dict[str, Any]:
+    keys = ("message_id", "request_id", "process", "attempt", "execution")
+    return {key: value for key, value in one.summary().items() if key in keys}
 
 
 def _send_and_delete(

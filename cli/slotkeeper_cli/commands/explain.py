@@ -82,10 +82,11 @@ class Explained:
         """
         known, malformed = self._control.chosen(only)
         self._search.not_read += [_malformed(error) for error in malformed]
+        self._finder.malformed = {error.process: error for error in malformed}
         attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
         if only is None:
             attempts += self._finder.find_without_process(
-                self._given, {each.name for each in known} | {each.process for each in malformed}
+                self._given, {each.name for each in known} | self._finder.malformed.keys()
             )
         facts = self._facts()
         found = [self._found(one, facts) for one in attempts]
@@ -105,7 +106,9 @@ class Explained:
             "may_be": [],
         }
         if not self.is_known:
-            data |= self._unknown(known if len(known) <= MAX_QUEUES else [], len(known), facts, work_queued)
+            stubs = [Process(each.process, 0, 0, {}, False, "") for each in malformed]
+            processes = [*known, *stubs]
+            data |= self._unknown(processes if len(processes) <= MAX_QUEUES else [], len(processes), facts, work_queued)
         return data | {
             "not_read": [each.as_dict() for each in self._search.not_read],
             "searched": self._search.searched,
@@ -122,9 +125,9 @@ class Explained:
             now=self._now,
             event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
             queued=counts["visible"] + counts["in_flight"],
-            visibility=int(attributes["VisibilityTimeout"]),
             slot_seconds=search.read("recent executions", lambda: slot_seconds(stack), {}),
             grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
+            malformed={name: str(error) for name, error in self._finder.malformed.items()},
         )
 
     def _found(self, one: RequestAttempts, facts: Facts) -> dict[str, Any]:

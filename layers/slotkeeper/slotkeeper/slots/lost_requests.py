@@ -135,9 +135,14 @@ def send_again(process: str, execution: str, lost: Lost) -> str:
     attempt = next(attempts, None)
     if attempt is None:
         return ""
-    fields: Mapping[str, Any] = {"process": process, "request_id": lost.request_id, "priority": lost.priority}
+    return submission(process, lost.request_id, attempt, lost.priority)
+
+
+def submission(process: str, request_id: str, attempt: int, priority: Priority = DEFAULT_PRIORITY) -> str:
+    """The command that sends an attempt of a request, to which its arguments or input must be added."""
+    fields: Mapping[str, Any] = {"process": process, "request_id": request_id, "priority": priority}
     if attempt > 1:
         request = json.dumps(dict(fields) | {"attempt": attempt})
         return f"echo {shlex.quote(request)} | slotkeeper request submit --file -"
-    priority = "" if lost.priority == DEFAULT_PRIORITY else f" --priority {lost.priority}"
-    return f"slotkeeper request submit --process {process} --request-id {shlex.quote(lost.request_id)}{priority}"
+    option = "" if priority == DEFAULT_PRIORITY else f" --priority {priority}"
+    return f"slotkeeper request submit --process {process} --request-id {shlex.quote(request_id)}{option}"
