@@ -30,7 +30,7 @@ def render(console: Console, data: dict[str, Any]) -> None:
         console.print(f"{one['request_id']} in {one['process']}: {one['state']}", style="bold")
         _render_explanation(console, one)
         for attempt in one["attempts"]:
-            _render_attempt(console, attempt)
+            _render_attempt(console, attempt, one["answer"])
     for lease in data["leases"]:
         console.print(f"{lease['lease']} in {lease['process']}: a lease", style="bold")
         _render_explanation(console, lease)
@@ -72,10 +72,12 @@ def _render_unknown(console: Console, data: dict[str, Any]) -> None:
                 console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
 
 
-def _render_attempt(console: Console, attempt: dict[str, Any]) -> None:
+def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:
+    """Print an attempt, without a reason that the answer has."""
     console.print(f"  attempt {attempt['attempt'] or 'unknown'}: {attempt['state']}  {attempt['execution'] or ''}")
     for name, value in attempt.items():
-        if value and name not in _NOT_LISTED and (name, value) not in _USUAL:
+        is_new = name != "reason" or value not in answer
+        if value and name not in _NOT_LISTED and (name, value) not in _USUAL and is_new:
             print_lines(console, f"    {name.replace('_', ' ')}: {_shown(name, value)}", "      ")
     for ahead in attempt.get("ahead", []):
         console.print(f"      before it: {waited(ahead)}: {ahead['because']}")

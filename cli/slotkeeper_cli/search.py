@@ -63,11 +63,15 @@ def read_dead_letters(
 ) -> list[DeadLetterMessage]:
     """The messages of some dead-letter queues, at most 1,000 of each. The others are recorded in `search`."""
 
-    def peek(queue: DeadLetterQueueName) -> Read:
-        reader = DeadLetterQueueReader(stack, queue)
-        return search.read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
+    def peek(queue: DeadLetterQueueName) -> tuple[Search, Read]:
+        own, reader = Search(), DeadLetterQueueReader(stack, queue)
+        return own, own.read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
 
-    read = in_parallel(peek, queues)
-    unread = (each.unread for each in read if each.unread is not None)
-    search.not_read += [NotRead(each.queue.full_name, each.why, each.number) for each in unread]
-    return [message for each in read for message in each.messages]
+    messages = []
+    for own, read in in_parallel(peek, queues):
+        search.searched += own.searched
+        search.not_read += own.not_read
+        if read.unread is not None:
+            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.number))
+        messages += read.messages
+    return messages

@@ -51,16 +51,6 @@ class SlotControl:
         processes = sorted((one for one in read if isinstance(one, Process)), key=lambda one: one.name)
         return processes, [one for one in read if isinstance(one, MalformedProcess)]
 
-    def chosen(self, only: str | None) -> tuple[list[Process], list[MalformedProcess]]:
-        """As `read_all`, or only the process of a name, malformed or not. Raises NotFound."""
-        known, malformed = self.read_all()
-        if only is None:
-            return known, malformed
-        found = [one for one in known if one.name == only], [one for one in malformed if one.process == only]
-        if not any(found):
-            self.process(only)  # raises NotFound with the names of the processes
-        return found
-
     def names(self) -> list[str]:
         """The names of the processes, in order. Malformed items are left out."""
         return [process.name for process in self.read_all()[0]]

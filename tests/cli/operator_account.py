@@ -13,7 +13,7 @@ from functools import cache
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import pytest
@@ -171,6 +171,7 @@ class Operator:
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
             StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history}),
             StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
+            StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": "{}"}}}),
         ):
             yield
 
@@ -246,11 +247,13 @@ def entered(state: str) -> dict[str, Any]:
 
 
 class StubbedCalls:
-    """Stubs some of a client's calls.
+    """Stubs some of a client's calls. Of two stubs of a call, that which was entered last answers.
 
     Args:
         answers: operation name -> function from the call's parameters to its response.
     """
+
+    _active: ClassVar[list[StubbedCalls]] = []
 
     def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
         self._events = client(service).meta.events
@@ -261,9 +264,11 @@ class StubbedCalls:
         # The parameters are recorded before they are serialized.
         self._events.register(f"provide-client-params.{self._service}", self._note)
         self._events.register(f"before-call.{self._service}", self._answer)
+        self._active.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._active.remove(self)
         self._events.unregister(f"provide-client-params.{self._service}", self._note)
         self._events.unregister(f"before-call.{self._service}", self._answer)
 
@@ -271,7 +276,8 @@ class StubbedCalls:
         context["asked"] = params
 
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
-        if model.name not in self._answers:
+        stubs = [each for each in self._active if each._service == self._service and model.name in each._answers]
+        if not stubs or stubs[-1] is not self:
             return None
         response = self._answers[model.name](context["asked"])
         status = 400 if "Error" in response else 200

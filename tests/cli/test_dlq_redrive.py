@@ -32,7 +32,7 @@ def test_redrive_sends_the_next_attempt_and_deletes_the_dead_letter(operator: Op
     (redriven,) = ended.json["redriven"]
     assert (redriven["execution"], redriven["attempt"]) == (name, 2)
     (line,) = operator.audited()
-    assert (line["action"], line["queue"], line["dead_letters"][0]["request_id"]) == (
+    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == (
         "dlq redrive",
         "RequestDeadLetterQueue",
         "a",

@@ -10,6 +10,7 @@ import typer
 
 from slotkeeper.retry.downstream.downstreams import DEFAULT
 from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit import Audited, read_audit
@@ -80,7 +81,14 @@ class Explained:
         Raises:
             NotFound: there is no such process, or no such execution.
         """
-        known, malformed = self._control.chosen(only)
+        known, malformed = self._control.read_all()
+        if only is not None:
+            known, malformed = (
+                [one for one in known if one.name == only],
+                [one for one in malformed if one.process == only],
+            )
+            if not (known or malformed):
+                self._control.process(only)  # raises NotFound with the names of the processes
         self._search.not_read += [_malformed(error) for error in malformed]
         self._finder.malformed = {error.process: error for error in malformed}
         attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
@@ -119,7 +127,7 @@ class Explained:
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
         mappings = search.read(
-            "event source mappings", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
+            "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
         return Facts(
             now=self._now,
@@ -165,7 +173,7 @@ class Explained:
         if work_queued:
             messages = count(work_queued, "message")
             may_be.append(f"it is a request of the worker without an attempt: WorkQueue has about {messages}")
-            may_be += [f"it is held back: {line(one, self._now)}" for one in not_closed(self._downstreams())]
+            may_be += [f"it is held back: {line(one, self._now)}" for one in not_closed(read_downstreams(self._stack))]
         may_be += [
             "it was never sent, or SQS refused it",
             "its message was deleted before it was received",
@@ -213,22 +221,25 @@ class Explained:
             return None, sum(message_counts(attributes).values()) if not is_request else 0
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
         mappings = search.read(
-            "event source mappings", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
+            "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
         event_source = [] if mappings is None else stopped_event_source(mappings)
         return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now), 0
 
     def _downstream(self, work: FoundWork) -> list[Condition]:
+        """The conditions of the downstream of a work request that fail."""
         control = DownstreamControl(self._stack)
         name = (work.row and work.row.downstream) or DEFAULT
-        health = control.all.get(name, Health())
-        if not isinstance(health, Health):
-            self._search.not_read.append(NotRead("DownstreamTable", str(health)))
-            return []
-        return downstream_conditions(details(name, health, control.settings(name), control.most, self._now), self._now)
 
-    def _downstreams(self) -> Any:
-        return read_downstreams(self._stack)
+        def fail() -> list[Condition]:
+            health = control.all.get(name, Health())
+            if isinstance(health, MalformedHealth):
+                self._search.not_read.append(NotRead("DownstreamTable", str(health)))
+                return []
+            shown = details(name, health, control.settings(name), control.most, self._now)
+            return downstream_conditions(shown, self._now)
+
+        return self._search.read("DownstreamTable", fail, [])
 
 
 def _malformed(error: MalformedProcess) -> NotRead:

@@ -76,12 +76,12 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
         NotFound: there is no process of the name `only`.
     """
     control, now = SlotControl(stack), time.time()
-    processes, malformed = control.chosen(only)
+    processes, malformed = ([control.process(only)], []) if only else control.read_all()
     downstreams = {} if only else read_downstreams(stack)
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
     queues, search = all_queue_attributes(stack), Search()
     queue_arn = queues["RequestQueue"]["QueueArn"]
-    mappings = search.read("event source mappings", lambda: event_source_mappings(stack, queue_arn), None)
+    mappings = search.read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
     event_source = [] if mappings is None else stopped_event_source(mappings)
     executions = _executions(control, processes, request_ids)
     work = work_of_holders(stack, processes)
