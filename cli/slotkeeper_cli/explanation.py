@@ -144,7 +144,11 @@ def _sent(attempt: RequestAttempt) -> str:
         at = local_time(seconds(cleared))
         return f"its message was not hidden any more at {at}, when it was to be woken, and has not been received since"
     by, at = details.get("by", ""), local_time(seconds(details["since"]))
-    whom = f"a redrive by {by.rpartition(':')[2]}" if by else "the workflow of the attempt before, without its slot,"
+    whom = (
+        f"a redrive by {by.rpartition(':')[2]}"
+        if by
+        else "the workflow of the attempt before, which had lost its slot,"
+    )
     return f"{whom} sent attempt {attempt.number} at {at}, and it has not been received since"
 
 
