@@ -39,7 +39,7 @@ def commands(page: str, section: str) -> list[str]:
 
 
 class PageReader:
-    """A home folder with a checkout, and what the reader's shell has been told."""
+    """A home folder with a checkout, and the variables of the reader's shell."""
 
     def __init__(self, home: Path) -> None:
         self.checkout = home / "slotkeeper"

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import botocore.session
 import click
-import jmespath
 import pytest
 import typer.main
 from botocore import xform_name
@@ -108,8 +107,8 @@ def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: s
     """Run the blocks as one script and return its calls. A block may use variables of an earlier one.
 
     Args:
-        strict: replace only the AWS CLI and slotkeeper, and require each command to succeed. Otherwise a command may fail for lack of
-            output, and only the calls are checked.
+        strict: replace only the AWS CLI and slotkeeper, and require each command to succeed. Otherwise a command may
+            fail for lack of output, and only the calls are checked.
     """
     script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # the reader's values
     if not script:

@@ -1,4 +1,4 @@
-"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore; print outputs and variables."""
+"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore; print its outputs."""
 
 from __future__ import annotations
 
