@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection
 
 # The variables that an AWS SDK prefers to those of the local stack: a profile, temporary credentials, and endpoints of
 # single services ("Configuration and credential file settings" and "Service-specific endpoints" of the AWS SDKs and
@@ -51,14 +51,15 @@ def shell_variables(stack: StackConnection, environment: Mapping[str, str]) -> S
     common = {"SLOTKEEPER_STACK": stack.name, "AWS_REGION": stack.region, "AWS_DEFAULT_REGION": stack.region}
     if stack.local is None:
         return ShellVariables(common | ({"AWS_PROFILE": stack.profile} if stack.profile else {}) | outputs)
+    local = {"SLOTKEEPER_LOCAL": "1", LOCAL_FILE: str(stack.local_file)} | _local(stack.local, environment)
     endpoints = sorted(name for name in environment if name.startswith(f"{_ENDPOINT}_"))
-    return ShellVariables(common | _local(stack.local, environment) | outputs, (*_OF_AN_ACCOUNT, *endpoints))
+    return ShellVariables(common | local | outputs, (*_OF_AN_ACCOUNT, *endpoints))
 
 
 def _local(local: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    direct = ",".join(filter(None, (environment.get("no_proxy") or environment.get("NO_PROXY"), "127.0.0.1")))
+    unproxied = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    direct = ",".join(dict.fromkeys([*filter(None, unproxied.split(",")), "127.0.0.1"]))
     variables = {
-        "SLOTKEEPER_LOCAL": "1",
         _ENDPOINT: local["endpoint"],
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
         "AWS_ACCESS_KEY_ID": local["access_key_id"],

@@ -19,6 +19,7 @@ from slotkeeper_cli.errors import CommandFailed, NotFound
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
+LOCAL_FILE = "SLOTKEEPER_LOCAL_FILE"  # a variable with the path of LOCAL_OUTPUTS
 CONSOLE = "https://{region}.console.aws.amazon.com"
 
 # Throttled calls are retried while the operator waits (boto3 guide, "Retries").
@@ -70,6 +71,7 @@ class StackConnection:
         self, name: str, profile: str | None = None, region: str | None = None, local: Path | None = None
     ) -> None:
         self.name, self.profile = name, profile
+        self.local_file = local
         self._local = json.loads(local.read_text()) if local else None
         self._clients: dict[str, Any] = {}
         self._session = (
@@ -199,12 +201,14 @@ class _Outputs(dict[str, str]):
 
 
 def find_local() -> Path:
-    """The file that `make local-up` writes, in the working directory or one of its parents.
+    """The file that `make local-up` writes: in the working directory or one of its parents, else the one that the shell
+    has by `slotkeeper stack outputs --export`, for commands in other folders.
 
     Raises:
         NotFound: there is no such file.
     """
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / LOCAL_OUTPUTS).exists():
-            return folder / LOCAL_OUTPUTS
+    folders = (Path.cwd(), *Path.cwd().parents)
+    for file in (*(folder / LOCAL_OUTPUTS for folder in folders), Path(os.environ.get(LOCAL_FILE, LOCAL_OUTPUTS))):
+        if file.is_file():
+            return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")

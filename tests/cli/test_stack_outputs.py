@@ -27,7 +27,7 @@ OF_AN_ACCOUNT = {
     "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true",
     "AWS_REGION": "eu-west-1",
     "HTTP_PROXY": "http://proxy.invalid",
-    "no_proxy": "intranet.invalid",
+    "no_proxy": "intranet.invalid,127.0.0.1",  # as after an earlier evaluation
 }
 ASK_BOTO3 = """
 import boto3, json
@@ -70,6 +70,19 @@ def test_boto3_and_the_command_use_the_local_stack_alone_in_a_shell_for_an_accou
     assert known["REQUEST_QUEUE_URL"] == local.outputs["RequestQueueUrl"]
     assert known["CHATBOT_URL"] == CHATBOT
     assert [known[f"CHAT_API_{name}"] for name in ("URL", "CLIENT_ID", "CLIENT_SECRET")] == list(API.values())
+
+
+def test_in_another_folder_the_command_uses_the_shells_local_stack(
+    local: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = local.run("stack", "outputs", "--local", "--json").json["export"]
+    elsewhere = tmp_path.with_name("elsewhere")
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert local.run("stack", "outputs", "--local").exit_code == 4
+    for name, value in exported.items():
+        monkeypatch.setenv(name, value)
+    assert local.run("stack", "outputs", "--json").json["local"]
 
 
 def test_without_a_local_stack_the_shell_stops_before_a_command_reaches_the_account(

@@ -141,7 +141,7 @@ def outputs(
     The variable of an output has the output's name in capitals: REQUEST_QUEUE_URL for RequestQueueUrl. Region and
     SLOTKEEPER_STACK are exported too, and the name given by --profile, but no credentials. With --local also
     SLOTKEEPER_LOCAL, the endpoint, dummy credentials and CHAT_API_URL, and your AWS configuration is hidden: in this
-    shell no call reaches an account. Open another shell for your account.
+    shell no call reaches an account. Open another shell for your account. If the command fails, so does the eval.
     """
     context = current_context()
     try:
