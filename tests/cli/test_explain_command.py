@@ -181,7 +181,7 @@ def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
 
 def test_the_help_and_the_page_list_the_states_of_the_code(operator: Operator) -> None:
     help_text = " ".join(re.sub(r"[│|]", " ", operator.run("request", "show", "--help").stdout).split())
-    (row,) = re.findall(r"^\| `slotkeeper request show ID` \| (.+) \|$", PAGE, re.MULTILINE)
+    (row,) = re.findall(r"^\| `slotkeeper explain ID`, `slotkeeper request show ID` \| (.+) \|$", PAGE, re.MULTILINE)
     *most, last = RequestState
     for text in (help_text, row):
         assert f"{', '.join(most)} or {last}" in text

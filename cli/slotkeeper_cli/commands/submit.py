@@ -229,7 +229,7 @@ def _raise_for_outcome(ended: Mapping[str, Execution], sent: int, seconds: float
     if len(ended) < sent:
         texts.append(
             f"{sent - len(ended)} of {count(sent, 'request')} had not ended after {duration(seconds)}. Show the state "
-            "of each with: slotkeeper request show"
+            "of each with: slotkeeper explain"
         )
     if texts:
         raise CommandFailed(*texts)
