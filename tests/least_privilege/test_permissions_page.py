@@ -72,7 +72,8 @@ NOT_CALLED = {
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "request show": {"states:ListExecutions", "ssm:GetParameter", "dynamodb:PutItem"},
+    "explain": {"dynamodb:PutItem"},
+    "request show": {"dynamodb:PutItem"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
@@ -97,8 +98,9 @@ def _commands(group: typer.Typer, before: str = "") -> Iterator[tuple[str, Any]]
 COMMANDS = dict(_commands(app.app))
 # Command -> its calls, and whether it writes an audit line.
 OPERATORS = {
-    entry.partition(" (")[0].strip("`"): (calls, entry.endswith(" (audit)"))
+    command.strip("`"): (calls, entry.endswith(" (audit)"))
     for entry, calls in _entries(_section("Who operates")).items()
+    for command in entry.partition(" (")[0].split(", ")
 }
 
 

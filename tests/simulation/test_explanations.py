@@ -40,7 +40,7 @@ def test_the_explanation_is_right_in_every_state(items: list[Record]) -> None:
     assert wrong_explanations(items) == []
 
 
-@pytest.mark.parametrize("part", ["_for_ever", "_by_operator", "_occupied", "counting"])
+@pytest.mark.parametrize("part", ["_never", "_by_operator", "_occupied", "counting"])
 def test_an_explanation_without_a_condition_is_wrong_in_a_state(
     part: str, items: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
