@@ -69,9 +69,11 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
         NotFound: there is no process of the name `only`.
     """
     control, now = SlotControl(stack), time.time()
-    processes, malformed = ([control.process(only)], []) if only else control.read_all()
+    processes, unread = ([control.process(only)], []) if only else control.read_all()
     downstreams = {} if only else read_downstreams(stack)
-    malformed += [str(error) for error in downstreams.values() if isinstance(error, MalformedHealth)]
+    malformed = [str(one) for one in unread] + [
+        str(error) for error in downstreams.values() if isinstance(error, MalformedHealth)
+    ]
     executions = _executions(control, processes, request_ids)
     work = work_of_holders(stack, processes)
     oldest = sorted((holder.since, name) for one in processes for name, holder in executions_of(one).items())

@@ -92,7 +92,7 @@ class Operations:
             self.queue.make_visible(handle)
 
 
-def _handles(item: Item, execution: str | None = None) -> dict[str, str]:
+def _handles(item: Mapping[str, Any], execution: str | None = None) -> dict[str, str]:
     """The receipt handle of each registration of an item, or of one execution's, by priority. It may be malformed."""
     handles = {}
     for priority, entry in item.get("waiting", {}).get("M", {}).items():

@@ -188,11 +188,11 @@ class Processes:
         return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
 
     def read_item(self, name: str) -> Item:
-        """Read a process's item consistently, in DynamoDB's format and whether or not it is malformed; empty if none."""
+        """Read a process's item consistently, in DynamoDB's format, also if it is malformed; empty if there is none."""
         return self._table.read(name)
 
     def repair(self, name: str, seen: Item, repaired: Item) -> bool:
-        """Replace what differs between two items; False, without effect, if any of it has changed since `seen` was read.
+        """Replace what differs between two items; False, without effect, if any of it is not as in `seen` any more.
 
         A new slots_in_use also requires that the holders, whose sum it is, are those of `seen`. At most MAX_REPLACED
         entries and attributes may differ.
@@ -238,7 +238,7 @@ class Processes:
 
 
 def _differences(before: Item, after: Item) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The path of each attribute that differs, or of each entry of _MAPS, with its value in both items, None if missing."""
+    """The path of each attribute that differs, or of each entry of _MAPS, with both values; None for a missing one."""
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if old == new:
