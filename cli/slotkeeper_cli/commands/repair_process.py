@@ -55,13 +55,14 @@ def repair(
         context.out.result(data, f"{process}: every attribute is valid. There is nothing to repair.")
         return
     try:
-        plan = plan_repair(item, read_sources(context.stack, control, process, item, now), given, now)
+        sources = read_sources(context.stack, control, process, item, now)
+        plan = plan_repair(item, sources, given, now)
     except ValueError as error:
         raise typer.BadParameter(f"--set {error}. Nothing was changed.") from error
     data = _as_dict(process, item, plan)
     if plan.open or dry_run:
         context.out.result(data, list(_lines(process, item, plan)))
-        _refuse_open(process, plan)
+        _refuse_open(process, plan, has_log=sources.cancelled is not None)
         return
     for line in _lines(process, item, plan):
         context.out.note(line)
@@ -98,14 +99,12 @@ def _named(faults: Iterable[MalformedAttribute]) -> str:
     return "; ".join(f"{'.'.join(fault.keys)} {_expected(fault)}" for fault in faults)
 
 
-def _refuse_open(process: str, plan: RepairPlan) -> None:
+def _refuse_open(process: str, plan: RepairPlan, has_log: bool) -> None:
     if not plan.open:
         return
     options = " ".join(f"--set {'.'.join(fault.keys)}=VALUE" for fault in plan.open if fault.kind != "M")
     give = f"Give each of them: slotkeeper process repair {process} {options}. " * bool(options)
-    log = " Its other source is the audit log, which you may not read (docs/permissions.md)." * (
-        any(fault.kind == "M" for fault in plan.open)
-    )
+    log = "" if has_log else " The audit log, another source, could not be read: see docs/permissions.md."
     raise CommandRefused(f"no source states a safe value: {_named(plan.open)}. {give}Nothing was changed.{log}")
 
 
@@ -191,4 +190,18 @@ def _shown(keys: Keys, value: Value | None) -> str:
         case {"BOOL": bool(flag)}:
             return str(flag).lower()
         case other:
-            return one_line(json.dumps(other, ensure_ascii=False))
+            return one_line(json.dumps(_plain(other), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """An attribute without DynamoDB's types."""
+    match value:
+        case {"M": dict(entries)}:
+            return {name: _plain(each) for name, each in entries.items()}
+        case {"L": list(entries)}:
+            return [_plain(each) for each in entries]
+        case {"N": str(number)} if number.isdigit():
+            return int(number)
+        case {"S": plain} | {"BOOL": plain}:
+            return plain
+    return value
