@@ -119,8 +119,9 @@ def plan_repair(item: Item, sources: Sources, given: Mapping[Keys, str], now: fl
             _write(repaired, one)
     if unused:
         raise ValueError(f"{_joined(unused)}: it is not malformed, or another source states it")
-    choices += _counter(repaired)
-    return RepairPlan(find_faults(item), choices, opened, repaired, bool(find_faults(repaired)) and not opened)
+    faults = find_faults(item)
+    choices += _counter(repaired) if faults else []
+    return RepairPlan(faults, choices, opened, repaired, bool(find_faults(repaired)) and not opened)
 
 
 def value_at(item: Mapping[str, Any], keys: Keys) -> Value | None:

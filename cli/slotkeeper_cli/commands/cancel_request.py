@@ -54,6 +54,8 @@ def cancel(
             "repair the malformed ones first. Nothing was changed. Not read:",
             *repair_texts(malformed),
         )
+    for text in repair_texts(malformed):
+        context.out.note(f"Warning: not searched: {text}")
     found = _only(searched, request_id, process)
     candidates = [one for one in found.attempts if attempt in (None, one.number)]
     last = candidates[-1] if candidates else None

@@ -191,10 +191,16 @@ class Attributes:
             return default
         keys = (*self._keys, name)
         if value is None or kind not in value:
-            raise MalformedAttribute(keys, f"must be of DynamoDB type {kind}, got {value!r}", kind)
+            raise MalformedAttribute(keys, f"must be of DynamoDB type {kind}, got {_shown(value)}", kind)
         try:
             return convert(value[kind])
         except MalformedAttribute:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedAttribute(keys, problem.format(value[kind]) or str(error), kind) from error
+
+
+def _shown(value: Any) -> str:
+    """A value in an error text. Of a list, a map or bytes, which may contain a token, only the type."""
+    kinds = list(value or ())
+    return repr(value) if kinds in ([], ["S"], ["N"], ["BOOL"], ["NULL"]) else f"type {', '.join(kinds)}"
