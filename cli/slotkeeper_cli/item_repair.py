@@ -1,7 +1,7 @@
-"""Decide how the malformed attributes of a process's item are repaired: from which source, and with which value.
+"""Decide how the malformed attributes of a process's item are repaired: the value, and its source.
 
-A value that no source states is not invented where it could admit more than the limit, or free the slot of work that
-runs. Pure functions: what the stack knows is an argument (`Sources`).
+No value is invented that could admit more than the limit, or free the slot of work that runs. The functions are pure:
+the facts of the stack are an argument (`Sources`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slotkeeper_cli.request_fields import fields_in, weight_in
 Keys = tuple[str, ...]  # the path of an attribute in its item
 Value = Mapping[str, Any]  # an attribute in DynamoDB's format
 
-# What operators and deployments choose: --set may replace what another source states.
+# Operators and deployments choose these: --set may replace the value of another source.
 SETTINGS = ("slot_limit", "target", "default_weight", "turn_seconds", "run_settings")
 _RANGES = {
     ("slot_limit",): (0, MAX_SLOT_LIMIT),
@@ -34,7 +34,7 @@ _ITSELF = "the value itself"
 
 
 class Stated(NamedTuple):
-    """What a source states of a setting; `value` None: the process has no such attribute."""
+    """The value of a setting that a source states; None: the process has no such attribute."""
 
     value: Value | None
     source: str
@@ -42,12 +42,12 @@ class Stated(NamedTuple):
 
 @dataclass(frozen=True)
 class Sources:
-    """What is known of a process without its item.
+    """The facts about a process that are not in its item.
 
     Attributes:
         executions: of the malformed holders, by name; None if Step Functions knows none.
-        targets: what these executions have confirmed, by name, as their histories state it.
-        settings: what the audit log and the stack's parameters state, by path.
+        targets: those that these executions have confirmed, by name, as their histories state them.
+        settings: those that the audit log and the stack's parameters state, by path.
         cancelled: the requests that the audit log states as cancelled, execution -> seconds since the epoch; None if it
             could not be read.
     """
@@ -60,7 +60,7 @@ class Sources:
 
 
 class Choice(NamedTuple):
-    """What to write at a path, and why; `value` None: remove the attribute."""
+    """A value for a path, and its source; `value` None: remove the attribute."""
 
     keys: Keys
     value: Value | None
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What a repair would write.
+    """The writes of a repair.
 
     Attributes:
         faults: the malformed attributes of the item as it was read.
@@ -191,7 +191,7 @@ def _converted(kind: str, value: Value | None) -> Value | None:
 
 
 _REGISTERS_AGAIN = "the request is not lost: its message becomes visible again, and registers it again"
-# What is written if the value itself gives nothing: it admits nothing more, and frees no slot earlier.
+# Values for attributes that no source states: none admits more, or frees a slot earlier.
 _SAFE: Mapping[str, tuple[Value | None, str]] = {
     "turn_high": (None, "a turn lasts at most a minute"),
     "turn_normal": (None, "a turn lasts at most a minute"),
@@ -210,7 +210,7 @@ _SAFE_OF_HOLDER: Mapping[str, tuple[Value | None, str]] = {
 
 
 def _choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:
-    """What may be written for a malformed attribute, the best source first."""
+    """The values for a malformed attribute, the best source first."""
     keys = fault.keys
     match keys:
         case ("holders", _):
@@ -255,7 +255,7 @@ def _itself(fault: MalformedAttribute, item: Item) -> Iterator[Choice]:
 
 
 def _required(choice: Choice) -> Iterator[Choice]:
-    """What else to write. Without its holders a process must not admit requests before those that run are adopted."""
+    """Further writes. Without its holders a process must not admit requests before those that run are adopted."""
     if choice.keys == ("holders",):
         yield Choice(("paused",), {"BOOL": True}, "until what runs has been adopted: then slotkeeper process resume")
 
@@ -273,7 +273,7 @@ def _rebuilt_holder(fault: MalformedAttribute, item: Item, sources: Sources, now
 
 
 def _holder_choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:
-    """What may be written for an attribute of a holder."""
+    """The values for an attribute of a holder, the best source first."""
     keys = fault.keys
     _, name, attribute = keys
     raw = item["holders"]["M"][name]["M"]
@@ -303,7 +303,7 @@ def _holder_choices(fault: MalformedAttribute, item: Item, sources: Sources, now
 
 
 def _weights(fault: MalformedAttribute, item: Item, sources: Sources) -> Iterator[Stated]:
-    """What states the weight of a holder, the best source first."""
+    """The weights that sources state for a holder, the best source first."""
     name = fault.keys[1]
     execution = sources.executions.get(name)
     if execution and (weight := weight_in(fields_in(execution.input))):

@@ -1,4 +1,4 @@
-"""Read what is known of a process without its item: the audit log, the stack's parameters, and its executions."""
+"""Read the facts about a process that are not in its item: audit lines, the stack's parameters, its executions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHANGED = {"process set-limit": ("slot_limit",), "process set-turn": ("turn_sec
 
 
 def read_sources(stack: StackConnection, control: SlotControl, name: str, item: Item, now: float) -> Sources:
-    """Read what the malformed attributes of an item need. `now` is in seconds since the epoch."""
+    """Read the sources that the malformed attributes of an item need. `now` is in seconds since the epoch."""
     faults = [fault.keys for fault in find_faults(item)]
     holders = sorted({keys[1] for keys in faults if keys[0] == "holders" and len(keys) > 1})
     named = [holder for holder in holders if _EXECUTION.fullmatch(holder)]

@@ -1,4 +1,4 @@
-"""`slotkeeper process repair`: what is written, under which condition, and what is never written."""
+"""`slotkeeper process repair`: its writes, their conditions, and the holders that it keeps."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_more_attributes_than_one_write_replaces_take_two(operator: Operator) ->
     assert len(_repair(operator)["holders"]["M"]) == len(names)
 
 
-# ------------------------------------------------------------------------------------------------------- what is kept
+# ------------------------------------------------------------------------------------------------- holders are kept
 
 
 @pytest.mark.parametrize("attribute", ["state", "since", "weight", "job", "quiet_since", "task_token", "redriven"])
@@ -210,7 +210,7 @@ def _confirmed_in_history(operator: Operator, name: str) -> None:
 
 
 def test_the_target_of_a_holder_is_asked_for_if_its_history_does_not_state_it(operator: Operator) -> None:
-    """The process's own may be another by now, and the janitor would not find the run that is alive."""
+    """The process's own may have changed since, and the janitor would not find the run that is alive."""
     name = operator.hold("a")
     edit(operator, f"holders/{name}/job", {"N": "1"})
 
@@ -297,7 +297,7 @@ def test_without_holders_the_process_stays_paused_until_reconcile_has_adopted(op
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
 
 
-# ------------------------------------------------------------------------------------------------------- what is woken
+# ------------------------------------------------------------------------------------------------------------- wakes
 
 
 def test_a_repaired_limit_wakes_the_waiting_request(operator: Operator, woken: list[str]) -> None:

@@ -36,9 +36,9 @@ def repair(
             "repeated.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the writes.")] = False,
 ) -> None:
-    """Show what is malformed in the item of a process, what would be written and from which source, and write it.
+    """Show each malformed attribute of a process's item, the value that repairs it and its source, and write them.
 
     Sources are the value itself (a number that is stored as text), the other attributes, the executions of holders, the
     audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A
@@ -120,12 +120,12 @@ def _next_steps(plan: RepairPlan, process: str) -> Iterator[str]:
 
 
 def _lines(process: str, item: Item, plan: RepairPlan) -> Iterator[str]:
-    """Each malformed attribute, what it has and what was expected; then what is written, and from which source."""
+    """Each malformed attribute, its value and the expected one; then each write, and its source."""
     yield f"{process}: {count(len(plan.faults), 'malformed attribute')}."
     for fault in plan.faults:
         yield f"  {'.'.join(fault.keys)} {_expected(fault)}, has {_shown(fault.keys, value_at(item, fault.keys))}"
     if plan.choices:
-        yield "What is written, and its source:"
+        yield "Writes, each with its source:"
     for choice in plan.choices:
         value = _shown(choice.keys, choice.value) if choice.value else "removed"
         yield f"  {'.'.join(choice.keys)}: {value} ({choice.source})"

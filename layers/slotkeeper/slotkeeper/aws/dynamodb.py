@@ -114,8 +114,8 @@ class MalformedAttribute(ValueError):
 
 
 _REQUIRED: Any = object()
-# What stands for a malformed attribute of each type while all of them are collected.
-_STAND_INS: Mapping[str, Any] = {"N": 0, "S": "", "BOOL": False, "L": ()}
+# What is returned for a malformed attribute of each type while all of them are collected.
+_PLACEHOLDERS: Mapping[str, Any] = {"N": 0, "S": "", "BOOL": False, "L": ()}
 
 
 class Attributes:
@@ -125,7 +125,7 @@ class Attributes:
 
     Args:
         keys: the path of the map in its item.
-        faults: collects the malformed attributes, for each of which a stand-in is returned, such as 0 for a number.
+        faults: collects the malformed attributes, for each of which a placeholder is returned, such as 0 for a number.
             None: the first one is raised.
 
     Raises:
@@ -182,8 +182,8 @@ class Attributes:
                 raise
             self._faults.append(fault)
             # The attributes of a map that cannot be read are not missing.
-            stand_in = Attributes({}, faults=[]) if kind == "M" else _STAND_INS[kind]
-            return cast(T, stand_in) if default is _REQUIRED else default
+            placeholder = Attributes({}, faults=[]) if kind == "M" else _PLACEHOLDERS[kind]
+            return cast(T, placeholder) if default is _REQUIRED else default
 
     def _parse[T, D](self, name: str, kind: str, convert: Callable[[Any], T], default: D, problem: str) -> T | D:
         value = self.raw.get(name)
