@@ -18,9 +18,22 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
-from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token
+from slotkeeper_cli.commands import (
+    breaker,
+    dlq,
+    doctor,
+    explain,
+    holder,
+    process,
+    report,
+    request,
+    retry,
+    stack,
+    status,
+    token,
+)
 from slotkeeper_cli.context import StackCommand, StackGroup
-from slotkeeper_cli.errors import CommandError, NotFound
+from slotkeeper_cli.errors import CommandError, NotFound, describe
 from slotkeeper_cli.output import PlainConsole
 
 app = typer.Typer(
@@ -32,6 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("status", cls=StackCommand)(status.status)
+app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 for group in (process, holder, request, dlq, retry, token, stack):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
@@ -65,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
         _print_error(*error.sentences)
         sys.exit(error.exit_code)
     except _FAILURES as error:
-        _print_error(explain(error))
+        _print_error(describe(error))
         sys.exit(1)
     except typer.Abort:
         _print_error("Interrupted.")
@@ -87,16 +101,3 @@ def _print_error(text: str, *more: str) -> None:
     console = PlainConsole(stderr=True)
     for line in (f"slotkeeper: {text}", *more):
         console.print(line)
-
-
-def explain(error: Exception) -> str:
-    """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
-    if not isinstance(error, ClientError):
-        hints = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
-        hint = hints.get(type(error).__name__, "")
-        return f"{error}".rstrip(".") + (f": {hint}" if hint else "")
-    response = error.response["Error"]
-    text = f"{error.operation_name} failed with {response.get('Code', '?')}: {response.get('Message', '')}"
-    if "AccessDenied" in response.get("Code", ""):
-        text += " (the permissions of each command: docs/permissions.md)"
-    return text

@@ -191,6 +191,8 @@ def _converted(kind: str, value: Value | None) -> Value | None:
 
 
 _REGISTERS_AGAIN = "the request is not lost: its message becomes visible again, and registers it again"
+_POSITION = ("sequence", "receives")
+_ONLY_NAMES = "it only names requests whose messages are gone; the audit line of this repair keeps it"
 # Values for attributes that no source states: none admits more, or frees a slot earlier.
 _SAFE: Mapping[str, tuple[Value | None, str]] = {
     "turn_high": (None, "a turn lasts at most a minute"),
@@ -200,6 +202,7 @@ _SAFE: Mapping[str, tuple[Value | None, str]] = {
     "paused": ({"BOOL": True}, "no source states it; slotkeeper process resume admits requests again"),
     "holders": ({"M": {}}, "no holder can be read; slotkeeper stack reconcile adopts what runs"),
     "waiting": ({"M": {}}, _REGISTERS_AGAIN),
+    "lost": ({"M": {}}, _ONLY_NAMES),
 }
 _SAFE_OF_HOLDER: Mapping[str, tuple[Value | None, str]] = {
     "quiet_since": (None, "the janitor begins its two checks again"),
@@ -219,9 +222,18 @@ def _choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float
             yield from _holder_choices(fault, item, sources, now)
         case ("waiting", priority, *_):
             entry = value_at(item, ("waiting", priority)) or {}
-            position = {each: entry.get("M", {}).get(each) for each in ("sequence", "receives")}
-            yield Choice(("waiting", priority), {"M": position}, f"its tombstone: {_REGISTERS_AGAIN}")
-            yield Choice(("waiting", priority), None, _REGISTERS_AGAIN)
+            raw = entry.get("M", {"receipt_handle": {}})
+            why = _REGISTERS_AGAIN if "receipt_handle" in raw else _ONLY_NAMES
+            # As a waker leaves it (Slots.clear): it names the request, whose message may be gone.
+            named = {each: raw[each] for each in (*_POSITION, "since", "execution", "request_id") if each in raw}
+            for tombstone in (named | {"cleared": _number(now)}, {each: raw.get(each) for each in _POSITION}):
+                yield Choice(("waiting", priority), {"M": tombstone}, f"its tombstone: {why}")
+            yield Choice(("waiting", priority), None, why)
+        case ("lost", name, *within):
+            if within:
+                yield from _itself(fault, item)
+                yield Choice(keys, None, "without it the request is named all the same")
+            yield Choice(("lost", name), None, _ONLY_NAMES)
         case ("cancelled", *_):
             yield from _cancellation_choices(fault, item, sources, now)
         case ("queue_url",):

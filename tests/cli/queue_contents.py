@@ -15,10 +15,15 @@ REQUEST = '{"process": "sample", "request_id": "a"}'
 
 
 def send_dead_letter(
-    operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1", group: str = "sample"
+    operator: Operator,
+    body: str = REQUEST,
+    code: str = "Expired",
+    message_id: str = "m-1",
+    group: str = "sample",
+    sequence: str = "1",
 ) -> None:
     """Send a dead-letter message as the starter does."""
-    delivery = Delivery(message_id, body, group, "handle", "1", 1, 1_790_000_000.0)
+    delivery = Delivery(message_id, body, group, "handle", sequence, 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
 
 

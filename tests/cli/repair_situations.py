@@ -76,6 +76,11 @@ def _a_registration(operator: Operator) -> None:
     edit(operator, "waiting/normal/weight", {"S": "one"})
 
 
+def _a_lost_request(operator: Operator) -> None:
+    note = {"priority": {"S": "normal"}, "since": {"S": "1"}, "noted": {"N": "1"}, "reported": {"L": []}}
+    edit(operator, "lost", {"M": {"sample-1": {"M": note}, "sample-2": {"S": "x"}}})
+
+
 def _no_holders(operator: Operator) -> None:
     edit(operator, "holders", None)
 
@@ -222,6 +227,17 @@ SITUATIONS = [
             "waiting.normal.weight must be",
             "waiting.normal: ",
             "its tombstone: the request",
+        ),
+    ),
+    Situation(
+        name="the notes of lost requests are malformed",
+        state=_a_lost_request,
+        question=REPAIR,
+        says=(
+            "the item is valid now",
+            "lost.sample-1.since: the number 1",
+            "reported: removed",
+            "lost.sample-2: removed",
         ),
     ),
     Situation(

@@ -25,6 +25,8 @@ NOT_RECEIVED = (
     f"{duration(KEEP_SECONDS)}, it is dead-lettered."
 )
 
+_QUEUED = (RequestState.WAITING, RequestState.QUEUED, RequestState.CANCELLED)
+
 
 def cancel(
     request_id: RequestId,
@@ -47,7 +49,8 @@ def cancel(
     context = current_context()
     control = SlotControl(context.stack)
     known, malformed = ([control.process(process)], []) if process else control.read_all()
-    searched = RequestFinder(context.stack, control).find(request_id, known)
+    finder = RequestFinder(context.stack, control)
+    searched = finder.find(request_id, known)
     if malformed and not any(one.attempts for one in searched):
         raise CommandRefused(
             f"no process that could be read has received request {request_id}: give its process with --process, or "
@@ -59,16 +62,19 @@ def cancel(
     found = _only(searched, request_id, process)
     candidates = [one for one in found.attempts if attempt in (None, one.number)]
     last = candidates[-1] if candidates else None
-    is_queued = last is not None and last.state in (RequestState.WAITING, RequestState.CANCELLED)
+    is_queued = last is not None and last.state in _QUEUED
     # 0 for the first in the queue if its attempt is not known.
     number = attempt or (last.number if last and is_queued else found.next_number)
     if last is not None and last.state in (RequestState.STARTING, RequestState.RUNNING):
         _stop(context, found, last, stop)
         return
     _refuse_unless_queued(found, last, attempt)
-    if attempt is None and (last is None or last.state is RequestState.CANCELLED):
-        # The queued message of a redriven request cannot be seen.
-        context.out.note(f"If the request was redriven, it is queued as a later attempt: give --attempt {number + 1}")
+    if attempt is None and finder.search.missing("AuditLogGroup"):
+        # The queued message of a redriven request cannot be seen, and the audit log would show its attempt.
+        context.out.note(
+            "The audit log could not be read. If the request was redriven, it is queued as a later attempt: give "
+            f"--attempt {number + 1}"
+        )
     is_known = last is not None and last.number == number
     _cancel(context, control, found, number, "" if is_known else NOT_RECEIVED)
 

@@ -31,7 +31,7 @@ from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import all_queue_attributes
+from slotkeeper_cli.queue_attributes import all_queue_attributes, event_source_mappings
 from slotkeeper_cli.retry_control import RetryControl, policy_text
 from slotkeeper_cli.run_times import usual_seconds
 from slotkeeper_cli.slot_control import SlotControl
@@ -227,14 +227,8 @@ class Facts:
     @cached_property
     def mappings(self) -> dict[str, list[dict[str, Any]]]:
         """The event source mappings of RequestQueue and WorkQueue, by the queue's logical id."""
-        client = self._stack.client("lambda")
-
-        def list_mappings(queue: str) -> list[dict[str, Any]]:
-            pages = client.get_paginator("list_event_source_mappings")
-            arn = self.queues[queue]["QueueArn"]
-            return [one for page in pages.paginate(EventSourceArn=arn) for one in page["EventSourceMappings"]]
-
-        return {queue: list_mappings(queue) for queue in ("RequestQueue", "WorkQueue") if queue in self.queues}
+        queues = [queue for queue in ("RequestQueue", "WorkQueue") if queue in self.queues]
+        return {queue: event_source_mappings(self._stack, self.queues[queue]["QueueArn"]) for queue in queues}
 
     @cached_property
     def recursion(self) -> list[RecursionSetting]:

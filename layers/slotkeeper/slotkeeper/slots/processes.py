@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _EXISTS = "attribute_exists(process_name)"
 # The maps whose entries are replaced one by one, so that a change of another entry does not refuse the write.
-_MAPS = ("holders", "waiting", "cancelled")
+_MAPS = ("holders", "waiting", "cancelled", "lost")
 # Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
 # "Service, account, and table quotas").
 MAX_REPLACED = 50
