@@ -17,7 +17,7 @@ from slotkeeper_cli.holder_work import work_key, work_noun
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slot_release import estimate, release_of
 
 NOT_RECEIVED = (
@@ -48,9 +48,18 @@ def cancel(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    known = [control.process(process)] if process else control.read_all()[0]
+    known, malformed = ([control.process(process)], []) if process else control.read_all()
     finder = RequestFinder(context.stack, control)
-    found = _only(finder.find(request_id, known), request_id, process)
+    searched = finder.find(request_id, known)
+    if malformed and not any(one.attempts for one in searched):
+        raise CommandRefused(
+            f"no process that could be read has received request {request_id}: give its process with --process, or "
+            "repair the malformed ones first. Nothing was changed. Not read:",
+            *repair_texts(malformed),
+        )
+    for text in repair_texts(malformed):
+        context.out.note(f"Warning: not searched: {text}")
+    found = _only(searched, request_id, process)
     candidates = [one for one in found.attempts if attempt in (None, one.number)]
     last = candidates[-1] if candidates else None
     is_queued = last is not None and last.state in _QUEUED

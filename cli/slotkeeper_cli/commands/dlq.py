@@ -203,7 +203,8 @@ def _redrive(
 ) -> RedriveReport:
     report = RedriveReport()
     sent: dict[tuple[str, str], int] = {}
-    processes = SlotControl(context.stack).names() if reader.queue.has_requests else []
+    read, unread = SlotControl(context.stack).read_all() if reader.queue.has_requests else ([], [])
+    processes, malformed = [one.name for one in read], [one.process for one in unread]
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
         task = progress.add_task(reader.queue.full_name, total=expected)
         for batch in batches:
@@ -218,7 +219,7 @@ def _redrive(
                 try:
                     if skipped:
                         raise NotRedrivable(skipped)
-                    planned.append(plan(message, processes))
+                    planned.append(plan(message, processes, malformed))
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:

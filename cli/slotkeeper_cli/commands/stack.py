@@ -23,7 +23,7 @@ from slotkeeper_cli.function_variables import function_variables, write_private
 from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.request_fields import fields_in, weight_in
 from slotkeeper_cli.shell_variables import shell_variables
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
@@ -51,16 +51,20 @@ def reconcile(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    chosen = [control.process(name) for name in process or control.names()]
+    chosen, malformed = ([control.process(name) for name in process], []) if process else control.read_all()
     report: dict[str, Any] = {
         "adopted": [one.execution for one in find_slotless_executions(context.stack, control, chosen)],
         "drifted": [one.name for one in chosen if one.has_drifted],
         "dead": _dead(control, chosen),
         "expired": [name for one in chosen for name in sorted(one.expired_leases(time.time()))],
+        "malformed": [str(one) for one in malformed],
     }
     if not check:
         _repair(context, control, chosen, report)
     context.out.result(report, lambda console: _render(console, report, check))
+    if malformed:
+        which = count(len(malformed), "malformed process was", "malformed processes were")
+        raise ProblemsFound(f"{which} neither compared nor changed", *repair_texts(malformed))
     if check and any(report.values()):
         raise ProblemsFound("SlotTable does not match the running executions: run slotkeeper stack reconcile")
 
@@ -120,7 +124,7 @@ def _render(console: Console, report: dict[str, Any], check: bool) -> None:
             console.print(count(len(report[key]), one, many) + ("." if check else f": {done}."))
             for name in report[key]:
                 console.print(f"  {name}")
-    if not any(report[key] for key, *_ in kinds):
+    if not any(report[key] for key, *_ in kinds) and not report["malformed"]:
         console.print("SlotTable matches the running executions.")
     for name, number in report.get("janitor", {}).items():
         console.print(f"janitor: {name} {number}")

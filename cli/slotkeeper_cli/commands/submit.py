@@ -24,7 +24,7 @@ from slotkeeper_cli.formatting import count, duration, one_line
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_input import read_input, refuse_wrong_kind
 from slotkeeper_cli.request_sender import BATCH, SendResult, read_lines, send_all
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 
 # Seconds between two polls of the executions that have not ended.
 _POLL_SECONDS = 2.0
@@ -131,11 +131,17 @@ def _from_file(file: TextIO) -> list[Request]:
 
 
 def _check_processes(context: CommandContext, requests: list[Request], force: bool) -> None:
-    known = {one.name: one for one in SlotControl(context.stack).read_all()[0]}
-    wanted = {one.process for one in requests}
-    if (unknown := sorted(wanted - set(known))) and not force:
+    processes, malformed = SlotControl(context.stack).read_all()
+    known = {one.name: one for one in processes}
+    wanted, unread = {one.process for one in requests}, {one.process: one for one in malformed}
+    for text in repair_texts(unread[name] for name in sorted(wanted & set(unread))):
+        context.out.note(
+            f"Warning: its requests wait until it is repaired, or are dead-lettered after two days: {text}"
+        )
+    if (unknown := sorted(wanted - set(known) - set(unread))) and not force:
+        names = ", ".join(sorted([*known, *unread])) or "none"
         raise NotFound(
-            f"there is no process {', '.join(unknown)}. The processes are: {', '.join(known) or 'none'}. Its requests "
+            f"there is no process {', '.join(unknown)}. The processes are: {names}. Its requests "
             "would be dead-lettered: add it with slotkeeper process add first, or give --force. Nothing was sent."
         )
     refuse_wrong_kind(known, requests)

@@ -288,34 +288,44 @@ def read_process(item: Mapping[str, Any]) -> Process:
         MalformedProcess: an attribute is missing or has another type. Example: a limit stored as a string. Comparisons
             across types are never true, so the process would always look full.
     """
-    attributes = Attributes(item)
     try:
-        waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})))
-        settings = attributes.map("run_settings", Attributes({}))
-        return Process(
-            name=attributes.text("process_name"),
-            slot_limit=attributes.whole("slot_limit"),
-            slots_in_use=attributes.whole("slots_in_use"),
-            holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
-            paused=attributes.flag("paused", False),
-            target=attributes.text("target"),
-            default_weight=attributes.parsed_number("default_weight", _weight, 1),
-            waiting=waiting,
-            tombstones=tombstones,
-            cleared=cleared,
-            lost={name: _read_lost(note) for name, note in attributes.map("lost", Attributes({})).maps()},
-            cancelled={
-                name: _read_cancellation(name, note)
-                for name, note in attributes.map("cancelled", Attributes({})).maps()
-            },
-            timeout_minutes=settings.whole("timeout_minutes", None),
-            settle_seconds=settings.whole("settle_seconds", 0),
-            queue_url=attributes.text("queue_url", ""),
-            turns=read_turns(attributes),
-            turn_seconds=read_turn_seconds(attributes),
-        )
+        return _parse(Attributes(item))
     except MalformedAttribute as error:
         raise MalformedProcess(str(error)) from None
+
+
+def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
+    """All malformed attributes of an item in DynamoDB's format, each once; none if `read_process` accepts it.
+
+    Of a map that is malformed itself, only the map.
+    """
+    faults: list[MalformedAttribute] = []
+    _parse(Attributes(item, faults=faults))
+    return list({fault.keys: fault for fault in faults}.values())
+
+
+def _parse(attributes: Attributes) -> Process:
+    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})))
+    settings = attributes.map("run_settings", Attributes({}))
+    return Process(
+        name=attributes.text("process_name"),
+        slot_limit=attributes.whole("slot_limit"),
+        slots_in_use=attributes.whole("slots_in_use"),
+        holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
+        paused=attributes.flag("paused", False),
+        target=attributes.text("target"),
+        default_weight=attributes.parsed_number("default_weight", _weight, 1),
+        waiting=waiting,
+        tombstones=tombstones,
+        cleared=cleared,
+        lost={name: _read_lost(note) for name, note in attributes.map("lost", Attributes({})).maps()},
+        cancelled={name: _read_cancellation(note) for name, note in attributes.map("cancelled", Attributes({})).maps()},
+        timeout_minutes=settings.whole("timeout_minutes", None),
+        settle_seconds=settings.whole("settle_seconds", 0),
+        queue_url=attributes.text("queue_url", ""),
+        turns=read_turns(attributes),
+        turn_seconds=read_turn_seconds(attributes),
+    )
 
 
 def _read_waiting(
@@ -433,11 +443,8 @@ def _second(number: str) -> int:
     return second
 
 
-def _read_cancellation(name: str, note: Attributes) -> Cancellation:
-    since = note.whole("since")
-    if not 0 <= since <= _LAST_SECOND:  # commands show it as a date
-        raise MalformedAttribute(f"cancelled.{name}.since", f"must be seconds since the epoch, got {since}")
-    return Cancellation(since, note.text("by", ""))
+def _read_cancellation(note: Attributes) -> Cancellation:
+    return Cancellation(note.parsed_number("since", _second), note.text("by", ""))
 
 
 def _read_lost(note: Attributes) -> Lost:
