@@ -69,6 +69,7 @@ NOT_CALLED = {
     "process list": {"dynamodb:GetItem"},
     "stack restore": {"dynamodb:GetItem"},
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
