@@ -60,8 +60,8 @@ class Audited:
     is_complete: bool = True
 
 
-def read_audit(stack: StackConnection, action: str, since: float) -> Audited:
-    """Read the audit lines of an action, in at most MAX_PAGES calls.
+def read_audit(stack: StackConnection, field: str, value: str, since: float = 0.0) -> Audited:
+    """Read the audit lines whose `action`, `process` or other field has a value, in at most MAX_PAGES calls.
 
     Args:
         since: seconds since the epoch.
@@ -73,13 +73,21 @@ def read_audit(stack: StackConnection, action: str, since: float) -> Audited:
         stack.client("logs")
         .get_paginator("filter_log_events")
         .paginate(
-            logGroupName=stack.outputs["AuditLogGroupName"], startTime=int(since * 1000), filterPattern=f'"{action}"'
+            logGroupName=stack.outputs["AuditLogGroupName"],
+            startTime=int(since * 1000),
+            # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
+            filterPattern=f"{{ $.{field} = {json.dumps(value)} }}",
         )
     )
-    lines: list[Mapping[str, Any]] = []
+    events: list[Mapping[str, Any]] = []
     for number, page in enumerate(pages):
         if number == MAX_PAGES:
-            return Audited(lines, is_complete=False)
-        read = (fields_in(event["message"]) for event in page["events"])
-        lines += [line for line in read if line.get("action") == action]
-    return Audited(lines)
+            return Audited(_lines(events, field, value), is_complete=False)
+        events += page["events"]
+    return Audited(_lines(events, field, value))
+
+
+def _lines(events: list[Mapping[str, Any]], field: str, value: str) -> list[Mapping[str, Any]]:
+    # The events of several streams come in no order that is documented.
+    lines = [fields_in(event["message"]) for event in sorted(events, key=lambda event: float(event["timestamp"]))]
+    return [line for line in lines if line.get(field) == value]

@@ -166,6 +166,11 @@ class DeadLetterMessage:
         return named or execution_name(self.process, self.request_id, self.attempt, self.caller)
 
     @property
+    def shown_execution(self) -> str | None:
+        """The execution's name; None for a body without fields, from which no execution can have been started."""
+        return self.execution if self.fields or "execution_name" in self.attributes else None
+
+    @property
     def label(self) -> str:
         """The request as a text, such as `order-1 (sample, attempt 2)` or `order-1 (sample, attempt 2, high)`."""
         facts = [self.process] * bool(self.execution) + [f"attempt {self.attempt}"]
@@ -195,7 +200,7 @@ class DeadLetterMessage:
         }
         if self.queue.has_requests:
             data |= {"process": self.process, "priority": self.priority, "weight": self.weight}
-            data["execution"] = self.execution
+            data["execution"] = self.shown_execution
         return data
 
 

@@ -61,9 +61,12 @@ class RequestAttempt:
 
     def as_dict(self) -> dict[str, Any]:
         """The attempt as JSON shows it."""
-        data = {"attempt": self.number or None, "execution": self.execution, "state": self.state, **self.details}
-        if self.dlq_message is not None:
-            data["dead_letter"] = {"queue": self.dlq_message.queue.full_name, **self.dlq_message.summary()}
+        message = self.dlq_message
+        is_dead_letter = message is not None and self.state is RequestState.DEAD_LETTERED
+        execution = message.shown_execution if message and is_dead_letter else self.execution
+        data = {"attempt": self.number or None, "execution": execution, "state": self.state, **self.details}
+        if message is not None:
+            data["dead_letter"] = {"queue": message.queue.full_name, **message.summary()}
         return data
 
 
@@ -107,7 +110,7 @@ class RequestFinder:
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
         self._dead_letters = read_dead_letters(stack, self.search, queues)
         since = self._now - RETENTION_SECONDS
-        read = self.search.read("AuditLogGroup", lambda: read_audit(stack, "dlq redrive", since), Audited([]))
+        read = self.search.read("AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([]))
         if not read.is_complete:
             self.search.not_read.append(NotRead("AuditLogGroup", "it has too many redrives: only the oldest were read"))
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}

@@ -73,6 +73,6 @@ def read_dead_letters(
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:
-            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.number))
+            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.messages))
         messages += read.messages
     return messages

@@ -578,6 +578,14 @@ SITUATIONS = [
         }.items()
     ),
     Situation(
+        name="a message is no request: no execution was started from it",
+        state=lambda operator: send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad"),
+        question="explain m-bad",
+        says=("m-bad in sample: dead-lettered", "because of InvalidRequest. It is kept in RequestDeadLetterQueue"),
+        never=("sample-",),
+        shows={"found.0.attempts.0.execution": None, "found.0.attempts.0.dead_letter.execution": None},
+    ),
+    Situation(
         name="the message of a waiting request was deleted",
         state=_lost,
         question="explain b",
