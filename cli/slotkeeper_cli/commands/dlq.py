@@ -107,7 +107,7 @@ class RedriveReport:
     failed: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def number(self) -> int:
+    def handled(self) -> int:
         return len(self.redriven) + len(self.skipped) + len(self.failed)
 
     def skip(self, message: DeadLetterMessage, why: str) -> None:
@@ -145,7 +145,7 @@ def redrive(
     choose = selection.of_codes(code) if code else selection.all_but_cancelled
     choose = selection.of_messages(named) if named else choose
     report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
-    is_limited = limit is not None and report.number >= limit
+    is_limited = limit is not None and report.handled >= limit
     unread = None if named or is_limited else reader.unread()
     data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": unread and unread.as_dict()}
     context.out.result(data, list(_report_lines(queue, report, dry_run, unread)))
@@ -214,7 +214,7 @@ def _redrive(
                 # A job that fails fast returns while the queue is read, and would be sent again and again.
                 if skipped == "" and message.attempt >= sent.get((message.process, message.request_id), math.inf):
                     skipped = "this command has sent the request, and it has failed again"
-                if skipped is None or (limit is not None and report.number + len(planned) >= limit):
+                if skipped is None or (limit is not None and report.handled + len(planned) >= limit):
                     continue
                 try:
                     if skipped:
@@ -229,8 +229,8 @@ def _redrive(
                 _send_and_delete(context, reader, one, dry_run, report)
                 if not dry_run:
                     sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
-                progress.update(task, completed=report.number)
-            if limit is not None and report.number >= limit:
+                progress.update(task, completed=report.handled)
+            if limit is not None and report.handled >= limit:
                 break
     return report
 
@@ -299,7 +299,7 @@ def _report_lines(
         yield f"failed: {_name(message)}  {message['error']}"
     if unread:
         yield f"{unread.text}."
-    elif not report.number:
+    elif not report.handled:
         yield f"{queue.full_name} has no message to send again."
         return
     yield (
