@@ -69,6 +69,7 @@ NOT_CALLED = {
     "stack restore": {"dynamodb:GetItem"},
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "holder release": {"states:ListExecutions"},
+    "process repair": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "request show": {"states:ListExecutions", "ssm:GetParameter", "dynamodb:PutItem"},
