@@ -57,7 +57,7 @@ def failing(
             before it.
         token_bytes: the size of its task token.
     """
-    found = [*_for_ever(process, execution), *_by_operator(process, weight)]
+    found = [*_never(process, execution), *_by_operator(process, weight)]
     if weight <= process.slot_limit:
         found += _occupied(process, weight)
     if len(process.holders) >= MAX_HOLDERS:
@@ -94,7 +94,7 @@ def counting(process: Process, priorities: Iterable[Priority]) -> Iterator[Waiti
     return (each for each in registered if not process.is_blocked(each))
 
 
-def _for_ever(process: Process, execution: str) -> Iterator[Condition]:
+def _never(process: Process, execution: str) -> Iterator[Condition]:
     """The conditions that do not end by waiting: the starter dead-letters the request when it receives it."""
     if note := process.cancelled.get(execution):
         by = f" by {note.by}" if note.by else ""

@@ -204,22 +204,22 @@ class Unread:
     """Messages of a queue that could not be read: a request that was not found may be one of them.
 
     Args:
-        number: how many, approximately.
+        messages: how many, approximately.
         why: the reason, and what to do.
     """
 
     queue: DeadLetterQueueName
-    number: int
+    messages: int
     why: str
 
     @property
     def text(self) -> str:
         """The number with the reason, on one line."""
-        return f"About {count(self.number, 'message')} of {self.queue.full_name} could not be read: {self.why}"
+        return f"About {count(self.messages, 'message')} of {self.queue.full_name} could not be read: {self.why}"
 
     def as_dict(self) -> dict[str, Any]:
         """The messages as JSON shows them."""
-        return {"queue": self.queue.full_name, "messages": self.number, "why": self.why}
+        return {"queue": self.queue.full_name, "messages": self.messages, "why": self.why}
 
 
 @dataclass(frozen=True)

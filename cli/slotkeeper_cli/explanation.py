@@ -131,7 +131,7 @@ def _queued(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explana
         again = submission(one.process.name, one.request_id, last.number or 1)
         return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
     conditions = queue_conditions(one.process, facts)
-    expected = _expected(one.process, conditions, _weights(one.process), one.process.default_weight, facts)
+    expected = _expected_behind(one.process, conditions, facts)
     queued = count(facts.queued, "message")
     answer = f"{_sent(last)}. It is one of about {queued} on RequestQueue: {because(conditions)}"
     return Explanation(last.state, f"{answer}.", tuple(conditions), expected, (*_ends(conditions), _cancel(one)))
@@ -144,7 +144,11 @@ def _sent(attempt: RequestAttempt) -> str:
         at = local_time(seconds(cleared))
         return f"its message was not hidden any more at {at}, when it was to be woken, and has not been received since"
     by, at = details.get("by", ""), local_time(seconds(details["since"]))
-    whom = f"a redrive by {by.rpartition(':')[2]}" if by else "the workflow of the attempt before, without its slot,"
+    whom = (
+        f"a redrive by {by.rpartition(':')[2]}"
+        if by
+        else "the workflow of the attempt before, which had lost its slot,"
+    )
     return f"{whom} sent attempt {attempt.number} at {at}, and it has not been received since"
 
 
@@ -246,7 +250,7 @@ def explain_queue(process: Process, facts: Facts) -> Explanation:
     """Why a request of a process that is perhaps queued has not started. Its priority and weight are not known."""
     conditions = queue_conditions(process, facts)
     answer = f"perhaps queued in {process.name}: {because(conditions)}" if conditions else ""
-    expected = _expected(process, conditions, _weights(process), process.default_weight, facts)
+    expected = _expected_behind(process, conditions, facts)
     return Explanation(RequestState.PERHAPS_QUEUED, answer, tuple(conditions), expected, _ends(conditions))
 
 
@@ -278,9 +282,16 @@ def _expected(
     return expected_start(process, ahead, weight, facts.slot_seconds.get(process.name, ()), facts.now)
 
 
-def _weights(process: Process) -> list[int]:
-    """The weights of the registered requests, as if each were before an unknown one."""
-    return [each.weight for each in counting(process, tuple(process.waiting))]
+def _expected_behind(process: Process, conditions: Sequence[Condition], facts: Facts) -> ExpectedStart | None:
+    """When a request that has not been received is expected to start.
+
+    At the earliest as the one after the registered requests, at the latest as the last of RequestQueue.
+    """
+    ahead, weight = [each.weight for each in counting(process, tuple(process.waiting))], process.default_weight
+    first = _expected(process, conditions, ahead, weight, facts)
+    others = max(0, facts.queued - len(ahead) - 1)
+    last = _expected(process, conditions, [*ahead, *[weight] * others], weight, facts)
+    return first and last and ExpectedStart(first.earliest, last.latest, first.samples)
 
 
 def _ends(conditions: Sequence[Condition]) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class Search:
         except ClientError as error:
             self.not_read.append(NotRead(source, describe(error)))
             return otherwise
-        self.searched.append(source)
+        if source not in self.searched:
+            self.searched.append(source)
         return result
 
     def missing(self, source: str) -> bool:

@@ -10,7 +10,6 @@ from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, send_dead_letter
 from tests.cli.situations import Names, Situation
 
-_QUEUE = "RequestDeadLetterQueue"
 _REQUESTS = [f"r{number:02}" for number in range(24)]
 
 
@@ -34,16 +33,24 @@ def _process_removed(operator: Operator) -> Names:
     return {}
 
 
-def _moved(operator: Operator) -> Names:
-    """24 requests that SQS itself moved, which it does in their own message group and without attributes."""
-    for request_id in _REQUESTS:
+def _moved(operator: Operator, *first: str) -> Names:
+    """24 requests that SQS itself moved, which it does in their own message group and without attributes.
+
+    Args:
+        first: the bodies of messages before them.
+    """
+    for body in [*first, *map(_body, _REQUESTS)]:
         operator.sqs.send_message(
-            QueueUrl=operator.outputs[f"{_QUEUE}Url"],
-            MessageBody=_body(request_id),
+            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
+            MessageBody=body,
             MessageGroupId="sample",
-            MessageDeduplicationId=request_id,
+            MessageDeduplicationId=str(hash(body)),
         )
     return {}
+
+
+def _moved_behind_a_malformed_one(operator: Operator) -> Names:
+    return _moved(operator, "not JSON")
 
 
 def _read_by_another(operator: Operator) -> Names:
@@ -160,6 +167,13 @@ SITUATIONS = [
         state=_moved,
         question="dlq redrive request --all --yes",
         says=(*(f"sent: {request_id}" for request_id in _REQUESTS), "24 messages sent again, 0 left, 0 failed."),
+        never=("could not be read",),
+    ),
+    Situation(
+        name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
+        state=_moved_behind_a_malformed_one,
+        question="dlq redrive request --all --yes",
+        says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
         never=("could not be read",),
     ),
     Situation(

@@ -8,6 +8,7 @@ from typing import Any
 
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.targets import execution_arn
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, job_run, send_dead_letter
 from tests.cli.refused_requests import NOW, wait_first
@@ -21,9 +22,7 @@ def _behind_a(operator: Operator) -> Names:
 def _with_history(operator: Operator) -> Names:
     """Six executions of the process have ended."""
     for number in range(6):
-        name = operator.hold(f"old{number}")
-        operator.slots.release("sample", name, operator.process().holders[name].raw)
-        operator.stop(name)
+        _ended(operator, f"old{number}")
     return _behind_a(operator)
 
 
@@ -35,9 +34,9 @@ def _disabled(operator: Operator) -> Names:
 def _woken_while_disabled(operator: Operator) -> Names:
     """Nothing but the event source keeps b from starting."""
     operator.event_source = "Disabled"
-    name = operator.hold("a")
+    a = operator.hold("a")
     operator.wait("b")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
+    operator.slots.release("sample", a, operator.process().holders[a].raw)
     return {}
 
 
@@ -112,12 +111,43 @@ def _stopped(operator: Operator) -> Names:
     return names
 
 
-def _ended(operator: Operator, request_id: str = "a") -> str:
+def _ended(operator: Operator, request_id: str = "a") -> None:
     """Let a request run and be aborted."""
-    name = operator.hold(request_id)
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
-    operator.stop(name)
+    operator.stop(_released(operator, request_id))
+
+
+def _arn(operator: Operator, execution: str) -> str:
+    return execution_arn(operator.outputs["WorkflowArn"], execution)
+
+
+def _released(operator: Operator, request_id: str = "a", process: str = "sample") -> str:
+    """Let a request run and release its slot."""
+    name = operator.hold(request_id, process)
+    operator.slots.release(process, name, operator.process(process).holders[name].raw)
     return name
+
+
+def _succeeded(operator: Operator) -> Names:
+    name = _released(operator)
+    run = operator.run_glue(name, "SUCCEEDED")
+    operator.end(_arn(operator, name), "SUCCEEDED")
+    return {"run": run}
+
+
+def _child_succeeded(operator: Operator) -> Names:
+    machine = operator.machine("load")
+    name = _released(operator, process="load")
+    child = operator.run_child(name, machine)
+    operator.end(child, "SUCCEEDED", output='{"rows": 31}')
+    operator.end(_arn(operator, name), "SUCCEEDED")
+    return {"child": child}
+
+
+def _returned(operator: Operator) -> Names:
+    """The janitor reclaimed the reservation of a slow starter, whose workflow then returned the request."""
+    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestReturned")
+    operator.send("b")
+    return {"again": execution_name("sample", "a", 2)}
 
 
 def _failed(operator: Operator) -> Names:
@@ -439,6 +469,40 @@ SITUATIONS = [
         state=_stopped,
         question="explain a",
         says=("a in sample: stopped", "its execution has ended (ABORTED), and its slot will be free by about"),
+    ),
+    Situation(
+        name="a request has released its slot, and its execution has not ended",
+        state=lambda operator: {"a": _released(operator)},
+        question="explain a",
+        says=("a in sample: finishing", "it has released its slot, and its execution is about to end."),
+    ),
+    Situation(
+        name="a request succeeded",
+        state=_succeeded,
+        question="explain a",
+        says=(
+            "a in sample: succeeded",
+            "attempt 1 succeeded at ",
+            ": Glue run {run} SUCCEEDED.",
+            "attempt 1: succeeded",
+        ),
+    ),
+    Situation(
+        name="a request of a state machine succeeded",
+        state=_child_succeeded,
+        question="explain a",
+        says=("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
+    ),
+    Situation(
+        name="a request was returned to the queue",
+        state=_returned,
+        question="explain a",
+        says=(
+            "a in sample: queued",
+            "the workflow of the attempt before, which had lost its slot, sent attempt 2 at ",
+            "attempt 1: returned",
+            "attempt 2: queued  {again}",
+        ),
     ),
     Situation(
         name="a request failed",

@@ -77,6 +77,7 @@ class Operator:
         self.glue_runs: list[dict[str, Any]] = []
         self._sequence = count(1)
         self.event_source = "Enabled"
+        self._endings: dict[str, dict[str, Any]] = {}
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
@@ -169,7 +170,7 @@ class Operator:
         with (
             StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
-            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history}),
+            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history, "DescribeExecution": self._ending}),
             StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
             StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": "{}"}}}),
         ):
@@ -186,6 +187,15 @@ class Operator:
             "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
         }
         return {"Stacks": [description]}
+
+    def end(self, arn: str, status: str, **ending: str) -> None:
+        """Let an execution end, which moto does by an abort only."""
+        described = self.stepfunctions.describe_execution(executionArn=arn)
+        described.pop("ResponseMetadata")
+        self._endings[arn] = described | {"status": status, "stopDate": datetime.now(UTC), **ending}
+
+    def _ending(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        return self._endings.get(asked["executionArn"])
 
     def _mappings(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **asked}]}
@@ -250,12 +260,12 @@ class StubbedCalls:
     """Stubs some of a client's calls. Of two stubs of a call, that which was entered last answers.
 
     Args:
-        answers: operation name -> function from the call's parameters to its response.
+        answers: operation name -> function from the call's parameters to its response; None leaves the call to moto.
     """
 
     _active: ClassVar[list[StubbedCalls]] = []
 
-    def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]]) -> None:
         self._events = client(service).meta.events
         self._service = client(service).meta.service_model.service_id.hyphenize()
         self._answers = answers
@@ -280,6 +290,8 @@ class StubbedCalls:
         if not stubs or stubs[-1] is not self:
             return None
         response = self._answers[model.name](context["asked"])
+        if response is None:
+            return None
         status = 400 if "Error" in response else 200
         return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
 

@@ -16,7 +16,7 @@ from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
 from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
-from slotkeeper_cli.explanation import lease_conditions
+from slotkeeper_cli.explanation import Facts, explain_queue, lease_conditions
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import SlotRelease, estimate
 from slotkeeper_cli.waiting_requests import waiting_requests
@@ -115,6 +115,14 @@ def test_the_expected_start(
     assert _waits_for(ages, durations, *ahead) == expected
 
 
+def test_a_queued_request_starts_after_the_registered_ones_or_after_the_whole_queue() -> None:
+    of = process(slot_limit=1, slots_in_use=1, holders={"p-1": replace(HOLDER, since=int(NOW))})
+    facts = Facts(NOW, queued=3, slot_seconds={of.name: TENS})
+    expected = explain_queue(of, facts).expected
+    # The holder takes 20 to 100 s, and each of the two requests that may be before it too.
+    assert expected == ExpectedStart(NOW + 20, NOW + 300, 10)
+
+
 def test_a_lease_may_end_at_any_time_until_its_end() -> None:
     lease = replace(HOLDER, state="LEASED", until=int(NOW) + 30)
     assert _waits_for({}, TENS, holders={"a": lease}, slots_in_use=1, slot_limit=1) == (0, 30 + LEASE_CLOCK_SKEW)
@@ -181,7 +189,7 @@ def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
 
 def test_the_help_and_the_page_list_the_states_of_the_code(operator: Operator) -> None:
     help_text = " ".join(re.sub(r"[│|]", " ", operator.run("request", "show", "--help").stdout).split())
-    (row,) = re.findall(r"^\| `slotkeeper request show ID` \| (.+) \|$", PAGE, re.MULTILINE)
+    (row,) = re.findall(r"^\| `slotkeeper explain ID`, `slotkeeper request show ID` \| (.+) \|$", PAGE, re.MULTILINE)
     *most, last = RequestState
     for text in (help_text, row):
         assert f"{', '.join(most)} or {last}" in text

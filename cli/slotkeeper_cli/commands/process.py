@@ -31,10 +31,12 @@ from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.job_checks import most_holders
 from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
+from slotkeeper_cli.queue_attributes import received_or_visible
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slotless_executions import find_slotless_executions
 from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
+from slotkeeper_cli.waiting_requests import waiting_requests
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -304,16 +306,28 @@ def remove(
             f"({', '.join(sorted(before.cancelled))}). Without the process they are dead-lettered as UnknownProcess, "
             "not as Cancelled: if you redrive them later, they run."
         )
+    waiting = len(waiting_requests(before, time.time()))
+    queued = received_or_visible(context.stack, "RequestQueue")
     context.confirm(
-        f"Remove process {process}, which has {count(len(before.holders), 'holder')}? "
-        "Requests still queued for it are dead-lettered."
+        f"Remove process {process}? It is paused first, and removed when its {count(len(before.holders), 'holder')} "
+        f"({count(before.slots_in_use, 'slot')}) ended, for which the command waits {duration(timeout * 60)} at most. "
+        f"{count(waiting, 'request is', 'requests are')} registered as next, and RequestQueue has about "
+        f"{count(queued, 'message')} of all processes: those of {process} are dead-lettered as UnknownProcess."
     )
     audit("process remove", process=process, holders=sorted(before.holders), cancelled=sorted(before.cancelled))
     control.operations.pause(process)
     _drain(context, control, process, timeout * 60)
     if not control.operations.remove(process):
         raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
-    context.out.result({"removed": process}, f"{process} is removed. Its queued requests go to RequestDeadLetterQueue.")
+    data = {"removed": process, "waiting": waiting, "queued_messages": queued}
+    again = f"slotkeeper process add {process} --limit {before.slot_limit}"
+    again += f" --target {before.target}" if before.target != NO_TARGET else ""
+    lines = [
+        f"{process} is removed. Its queued requests go to RequestDeadLetterQueue as UnknownProcess. To run them:",
+        f"  {again}",
+        "  slotkeeper dlq redrive request --code UnknownProcess",
+    ]
+    context.out.result(data, lines)
 
 
 def _drain(context: CommandContext, control: SlotControl, process: str, seconds: float) -> None:

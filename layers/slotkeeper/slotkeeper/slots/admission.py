@@ -245,7 +245,7 @@ class Starter:
             request = parse_request(delivery)
         except InvalidRequest:
             request = None
-        reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper request show"
+        reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper explain"
         return self._defer(delivery, now, request, reason, _ERROR_EXPIRES_BEFORE)
 
     def _start(
