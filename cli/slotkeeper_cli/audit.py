@@ -54,14 +54,14 @@ def audit(action: str, **details: Any) -> None:
 
 @dataclass(frozen=True)
 class Audited:
-    """Audit lines, oldest first. `is_complete`: they are all lines of the action."""
+    """Audit lines, oldest first. `is_complete`: they are all lines with the value."""
 
     lines: list[Mapping[str, Any]]
     is_complete: bool = True
 
 
-def read_audit(stack: StackConnection, action: str, since: float) -> Audited:
-    """Read the audit lines of an action, in at most MAX_PAGES calls.
+def read_audit(stack: StackConnection, field: str, value: str, since: float) -> Audited:
+    """Read the audit lines whose field, such as `action` or `process`, has a value, in at most MAX_PAGES calls.
 
     Args:
         since: seconds since the epoch.
@@ -73,7 +73,9 @@ def read_audit(stack: StackConnection, action: str, since: float) -> Audited:
         stack.client("logs")
         .get_paginator("filter_log_events")
         .paginate(
-            logGroupName=stack.outputs["AuditLogGroupName"], startTime=int(since * 1000), filterPattern=f'"{action}"'
+            logGroupName=stack.outputs["AuditLogGroupName"],
+            startTime=int(since * 1000),
+            filterPattern=f"{{ $.{field} = {json.dumps(value)} }}",
         )
     )
     lines: list[Mapping[str, Any]] = []
@@ -81,5 +83,5 @@ def read_audit(stack: StackConnection, action: str, since: float) -> Audited:
         if number == MAX_PAGES:
             return Audited(lines, is_complete=False)
         read = (fields_in(event["message"]) for event in page["events"])
-        lines += [line for line in read if line.get("action") == action]
+        lines += [line for line in read if line.get(field) == value]
     return Audited(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.cancellation import KEEP_SECONDS
 from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.run_report import is_denied
+from slotkeeper_cli.audit import read_audit
 from slotkeeper_cli.formatting import seconds
 from slotkeeper_cli.item_repair import SETTINGS, Keys, Sources, Stated
 from slotkeeper_cli.parallel import in_parallel
@@ -53,22 +53,15 @@ def read_sources(stack: StackConnection, control: SlotControl, name: str, item: 
     )
 
 
-def _audit_lines(stack: StackConnection, name: str) -> list[dict[str, Any]] | None:
-    """The audit lines of a process in order; None if the operator may not read them."""
-    pages = stack.client("logs").get_paginator("filter_log_events")
-    pattern = f"{{ $.process = {json.dumps(name)} }}"
-    group = stack.outputs["AuditLogGroupName"]
+def _audit_lines(stack: StackConnection, name: str) -> list[Mapping[str, Any]] | None:
+    """The audit lines of a process, oldest first; None if the operator may not read them, or they are too many."""
     try:
-        events = [
-            event for page in pages.paginate(logGroupName=group, filterPattern=pattern) for event in page["events"]
-        ]
+        audited = read_audit(stack, "process", name, 0)
     except ClientError as error:
         if not is_denied(error):
             raise
         return None
-    events.sort(key=lambda event: event["timestamp"])
-    lines = [json.loads(event["message"]) for event in events]
-    return [line for line in lines if line.get("process") == name]
+    return audited.lines if audited.is_complete else None
 
 
 def own_settings(stack: StackConnection, name: str, has_log: bool) -> dict[Keys, Stated]:

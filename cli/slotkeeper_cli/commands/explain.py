@@ -201,7 +201,9 @@ class Explained:
     def _removed(self) -> list[str]:
         """The processes that were removed lately, whose queued requests are dead-lettered when they are received."""
         since = self._now - 86_400
-        read = self._search.read("AuditLogGroup", lambda: read_audit(self._stack, "process remove", since), Audited([]))
+        read = self._search.read(
+            "AuditLogGroup", lambda: read_audit(self._stack, "action", "process remove", since), Audited([])
+        )
         return [
             f"it is a request of process {each['process']}, which was removed at {local_time(seconds(each['at']))}: "
             "it is dead-lettered as UnknownProcess when it is received, within half an hour"
