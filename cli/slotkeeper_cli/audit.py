@@ -54,7 +54,7 @@ def audit(action: str, **details: Any) -> None:
 
 @dataclass(frozen=True)
 class Audited:
-    """Audit lines, oldest first. `is_complete`: they are all lines of the action."""
+    """Audit lines, oldest first. `is_complete`: they are all lines with the value."""
 
     lines: list[Mapping[str, Any]]
     is_complete: bool = True

@@ -71,6 +71,7 @@ NOT_CALLED = {
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
+    "process repair": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "explain": {"dynamodb:PutItem"},
