@@ -11,16 +11,11 @@ import sys
 from typing import Annotated
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper import __version__
-from slotkeeper.retry.delivery import TooLarge
-from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
-from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token
 from slotkeeper_cli.context import StackCommand, StackGroup
-from slotkeeper_cli.errors import CommandError, NotFound
+from slotkeeper_cli.errors import FAILURES, CommandError, NotFound, failure_text
 from slotkeeper_cli.output import PlainConsole
 
 app = typer.Typer(
@@ -38,8 +33,6 @@ for group in (process, holder, request, dlq, retry, token, stack):
 retry.app.add_typer(breaker.app, name="breaker")
 retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
 retry.app.command("report", cls=StackCommand)(report.report)
-
-_FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 
 
 def _version(wanted: bool) -> None:
@@ -64,8 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _print_error(*error.sentences)
         sys.exit(error.exit_code)
-    except _FAILURES as error:
-        _print_error(explain(error))
+    except FAILURES as error:
+        _print_error(failure_text(error))
         sys.exit(1)
     except typer.Abort:
         _print_error("Interrupted.")
@@ -87,16 +80,3 @@ def _print_error(text: str, *more: str) -> None:
     console = PlainConsole(stderr=True)
     for line in (f"slotkeeper: {text}", *more):
         console.print(line)
-
-
-def explain(error: Exception) -> str:
-    """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
-    if not isinstance(error, ClientError):
-        hints = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
-        hint = hints.get(type(error).__name__, "")
-        return f"{error}".rstrip(".") + (f": {hint}" if hint else "")
-    response = error.response["Error"]
-    text = f"{error.operation_name} failed with {response.get('Code', '?')}: {response.get('Message', '')}"
-    if "AccessDenied" in response.get("Code", ""):
-        text += " (the permissions of each command: docs/permissions.md)"
-    return text

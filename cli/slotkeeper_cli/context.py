@@ -37,6 +37,10 @@ class CommandContext:
         local = find_local() if options["local"] else None
         return StackConnection(options["stack"], options["profile"], options["region"], local)
 
+    def reconnect(self) -> None:
+        """Let the next use of `stack` read the AWS configuration again."""
+        self.__dict__.pop("stack", None)
+
     def confirm(self, question: str) -> None:
         """Ask the operator; return only if the answer is yes.
 

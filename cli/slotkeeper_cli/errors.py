@@ -1,6 +1,16 @@
-"""The exceptions that end a command: one for each exit code."""
+"""The exceptions that end a command: one for each exit code, and those of failed calls."""
 
 from typing import ClassVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.retry.delivery import TooLarge
+from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
+from slotkeeper.retry.ledger import MalformedRow
+from slotkeeper.retry.message import InvalidMessage
+
+# What the layer and boto3 raise in a command that fails. The command ends with 1.
+FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 
 
 class CommandError(Exception):
@@ -37,3 +47,16 @@ class ProblemsFound(CommandError):
     """A check ran and found a problem."""
 
     exit_code = 5
+
+
+def failure_text(error: Exception) -> str:
+    """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
+    if not isinstance(error, ClientError):
+        hints = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}
+        hint = hints.get(type(error).__name__, "")
+        return f"{error}".rstrip(".") + (f": {hint}" if hint else "")
+    response = error.response["Error"]
+    text = f"{error.operation_name} failed with {response.get('Code', '?')}: {response.get('Message', '')}"
+    if "AccessDenied" in response.get("Code", ""):
+        text += " (the permissions of each command: docs/permissions.md)"
+    return text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from slotkeeper.retry.downstream.health import State
@@ -17,12 +17,13 @@ from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
-from slotkeeper_cli.formatting import duration, iso, local_time
+from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
 from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
+from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
@@ -44,19 +45,15 @@ def status(
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
-    request_ids = RequestIds(SlotControl(context.stack).workflow)
-    if not watch:
-        data = read_status(context.stack, request_ids, process)
-        context.out.result(data, lambda console: _render(console, data))
-        return
-    console = context.out.console
-    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
-        while True:
-            data = read_status(context.stack, request_ids, process)
-            with console.capture() as capture:
-                _render(console, data)
-            live.update(Text.from_ansi(capture.get()), refresh=True)
-            time.sleep(watch)
+    request_ids_of = lru_cache(1)(lambda stack: RequestIds(SlotControl(stack).workflow))
+
+    def read() -> dict[str, Any]:
+        return read_status(context.stack, request_ids_of(context.stack), process)
+
+    if watch:
+        show_refreshes(context, read, _render, watch)
+    data = read()
+    context.out.result(data, lambda console: _render(console, data))
 
 
 def read_status(stack: StackConnection, request_ids: RequestIds, only: str | None = None) -> dict[str, Any]:
@@ -135,7 +132,7 @@ def _executions(control: SlotControl, processes: list[Process], request_ids: Req
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
-    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(time.time())}"))
+    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}"))
     console.print()
     for process in data["processes"]:
         _render_process(console, process)
