@@ -108,9 +108,12 @@ def _options() -> list[Any]:
 
 class _WithOptions:
     params: list[Any]
+    help: str | None
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        # Typer would keep the line breaks of a docstring, which are not those of the terminal.
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
         self.params.extend(_options())
 
 

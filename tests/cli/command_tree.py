@@ -19,5 +19,5 @@ def all_commands(command: Any = None, path: str = "") -> Iterator[tuple[str, Any
 
 
 def in_one_line(shown: str) -> str:
-    """The words of a help text, in whatever way it was wrapped."""
+    """The words of a help text, however it was wrapped."""
     return " ".join(shown.translate(dict.fromkeys(map(ord, "│╭╮╰╯─"), " ")).split())

@@ -49,7 +49,7 @@ def show(
         typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of one downstream; by default all known."),
     ] = None,
 ) -> None:
-    """Show the breaker, the concurrency limit and the retry budget of each downstream, and the last changes.
+    """Show breakers, limits, retry budgets and the last changes.
 
     The known downstreams are those that DownstreamTable or the retry policy names, and `default`.
     """
@@ -78,9 +78,9 @@ def show(
 
 @app.command("open", cls=StackCommand)
 def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
-    """Open a breaker until slotkeeper retry breaker close: no attempt begins, and messages spend none.
+    """Open a breaker until you close it.
 
-    Messages are held back in WorkQueue. Attempts that have started continue.
+    No attempt begins, and messages spend none: they are held back in WorkQueue. Attempts that have started continue.
     """
     context = current_context()
     control = _control(context, downstream)
@@ -101,10 +101,10 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
 
 @app.command("close", cls=StackCommand)
 def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
-    """Close a breaker. It starts with one caller, and opens again by its own rules.
+    """Close a breaker.
 
-    After a repair this saves the wait for the next probe. A breaker that an operator has opened does not close by
-    itself.
+    It starts with one caller, and opens again by its own rules. After a repair this saves the wait for the next probe.
+    A breaker that an operator has opened does not close by itself.
     """
     context = current_context()
     control = _control(context, downstream)
@@ -132,9 +132,10 @@ def limit_callers(
     callers: Annotated[str, typer.Argument(metavar="N|auto", help="Most concurrent attempts, from 1; or auto.")],
     downstream: Annotated[str, typer.Option(callback=_name, help="Name of the downstream.")] = DEFAULT,
 ) -> None:
-    """Set how many attempts may call a downstream at the same time, or let the limit adapt again (auto).
+    """Set the concurrency limit of a downstream, or let it adapt.
 
-    The number replaces the adaptive limit, and no automatic change touches it.
+    It is the number of attempts that may call the downstream at the same time. The number replaces the adaptive limit,
+    and no automatic change touches it.
     """
     wanted = _callers(callers)
     context = current_context()

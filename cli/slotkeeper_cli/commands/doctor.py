@@ -30,9 +30,10 @@ def doctor(
         list[str] | None, typer.Option(help="Name of a check; may be repeated. By default all checks run.")
     ] = None,
 ) -> None:
-    """Check slots, jobs, queues, functions, alarms and retries, and advise what to do.
+    """Check the deployment, and advise what to do.
 
-    Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
+    It checks slots, jobs, queues, functions, alarms and retries. Exit code 5 if there is a problem, 0 if there are only
+    warnings. Changes nothing.
     """
     context = current_context()
     checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}

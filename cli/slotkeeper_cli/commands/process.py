@@ -33,12 +33,14 @@ app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args
 _LIMIT: dict[str, Any] = {
     "min": 0,
     "max": MAX_SLOT_LIMIT,
+    "metavar": "LIMIT",
     "help": f"Most requests that may run at the same time, or the most that their weights may add up to. At most "
     f"{MAX_HOLDERS} run.",
 }
 _TURN: dict[str, Any] = {
     "min": 0,
     "max": MAX_TURN_SECONDS,
+    "metavar": "SECONDS",
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
@@ -49,7 +51,7 @@ Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
-    """List the processes with their limit, slots in use, holders and target."""
+    """List processes with limit, slots in use, holders, target."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
@@ -72,9 +74,10 @@ def list_processes() -> None:
 
 @app.command("set-limit", cls=StackCommand)
 def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
-    """Set how many requests of a process may run at the same time, from the next request on.
+    """Set how many requests of a process run at the same time.
 
-    If its requests have weights, the limit is the most that their sum may be.
+    The limit applies from the next request on. If its requests have weights, the limit is the most that their sum may
+    be.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -97,7 +100,10 @@ def _warn_of_limit(context: CommandContext, process: Process, control: SlotContr
 
 @app.command("set-turn", cls=StackCommand)
 def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
-    """Set for how long requests of a higher priority delay those of a lower one when slots become free."""
+    """Set for how long requests delay those of lower priorities.
+
+    They do so when slots become free.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
@@ -109,7 +115,10 @@ def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) ->
 
 @app.command("pause", cls=StackCommand)
 def pause(process: Names = None, every: Every = False) -> None:
-    """Stop admitting requests of processes. Running requests continue."""
+    """Stop admitting requests of processes.
+
+    Running requests continue.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     chosen = _chosen(control, process, every)
@@ -166,13 +175,19 @@ def add(
     ] = NO_TARGET,
     default_weight: Annotated[
         int,
-        typer.Option(min=1, max=MAX_WEIGHT, help="Weight of a request that states none, in the unit of the limit."),
+        typer.Option(
+            min=1,
+            max=MAX_WEIGHT,
+            metavar="N",
+            help="Weight of a request that states none, in the unit of the limit.",
+        ),
     ] = 1,
     timeout_minutes: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=MAX_TIMEOUT_MINUTES,
+            metavar="MINUTES",
             help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
         ),
     ] = None,
@@ -181,6 +196,7 @@ def add(
         typer.Option(
             min=0,
             max=MAX_SETTLE_SECONDS,
+            metavar="SECONDS",
             help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
             "it. For state machines only.",
         ),
@@ -193,7 +209,10 @@ def add(
         bool, typer.Option("--force", help="Add it although its target does not exist or does not pass the checks.")
     ] = False,
 ) -> None:
-    """Add a process. Its requests can be submitted immediately, without a deployment."""
+    """Add a process.
+
+    Its requests can be submitted immediately, without a deployment.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     try:
@@ -260,12 +279,15 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
 @app.command("remove", cls=StackCommand)
 def remove(
     process: Name,
-    timeout: Annotated[float, typer.Option(help="Minutes to wait for running requests.", min=0)] = 60,
+    timeout: Annotated[
+        float, typer.Option(metavar="MINUTES", help="Minutes to wait for running requests.", min=0)
+    ] = 60,
 ) -> None:
-    """Remove a process after its running requests have ended. Its queued requests are dead-lettered.
+    """Remove a process after its running requests have ended.
 
-    The process is paused first, and stays paused if you interrupt the wait. `slotkeeper dlq redrive request` sends the
-    dead-lettered requests again, after a process of this name has been added.
+    Its queued requests are dead-lettered. The process is paused first, and stays paused if you interrupt the wait.
+    `slotkeeper dlq redrive request` sends the dead-lettered requests again, after a process of this name has been
+    added.
     """
     context = current_context()
     control = SlotControl(context.stack)

@@ -25,7 +25,7 @@ from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, queue_cause, waiting_requests
 from slotkeeper_cli.work_finder import WORK_QUEUES, find_work, is_deployed
 
-HELP = f"""Show the state of each attempt of a request, and why a waiting request waits.
+HELP = f"""Show each attempt of a request, and why it waits.
 
 Each attempt is {ALL_STATES}.
 

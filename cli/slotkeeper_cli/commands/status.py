@@ -35,12 +35,16 @@ from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 def status(
     process: Annotated[str | None, typer.Argument(help="Name of one process.")] = None,
     watch: Annotated[
-        float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0
+        ),
     ] = 0,
 ) -> None:
-    """Show holders with their age and work, the waiting request of each priority, and the messages in each queue.
+    """Show processes, holders, waiting requests and queues.
 
-    Without a process, also the downstreams whose breaker is not closed, or whose limit an operator has set.
+    It shows each holder's age and work, and the waiting request of each priority with the reason. Without a process, it
+    also shows the downstreams whose breaker is not closed, or whose limit an operator has set.
     """
     context = current_context()
     if watch and context.out.as_json:

@@ -55,7 +55,10 @@ def submit(
     weight: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_WEIGHT, help="Weight in the unit of the limit, such as DPUs; by default the process's own."
+            min=1,
+            max=MAX_WEIGHT,
+            metavar="N",
+            help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
         ),
     ] = None,
     file: Annotated[
@@ -66,9 +69,12 @@ def submit(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
-    timeout: Annotated[float, typer.Option(help="Minutes to wait with --wait.", min=0)] = 60,
+    timeout: Annotated[float, typer.Option(metavar="MINUTES", help="Minutes to wait with --wait.", min=0)] = 60,
 ) -> None:
-    """Submit requests. All are checked by the rules of the starter before the first is sent."""
+    """Submit requests.
+
+    All are checked by the rules of the starter before the first is sent.
+    """
     context = current_context()
     if (file is None) == (process is None):
         raise typer.BadParameter(
