@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache, cached_property
 from typing import Annotated, Any
@@ -25,7 +26,7 @@ class CommandContext:
     `has_audited` is true once the command has written an audit line, after which it may have changed something.
     """
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self.out = Output(as_json=options["json"])
         self.has_audited = False
@@ -33,9 +34,7 @@ class CommandContext:
     @cached_property
     def stack(self) -> StackConnection:
         """The stack; its outputs are read on first use."""
-        options = self._options
-        local = find_local() if options["local"] else None
-        return StackConnection(options["stack"], options["profile"], options["region"], local)
+        return stack_of(self._options)
 
     def reconnect(self) -> None:
         """Let the next use of `stack` read the AWS configuration again."""
@@ -58,6 +57,22 @@ class CommandContext:
 
 
 _current: ContextVar[CommandContext] = ContextVar("command")
+
+
+def stack_of(options: Mapping[str, Any]) -> StackConnection:
+    """The stack that the common options select.
+
+    Raises:
+        NotFound: --local, and no local stack is running.
+    """
+    local = find_local() if options["local"] else None
+    return StackConnection(options["stack"], options["profile"], options["region"], local)
+
+
+def options_of(context: typer.Context) -> Mapping[str, Any]:
+    """The common options of a command line that Typer has parsed, or as far as it is typed yet."""
+    options: Mapping[str, Any] = context.meta[_KEPT]
+    return options
 
 
 def current_context() -> CommandContext:
@@ -126,5 +141,5 @@ class StackCommand(_WithOptions, TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Make the context, then run the command."""
-        _current.set(CommandContext(ctx.meta[_KEPT]))
+        _current.set(CommandContext(options_of(ctx)))
         return super().invoke(ctx)

@@ -152,6 +152,7 @@ def _run(arguments: tuple[str, ...], pipe: int | None, before: Callable[[], None
         while not os.get_terminal_size(0).columns:  # until the test has set it
             signal.sigtimedwait([], 0.001)
         sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+        sys.argv, sys.modules["__main__"].__package__ = ["slotkeeper"], ""  # the script that pip installs
         before()
         command.main(list(arguments))
     except SystemExit as ended:

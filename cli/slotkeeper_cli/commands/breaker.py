@@ -14,6 +14,7 @@ from slotkeeper.retry.downstream.downstreams import DEFAULT, check_name
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.downstream_text import details, print_details
@@ -38,7 +39,12 @@ def _reason(text: str) -> str:
     return text
 
 
-Name = Annotated[str, typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.", autocompletion=downstream_names
+    ),
+]
 Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list of changes and the audit line.")]
 
 
@@ -46,7 +52,12 @@ Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list o
 def show(
     downstream: Annotated[
         str | None,
-        typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of one downstream; by default all known."),
+        typer.Argument(
+            metavar="[DOWNSTREAM]",
+            callback=_name,
+            help="Name of one downstream; by default all known.",
+            autocompletion=downstream_names,
+        ),
     ] = None,
 ) -> None:
     """Show breakers, limits, retry budgets and the last changes.
@@ -130,7 +141,9 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
 
 def limit_callers(
     callers: Annotated[str, typer.Argument(metavar="N|auto", help="Most concurrent attempts, from 1; or auto.")],
-    downstream: Annotated[str, typer.Option(callback=_name, help="Name of the downstream.")] = DEFAULT,
+    downstream: Annotated[
+        str, typer.Option(callback=_name, help="Name of the downstream.", autocompletion=downstream_names)
+    ] = DEFAULT,
 ) -> None:
     """Set the concurrency limit of a downstream, or let it adapt.
 

@@ -10,6 +10,7 @@ import typer
 
 from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso
@@ -29,7 +30,10 @@ NOT_RECEIVED = (
 def cancel(
     request_id: RequestId,
     process: Annotated[
-        str | None, typer.Option(help="Process of the request; needed if several processes could have it.")
+        str | None,
+        typer.Option(
+            help="Process of the request; needed if several processes could have it.", autocompletion=process_names
+        ),
     ] = None,
     attempt: Annotated[
         int | None,

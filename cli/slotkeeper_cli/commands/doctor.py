@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.commands.status import print_not_deployed
+from slotkeeper_cli.completion import check_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
@@ -27,7 +28,8 @@ def doctor(
         bool, typer.Option("--stack-drift", help="Also detect stack drift with CloudFormation, which takes minutes.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Name of a check; may be repeated. By default all checks run.")
+        list[str] | None,
+        typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=check_names),
     ] = None,
 ) -> None:
     """Check the deployment, and advise what to do.

@@ -17,6 +17,7 @@ from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
 from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
@@ -44,8 +45,11 @@ _TURN: dict[str, Any] = {
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
-Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.")]
+Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
+]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
 
@@ -163,7 +167,7 @@ def resume(
 
 @app.command("add", cls=StackCommand)
 def add(
-    process: Name,
+    process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
     target: Annotated[
         str,

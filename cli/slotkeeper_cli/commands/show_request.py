@@ -10,6 +10,7 @@ import typer
 
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import Process
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, not_closed
@@ -35,7 +36,8 @@ so a request that is not found may be queued.
 
 
 def show(
-    request_id: RequestId, process: Annotated[str | None, typer.Option(help="Search only this process.")] = None
+    request_id: RequestId,
+    process: Annotated[str | None, typer.Option(help="Search only this process.", autocompletion=process_names)] = None,
 ) -> None:
     """Show the state of each attempt of a request. `HELP` is the text of --help."""
     context = current_context()

@@ -15,6 +15,7 @@ from rich.console import Console
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
@@ -31,7 +32,9 @@ app = typer.Typer(help="Repair or restore SlotTable, or write local variables.",
 
 @app.command("reconcile", cls=StackCommand)
 def reconcile(
-    process: Annotated[list[str] | None, typer.Argument(help="Names of processes; by default all.")] = None,
+    process: Annotated[
+        list[str] | None, typer.Argument(help="Names of processes; by default all.", autocompletion=process_names)
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit code 5 if something would be changed.")
     ] = False,

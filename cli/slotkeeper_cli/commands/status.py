@@ -14,6 +14,7 @@ from rich.text import Text
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
@@ -33,7 +34,7 @@ from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
 
 def status(
-    process: Annotated[str | None, typer.Argument(help="Name of one process.")] = None,
+    process: Annotated[str | None, typer.Argument(help="Name of one process.", autocompletion=process_names)] = None,
     watch: Annotated[
         float,
         typer.Option(

@@ -18,6 +18,7 @@ from slotkeeper.slots.failure_reason import failure_reason
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.formatting import count, duration, one_line
@@ -34,7 +35,7 @@ UNKNOWN = "may have been sent; sending it again has no second effect"
 
 
 def submit(
-    process: Annotated[str | None, typer.Option(help="Process of the request.")] = None,
+    process: Annotated[str | None, typer.Option(help="Process of the request.", autocompletion=process_names)] = None,
     argument: Annotated[
         list[str] | None,
         typer.Option(
