@@ -1,7 +1,7 @@
 """Names that the shell completes, of the stack that the options before them select.
 
-Whatever fails, such as a call without network, completes nothing and prints nothing: the operator is in the middle of a
-line. For the same reason no question, such as for a code of MFA, reaches the terminal.
+A call that fails, as without network, completes nothing and prints nothing, since the operator is typing. For the same
+reason no question, such as for the code of an MFA device, reaches the terminal.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 
-_PATIENCE = 3.0  # seconds, after which the shell gets no names. The longest that an operator would wait for a key
+_PATIENCE = 3.0  # seconds after which the shell gets no names
 
 
 class _TooLate(BaseException):
-    """No call's own error, which boto3 would repeat."""
+    """The time has passed. It is no Exception, for which boto3 would repeat the call."""
 
 
 def check_names(incomplete: str) -> list[tuple[str, str]]:
