@@ -11,13 +11,8 @@ import sys
 from typing import Annotated
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper import __version__
-from slotkeeper.retry.delivery import TooLarge
-from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
-from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import (
     breaker,
     dlq,
@@ -33,7 +28,7 @@ from slotkeeper_cli.commands import (
     token,
 )
 from slotkeeper_cli.context import StackCommand, StackGroup
-from slotkeeper_cli.errors import CommandError, NotFound, describe
+from slotkeeper_cli.errors import FAILURES, CommandError, NotFound, failure_text
 from slotkeeper_cli.output import PlainConsole
 
 app = typer.Typer(
@@ -52,8 +47,6 @@ for group in (process, holder, request, dlq, retry, token, stack):
 retry.app.add_typer(breaker.app, name="breaker")
 retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
 retry.app.command("report", cls=StackCommand)(report.report)
-
-_FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 
 
 def _version(wanted: bool) -> None:
@@ -78,8 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     except CommandError as error:
         _print_error(*error.sentences)
         sys.exit(error.exit_code)
-    except _FAILURES as error:
-        _print_error(describe(error))
+    except FAILURES as error:
+        _print_error(failure_text(error))
         sys.exit(1)
     except typer.Abort:
         _print_error("Interrupted.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import cached_property
-from typing import Any
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import cache, cached_property
+from typing import Annotated, Any
 
-import click
-from click.core import ParameterSource
-from typer.core import TyperCommand, TyperGroup, TyperOption
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import CommandRefused
@@ -16,7 +17,7 @@ from slotkeeper_cli.output import Output
 from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find_local
 
 PANEL = "Connection"
-_KEY = "slotkeeper_cli"
+_KEPT = "slotkeeper_cli.options"
 
 
 class CommandContext:
@@ -25,7 +26,7 @@ class CommandContext:
     `has_audited` is true once the command has written an audit line, after which it may have changed something.
     """
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self.out = Output(as_json=options["json"])
         self.has_audited = False
@@ -33,9 +34,11 @@ class CommandContext:
     @cached_property
     def stack(self) -> StackConnection:
         """The stack; its outputs are read on first use."""
-        options = self._options
-        local = find_local() if options["local"] else None
-        return StackConnection(options["stack"], options["profile"], options["region"], local)
+        return stack_of(self._options)
+
+    def reconnect(self) -> None:
+        """Let the next use of `stack` read the AWS configuration again."""
+        self.__dict__.pop("stack", None)
 
     def confirm(self, question: str) -> None:
         """Ask the operator; return only if the answer is yes.
@@ -49,44 +52,83 @@ class CommandContext:
             raise CommandRefused(
                 f"{question} There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
             )
-        if not click.confirm(printable(question), err=True):
+        if not typer.confirm(printable(question), err=True):
             raise CommandRefused("Nothing was changed.")
+
+
+_current: ContextVar[CommandContext] = ContextVar("command")
+
+
+def stack_of(options: Mapping[str, Any]) -> StackConnection:
+    """The stack that the common options select.
+
+    Raises:
+        NotFound: --local, and no local stack is running.
+    """
+    local = find_local() if options["local"] else None
+    return StackConnection(options["stack"], options["profile"], options["region"], local)
+
+
+def options_of(context: typer.Context) -> Mapping[str, Any]:
+    """The common options of a command line that Typer has parsed, or as far as it is typed yet."""
+    options: Mapping[str, Any] = context.meta[_KEPT]
+    return options
 
 
 def current_context() -> CommandContext:
     """The context of the running command."""
-    context: CommandContext = click.get_current_context().meta[_KEY]
-    return context
+    return _current.get()
 
 
-def _options() -> list[click.Option]:
-    def option(*names: str, **settings: Any) -> click.Option:
-        return TyperOption(param_decls=list(names), expose_value=False, rich_help_panel=PANEL, **settings)
-
-    return [
-        option("--stack", default=DEFAULT_STACK, show_default=True, envvar="SLOTKEEPER_STACK", callback=_keep,
-               help="Name of the stack."),
-        option("--profile", callback=_keep, help="Profile of your AWS configuration, as in the AWS CLI."),
-        option("--region", callback=_keep, help="AWS Region, as in the AWS CLI."),
-        option("--local", is_flag=True, envvar="SLOTKEEPER_LOCAL", callback=_keep,
-               help="Use the stack of make local-up instead of one in an account."),
-        option("--json", is_flag=True, callback=_keep, help="Print the result as JSON."),
-        option("--yes", "-y", is_flag=True, callback=_keep, help="Answer yes to every question."),
-    ]  # fmt: skip
-
-
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    kept = context.meta.setdefault(f"{_KEY}.options", {})
+def _keep(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> None:
+    kept = context.meta.setdefault(_KEPT, {})
+    source = context.get_parameter_source(parameter.name) if parameter.name else None
     # An option given before the command applies, unless it is also given after the command.
-    if parameter.name and context.get_parameter_source(parameter.name) != ParameterSource.DEFAULT:
+    if source is not None and source.name != "DEFAULT":
         kept[parameter.name] = value
     else:
         kept.setdefault(parameter.name, value)
 
 
-class _WithOptions(click.Command):
+def _option(*names: str, **settings: Any) -> Any:
+    return typer.Option(*names, callback=_keep, expose_value=False, rich_help_panel=PANEL, **settings)
+
+
+_COMMON = typer.Typer(add_completion=False)
+
+
+@_COMMON.command(add_help_option=False)
+def _common_options(
+    stack: Annotated[str, _option("--stack", envvar="SLOTKEEPER_STACK", help="Name of the stack.")] = DEFAULT_STACK,
+    profile: Annotated[
+        str | None, _option("--profile", help="Profile of your AWS configuration, as in the AWS CLI.")
+    ] = None,
+    region: Annotated[str | None, _option("--region", help="AWS Region, as in the AWS CLI.")] = None,
+    local: Annotated[
+        bool,
+        _option(
+            "--local", envvar="SLOTKEEPER_LOCAL", help="Use the stack of make local-up instead of one in an account."
+        ),
+    ] = False,
+    json: Annotated[bool, _option("--json", help="Print the result as JSON.")] = False,
+    yes: Annotated[bool, _option("--yes", "-y", help="Answer yes to every question.")] = False,
+) -> None:
+    """Typer makes the options of its parameters, which every command takes."""
+
+
+@cache
+def _options() -> list[Any]:
+    return typer.main.get_command(_COMMON).params
+
+
+class _WithOptions:
+    params: list[Any]
+    help: str | None
+
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        # Typer would keep the line breaks of a docstring, which are not those of the terminal.
+        self.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (self.help or "").split("\n\n"))
         self.params.extend(_options())
 
 
@@ -97,7 +139,7 @@ class StackGroup(_WithOptions, TyperGroup):
 class StackCommand(_WithOptions, TyperCommand):
     """A command with the common options."""
 
-    def invoke(self, context: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Make the context, then run the command."""
-        context.meta[_KEY] = CommandContext(context.meta[f"{_KEY}.options"])
-        return super().invoke(context)
+        _current.set(CommandContext(options_of(ctx)))
+        return super().invoke(ctx)

@@ -1,8 +1,16 @@
-"""The exceptions that end a command, one for each exit code, and the text of a failed call."""
+"""The exceptions that end a command: one for each exit code, and those of failed calls."""
 
 from typing import ClassVar
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.retry.delivery import TooLarge
+from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
+from slotkeeper.retry.ledger import MalformedRow
+from slotkeeper.retry.message import InvalidMessage
+
+# What the layer and boto3 raise in a command that fails. The command ends with 1.
+FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
 
 
 class CommandError(Exception):
@@ -41,7 +49,7 @@ class ProblemsFound(CommandError):
     exit_code = 5
 
 
-def describe(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
     if not isinstance(error, ClientError):
         hints = {"NoCredentialsError": "sign in, or give --profile", "NoRegionError": "give --region"}

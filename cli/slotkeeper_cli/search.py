@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
-from slotkeeper_cli.errors import describe
+from slotkeeper_cli.errors import failure_text
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -48,7 +48,7 @@ class Search:
         try:
             result = call()
         except ClientError as error:
-            self.not_read.append(NotRead(source, describe(error)))
+            self.not_read.append(NotRead(source, failure_text(error)))
             return otherwise
         if source not in self.searched:
             self.searched.append(source)
@@ -73,6 +73,6 @@ def read_dead_letters(
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:
-            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.messages))
+            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.number))
         messages += read.messages
     return messages

@@ -50,7 +50,9 @@ def main(paths: list[str]) -> int:
     known = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    texts = [each for each in paths or known if Path(each).suffix in TEXTS or Path(each).name in {"Makefile", "run"}]
+    # A file that was deleted is known to git until the deletion is staged.
+    existing = [each for each in known if (ROOT / each).exists()]
+    texts = [each for each in paths or existing if Path(each).suffix in TEXTS or Path(each).name in {"Makefile", "run"}]
     unwanted = [line for path in texts if path != WORDS for line in findings(path, (ROOT / path).read_text(), words)]
     print("".join(f"{line}\n" for line in unwanted), end="")
     return 1 if unwanted else 0

@@ -1,4 +1,7 @@
-"""The wheel: the library imports only distributions that come with it, the command those of the extra `cli` too."""
+"""The wheel: the library imports only distributions that come with it, the command those of the extra `cli` too.
+
+The command's help is complete with the newest versions that pyproject.toml allows, which pip installs here.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from typer.testing import CliRunner
 from slotkeeper import __version__
 from slotkeeper_cli import entry
 from slotkeeper_cli.app import app
+from tests.cli.command_tree import all_commands, in_one_line
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -38,6 +42,19 @@ print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 # The script that pip writes, without the environment's packages.
 RUN_SCRIPT = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import {function}; {function}()"
+
+# Prints the help of each command, by its path.
+ALL_HELP = """
+import contextlib, io, json, sys
+import typer.main
+from slotkeeper_cli.app import app
+command, shown = typer.main.get_command(app), {}
+for path in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        command([*path.split(), "--help"], standalone_mode=False)
+    shown[path] = printed.getvalue()
+print(json.dumps(shown))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +137,7 @@ def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed:
 
     assert installed.version == __version__
     assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
-    assert with_extra == {"typer", "rich"}
+    assert with_extra == {"typer", "click", "rich"}
     assert len(needed) == len(always | with_extra)
 
 
@@ -149,6 +166,45 @@ def test_the_script_without_the_extra_says_what_to_install(installed: metadata.D
     assert ran.stderr == (
         "slotkeeper: the command needs typer, and only the library is installed: pip install 'slotkeeper[cli]'\n"
     )
+
+
+@pytest.fixture(scope="module")
+def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel with its extra, as pip installs it; and over it the newest typer that uses click."""
+    whole, with_click = tmp_path_factory.mktemp("newest"), tmp_path_factory.mktemp("with-click")
+    (click,) = (one for one in EXTRA if Requirement(one).name == "click")
+    _install(whole, f"{wheel}[cli]")
+    _install(with_click, "typer<0.26", click, "--no-deps")
+    return [with_click, whole]
+
+
+def _install(folder: Path, *requirements: str) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(folder), *requirements]
+    installed = subprocess.run(pip, capture_output=True, text=True, check=False)
+    assert installed.returncode == 0, f"pip needs the package index: {installed.stderr}"
+
+
+@pytest.mark.parametrize("first", [1, 0], ids=["newest", "newest-with-click"])
+def test_the_newest_allowed_versions_show_the_help_of_every_parameter(newest: list[Path], first: int) -> None:
+    commands = dict(all_commands())
+    folders = newest[first:]
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", ALL_HELP],
+        input=json.dumps(list(commands)),
+        env={"PYTHONPATH": ":".join(map(str, folders)), "COLUMNS": "500"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (version,) = {each.version for each in metadata.distributions(name="typer", path=[str(folders[0])])}
+    assert (tuple(map(int, version.split(".")[:2])) < (0, 26)) == (first == 0)
+    missing = [
+        (path, parameter.name)
+        for path, shown in json.loads(ran.stdout).items()
+        for parameter in commands[path].params
+        if in_one_line(parameter.help) not in in_one_line(shown)
+    ]
+    assert missing == []
 
 
 def test_a_missing_package_of_the_library_is_not_reported_as_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

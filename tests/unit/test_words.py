@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from dev.tools import words
 from dev.tools.words import ROOT, findings
 from dev.tools.words import WORDS as FILE
 
@@ -29,3 +32,19 @@ def test_part_of_a_word_and_an_allowed_line_are_not_reported(text: str) -> None:
 def test_the_words_of_the_project_are_in_lower_case_as_the_search_expects() -> None:
     words = tomllib.loads((ROOT / FILE).read_text())["words"]
     assert [word for word in words if word != word.lower()] == []
+
+
+def test_a_deleted_file_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / FILE).write_text('[words]\n"colour" = "color"\n')
+    for name in ("kept.md", "deleted.md"):
+        (tmp_path / name).write_text("a colour")
+    for command in (("init", "--quiet"), ("add", ".")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "deleted.md").unlink()
+
+    assert words.main([]) == 1
+    assert capsys.readouterr().out == "kept.md:1: 'colour': write: color\n"

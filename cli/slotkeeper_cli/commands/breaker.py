@@ -14,6 +14,7 @@ from slotkeeper.retry.downstream.downstreams import DEFAULT, check_name
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.downstream_text import details, print_details
@@ -38,7 +39,12 @@ def _reason(text: str) -> str:
     return text
 
 
-Name = Annotated[str, typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="[DOWNSTREAM]", callback=_name, help="Name of the downstream.", autocompletion=downstream_names
+    ),
+]
 Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list of changes and the audit line.")]
 
 
@@ -46,10 +52,15 @@ Why = Annotated[str, typer.Option(callback=_reason, help="Reason, for the list o
 def show(
     downstream: Annotated[
         str | None,
-        typer.Argument(metavar="[DOWNSTREAM]", callback=_name, help="Name of one downstream; by default all known."),
+        typer.Argument(
+            metavar="[DOWNSTREAM]",
+            callback=_name,
+            help="Name of one downstream; by default all known.",
+            autocompletion=downstream_names,
+        ),
     ] = None,
 ) -> None:
-    """Show the breaker, the concurrency limit and the retry budget of each downstream, and the last changes.
+    """Show breakers, limits, retry budgets and the last changes.
 
     The known downstreams are those that DownstreamTable or the retry policy names, and `default`.
     """
@@ -78,9 +89,9 @@ def show(
 
 @app.command("open", cls=StackCommand)
 def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
-    """Open a breaker until slotkeeper retry breaker close: no attempt begins, and messages spend none.
+    """Open a breaker until you close it.
 
-    Messages are held back in WorkQueue. Attempts that have started continue.
+    No attempt begins, and messages spend none: they are held back in WorkQueue. Attempts that have started continue.
     """
     context = current_context()
     control = _control(context, downstream)
@@ -101,10 +112,10 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
 
 @app.command("close", cls=StackCommand)
 def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
-    """Close a breaker. It starts with one caller, and opens again by its own rules.
+    """Close a breaker.
 
-    After a repair this saves the wait for the next probe. A breaker that an operator has opened does not close by
-    itself.
+    It starts with one caller, and opens again by its own rules. After a repair this saves the wait for the next probe.
+    A breaker that an operator has opened does not close by itself.
     """
     context = current_context()
     control = _control(context, downstream)
@@ -130,11 +141,14 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
 
 def limit_callers(
     callers: Annotated[str, typer.Argument(metavar="N|auto", help="Most concurrent attempts, from 1; or auto.")],
-    downstream: Annotated[str, typer.Option(callback=_name, help="Name of the downstream.")] = DEFAULT,
+    downstream: Annotated[
+        str, typer.Option(callback=_name, help="Name of the downstream.", autocompletion=downstream_names)
+    ] = DEFAULT,
 ) -> None:
-    """Set how many attempts may call a downstream at the same time, or let the limit adapt again (auto).
+    """Set the concurrency limit of a downstream, or let it adapt.
 
-    The number replaces the adaptive limit, and no automatic change touches it.
+    It is the number of attempts that may call the downstream at the same time. The number replaces the adaptive limit,
+    and no automatic change touches it.
     """
     wanted = _callers(callers)
     context = current_context()

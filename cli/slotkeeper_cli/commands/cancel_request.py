@@ -10,6 +10,7 @@ import typer
 
 from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso
@@ -31,20 +32,24 @@ _QUEUED = (RequestState.WAITING, RequestState.QUEUED, RequestState.CANCELLED)
 def cancel(
     request_id: RequestId,
     process: Annotated[
-        str | None, typer.Option(help="Process of the request; needed if several processes could have it.")
+        str | None,
+        typer.Option(
+            help="Process of the request; needed if several processes could have it.", autocompletion=process_names
+        ),
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="Number of the attempt; by default the one that may be queued.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of the attempt; by default the one that may be queued."),
     ] = None,
     stop: Annotated[
         bool, typer.Option("--stop", help="Stop its execution and what it runs, if it is running.")
     ] = False,
 ) -> None:
-    """Cancel a queued request: it never starts, and is dead-lettered when its turn comes.
+    """Cancel a queued request, so that it never starts.
 
-    A request that holds a slot is no longer queued; --stop ends its execution. The janitor then stops its Glue run
-    or child execution, releases its slot and sends the request to FailedRequestQueue. The command prints by when the
-    slot will be free.
+    It is dead-lettered when its turn comes. A request that holds a slot is no longer queued; --stop ends its execution.
+    The janitor then stops its Glue run or child execution, releases its slot and sends the request to
+    FailedRequestQueue. The command prints by when the slot will be free.
     """
     context = current_context()
     control = SlotControl(context.stack)

@@ -45,7 +45,7 @@ Ids = Annotated[
     typer.Option("--id", metavar="ID", help="Id of a request, its execution or the message; may be repeated."),
 ]
 Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of messages per queue.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages per queue.")]
 
 
 @app.command("list", cls=StackCommand)
@@ -56,7 +56,10 @@ def list_dead_letters(
     ] = None,
     limit: Limit = 100,
 ) -> None:
-    """List dead-letter messages: the number of each code, and the reason of each message. Changes nothing."""
+    """List dead-letter messages by code, with their reasons.
+
+    Changes nothing.
+    """
     context = current_context()
     queues: list[tuple[dict[str, Any], Read]] = []
     for one in [queue] if queue else [each for each in DeadLetterQueueName if each.is_deployed(context.stack)]:
@@ -76,7 +79,10 @@ def list_dead_letters(
 
 @app.command("show", cls=StackCommand)
 def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
-    """Show dead-letter messages in full: reason, attributes and body. A caller's task token is hidden."""
+    """Show dead-letter messages in full.
+
+    It shows reason, attributes and body of each. A caller's task token is hidden.
+    """
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
     read = Read(selection.find(reader, ids), reader.unread()) if ids else reader.peek(limit)
@@ -121,14 +127,16 @@ def redrive(
     code: Codes = None,
     every: Annotated[bool, typer.Option("--all", help="All messages except cancelled requests.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of messages; by default no maximum.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Maximum number of messages; by default no maximum.")
+    ] = None,
 ) -> None:
-    """Redrive messages: send them again under the same idempotency key, as the next attempt.
+    """Redrive messages: send them again, as the next attempt.
 
-    Messages are sent in the order of their requests, at most 1,000 at a time. Each is sent first and then deleted. A
-    message that would be refused again stays, with the reason. If all stay, the exit code is 3. You can interrupt the
-    command and run it again: a message that is sent twice has no second effect. A request is sent without its task
-    token: its caller was answered, or has timed out.
+    Messages are sent in the order of their requests, at most 1,000 at a time. Each keeps its idempotency key, and is
+    sent first and then deleted. A message that would be refused again stays, with the reason. If all stay, the exit
+    code is 3. You can interrupt the command and run it again: a message that is sent twice has no second effect. A
+    request is sent without its task token: its caller was answered, or has timed out.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
@@ -154,7 +162,10 @@ def redrive(
 
 @app.command("discard", cls=StackCommand)
 def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
-    """Delete messages permanently, such as cancelled requests. The audit log keeps each body."""
+    """Delete messages permanently, such as cancelled requests.
+
+    The audit log keeps each body.
+    """
     context = current_context()
     if bool(ids) == bool(code):
         raise typer.BadParameter("select messages with either --id or --code")

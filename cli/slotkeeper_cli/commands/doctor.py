@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slotkeeper_cli.commands.status import print_not_deployed
+from slotkeeper_cli.completion import check_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
@@ -27,12 +28,14 @@ def doctor(
         bool, typer.Option("--stack-drift", help="Also detect stack drift with CloudFormation, which takes minutes.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Name of a check; may be repeated. By default all checks run.")
+        list[str] | None,
+        typer.Option(help="Name of a check; may be repeated. By default all checks run.", autocompletion=check_names),
     ] = None,
 ) -> None:
-    """Check slots, jobs, queues, functions, alarms and retries, and advise what to do.
+    """Check the deployment, and advise what to do.
 
-    Exit code 5 if there is a problem, 0 if there are only warnings. Changes nothing.
+    It checks slots, jobs, queues, functions, alarms and retries. Exit code 5 if there is a problem, 0 if there are only
+    warnings. Changes nothing.
     """
     context = current_context()
     checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}

@@ -38,7 +38,9 @@ def release(
         bool, typer.Option("--force", help="Release it although it may be in use: more than the limit may then run.")
     ] = False,
 ) -> None:
-    """Release the slot of a dead holder. Refused, with the reason, while the holder may use its slot.
+    """Release the slot of a dead holder.
+
+    Refused, with the reason, while the holder may use its slot.
 
     A holder is dead if its execution was never started, or ended at least GraceSeconds ago and its work has ended: its
     child execution has closed, or two checks, LookGapSeconds apart, find no live Glue run and no child execution. A

@@ -25,6 +25,7 @@ from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO
 from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.commands.repair_process import repair
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
@@ -43,17 +44,22 @@ app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args
 _LIMIT: dict[str, Any] = {
     "min": 0,
     "max": MAX_SLOT_LIMIT,
+    "metavar": "LIMIT",
     "help": f"Most requests that may run at the same time, or the most that their weights may add up to. At most "
     f"{MAX_HOLDERS} run.",
 }
 _TURN: dict[str, Any] = {
     "min": 0,
     "max": MAX_TURN_SECONDS,
+    "metavar": "SECONDS",
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
-Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[PROCESS]...", help="Names of the processes.")]
+Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
+]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
 app.command("repair", cls=StackCommand)(repair)
@@ -61,7 +67,7 @@ app.command("repair", cls=StackCommand)(repair)
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
-    """List the processes with their limit, slots in use, holders and target."""
+    """List processes with limit, slots in use, holders, target."""
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
@@ -87,9 +93,10 @@ def list_processes() -> None:
 
 @app.command("set-limit", cls=StackCommand)
 def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
-    """Set how many requests of a process may run at the same time, from the next request on.
+    """Set how many requests of a process run at the same time.
 
-    If its requests have weights, the limit is the most that their sum may be.
+    The limit applies from the next request on. If its requests have weights, the limit is the most that their sum may
+    be.
     """
     context = current_context()
     control = SlotControl(context.stack)
@@ -115,7 +122,10 @@ def _warn_of_limit(context: CommandContext, process: Process, control: SlotContr
 
 @app.command("set-turn", cls=StackCommand)
 def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
-    """Set for how long requests of a higher priority delay those of a lower one when slots become free."""
+    """Set for how long requests delay those of lower priorities.
+
+    They do so when slots become free.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     before = control.process(process)
@@ -127,7 +137,10 @@ def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) ->
 
 @app.command("pause", cls=StackCommand)
 def pause(process: Names = None, every: Every = False) -> None:
-    """Stop admitting requests of processes. Running requests continue."""
+    """Stop admitting requests of processes.
+
+    Running requests continue.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     chosen, malformed = _chosen(control, process, every)
@@ -174,7 +187,7 @@ def resume(
 
 @app.command("add", cls=StackCommand)
 def add(
-    process: Name,
+    process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
     target: Annotated[
         str,
@@ -186,13 +199,19 @@ def add(
     ] = NO_TARGET,
     default_weight: Annotated[
         int,
-        typer.Option(min=1, max=MAX_WEIGHT, help="Weight of a request that states none, in the unit of the limit."),
+        typer.Option(
+            min=1,
+            max=MAX_WEIGHT,
+            metavar="N",
+            help="Weight of a request that states none, in the unit of the limit.",
+        ),
     ] = 1,
     timeout_minutes: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=MAX_TIMEOUT_MINUTES,
+            metavar="MINUTES",
             help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
         ),
     ] = None,
@@ -201,6 +220,7 @@ def add(
         typer.Option(
             min=0,
             max=MAX_SETTLE_SECONDS,
+            metavar="SECONDS",
             help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
             "it. For state machines only.",
         ),
@@ -213,7 +233,10 @@ def add(
         bool, typer.Option("--force", help="Add it although its target does not exist or does not pass the checks.")
     ] = False,
 ) -> None:
-    """Add a process. Its requests can be submitted immediately, without a deployment."""
+    """Add a process.
+
+    Its requests can be submitted immediately, without a deployment.
+    """
     context = current_context()
     control = SlotControl(context.stack)
     try:
@@ -289,12 +312,15 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
 @app.command("remove", cls=StackCommand)
 def remove(
     process: Name,
-    timeout: Annotated[float, typer.Option(help="Minutes to wait for running requests.", min=0)] = 60,
+    timeout: Annotated[
+        float, typer.Option(metavar="MINUTES", help="Minutes to wait for running requests.", min=0)
+    ] = 60,
 ) -> None:
-    """Remove a process after its running requests have ended. Its queued requests are dead-lettered.
+    """Remove a process after its running requests have ended.
 
-    The process is paused first, and stays paused if you interrupt the wait. `slotkeeper dlq redrive request` sends the
-    dead-lettered requests again, after a process of this name has been added.
+    Its queued requests are dead-lettered. The process is paused first, and stays paused if you interrupt the wait.
+    `slotkeeper dlq redrive request` sends the dead-lettered requests again, after a process of this name has been
+    added.
     """
     context = current_context()
     control = SlotControl(context.stack)

@@ -51,14 +51,17 @@ def report(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the report as one HTML page.", dir_okay=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of causes that are shown as text.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Maximum number of causes that are shown as text.")
+    ] = 10,
 ) -> None:
-    """Report the failures of work by cause, with the suggested next step, and what changed against the period before.
+    """Report the failures of work by cause, with next steps.
 
-    A cause is an error type and its message without numbers, ids, times and quoted values. The command reads
-    RequestLedgerTable (at most 2,000 pages of 1 MB, at half a read unit per 4 KB), 500 messages of WorkDeadLetterQueue
-    and DownstreamTable, with at most 2,556 calls. The last lines state the numbers of items that were read. The command
-    changes nothing; dead-letter messages are hidden from other commands while it reads them.
+    It also states what changed against the period before. A cause is an error type and its message without numbers,
+    ids, times and quoted values. The command reads RequestLedgerTable (at most 2,000 pages of 1 MB, at half a read unit
+    per 4 KB), 500 messages of WorkDeadLetterQueue and DownstreamTable, with at most 2,556 calls. The last lines state
+    the numbers of items that were read. The command changes nothing; dead-letter messages are hidden from other
+    commands while it reads them.
     """
     length = _seconds(since)
     context = current_context()

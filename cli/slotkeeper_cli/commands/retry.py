@@ -36,10 +36,7 @@ from slotkeeper_cli.retry_control import RetryControl
 # (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
 OVERDUE_AFTER = 300
 
-app = typer.Typer(
-    help="List waiting retries, cancel them, or run them now; report failures; the breaker and limit of downstreams.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Show, run and cancel retries; report failures; breakers.", no_args_is_help=True)
 
 _PAYLOAD_HELP = "File of the payload (JSON), if the message is delayed or lost; - for standard input."
 Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding="utf-8", help=_PAYLOAD_HELP)]
@@ -47,13 +44,14 @@ Payload = Annotated[typer.FileText | None, typer.Option(metavar="FILE", encoding
 
 @app.command("list", cls=StackCommand)
 def list_retries(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of retries, earliest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of retries, earliest first.")] = 50,
     request_id: Annotated[str | None, typer.Option(help="Id of one request; the table is not scanned.")] = None,
     overdue: Annotated[bool, typer.Option("--overdue", help="Only retries that are more than 5 minutes late.")] = False,
 ) -> None:
-    """List the requests that wait for their next attempt: when it is due, and why the last attempt failed.
+    """List the requests that wait for their next attempt.
 
-    Scans RequestLedgerTable, at half a read unit per 4 KB; with --request-id reads one row.
+    It shows when that is due, and why the last attempt failed. Scans RequestLedgerTable, at half a read unit per 4 KB;
+    with --request-id reads one row.
     """
     context = current_context()
     work, now = RetryControl(context.stack), time.time()
@@ -81,11 +79,11 @@ def cancel(
     why: Annotated[str, typer.Option(help="Reason, for the dead-letter message.")] = "by an operator",
     payload: Payload = None,
 ) -> None:
-    """Cancel a waiting retry: the request is dead-lettered with its whole history.
+    """Cancel a waiting retry.
 
-    An attempt that has started is not stopped. A retry that EventBridge Scheduler delays is dead-lettered within
-    moments, a retry that the queue delays when it is delivered. Redrive the dead-letter message to undo the
-    cancellation. If the command is interrupted, run it again.
+    The request is dead-lettered with its whole history. An attempt that has started is not stopped. A retry that
+    EventBridge Scheduler delays is dead-lettered within moments, a retry that the queue delays when it is delivered.
+    Redrive the dead-letter message to undo the cancellation. If the command is interrupted, run it again.
     """
     context = current_context()
     work = RetryControl(context.stack)
@@ -117,10 +115,11 @@ def run_now(
     overdue: Annotated[bool, typer.Option("--overdue", help="All retries that are more than 5 minutes late.")] = False,
     payload: Payload = None,
 ) -> None:
-    """Run a waiting retry now. A later delivery of the same attempt has no effect.
+    """Run a waiting retry now.
 
-    The command sends the message of the attempt's schedule to WorkQueue. A message that the queue delays, or that was
-    lost, has no schedule: for these give --payload, which is checked by the hash in RequestLedgerTable.
+    A later delivery of the same attempt has no effect. The command sends the message of the attempt's schedule to
+    WorkQueue. A message that the queue delays, or that was lost, has no schedule: for these give --payload, which is
+    checked by the hash in RequestLedgerTable.
     """
     if (request_id is None) == (not overdue) or (overdue and payload):
         raise typer.BadParameter("give the id of a request, or --overdue for all; --payload applies to one request")

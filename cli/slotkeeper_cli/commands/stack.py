@@ -16,6 +16,7 @@ from rich.console import Console
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
@@ -28,21 +29,19 @@ from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
-app = typer.Typer(
-    help="Reconcile SlotTable with the running executions, copy processes from a restored table, print the stack's "
-    "outputs, or write the functions' variables for sam local invoke.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Repair or restore SlotTable; print outputs and variables.", no_args_is_help=True)
 
 
 @app.command("reconcile", cls=StackCommand)
 def reconcile(
-    process: Annotated[list[str] | None, typer.Argument(help="Names of processes; by default all.")] = None,
+    process: Annotated[
+        list[str] | None, typer.Argument(help="Names of processes; by default all.", autocompletion=process_names)
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit code 5 if something would be changed.")
     ] = False,
 ) -> None:
-    """Make SlotTable match the running executions: adopt executions, repair counters, invoke the janitor.
+    """Make SlotTable match the running executions.
 
     An execution that runs without a slot is adopted: it becomes a holder, above the limit if necessary. A counter that
     differs from the sum of the holders' weights is set to it. The janitor then releases the slots of dead holders, and
@@ -177,10 +176,10 @@ def restore(
         str, typer.Option("--from", metavar="TABLE", help="Name of the table that was restored alongside SlotTable.")
     ],
 ) -> None:
-    """Copy processes that SlotTable does not have from a restored table, paused and without holders.
+    """Copy the missing processes from a restored table.
 
-    The restored holders are outdated: run slotkeeper stack reconcile to adopt the running executions. Leases cannot be
-    adopted: wait for the longest that your code takes, then resume the processes.
+    They are paused and have no holders. The restored holders are outdated: run slotkeeper stack reconcile to adopt the
+    running executions. Leases cannot be adopted: wait for the longest that your code takes, then resume the processes.
     """
     context = current_context()
     control, dynamodb = SlotControl(context.stack), context.stack.client("dynamodb")
@@ -241,10 +240,10 @@ def env(
         Path, typer.Option("--output", "-o", metavar="FILE", help="File to write, which may exist; - prints it.")
     ] = ENV_FILE,
 ) -> None:
-    """Write the variables of every deployed function, for sam local invoke --env-vars.
+    """Write the functions' variables for sam local invoke.
 
-    With --local, the function calls the stack of make local-up DOCKER=yes from its container. Otherwise it calls the
-    real stack.
+    The file is for its option --env-vars. With --local, the function calls the stack of make local-up DOCKER=yes from
+    its container. Otherwise it calls the real stack.
     """
     context = current_context()
     variables = function_variables(context.stack)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import stopped_event_source
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
-from slotkeeper_cli.formatting import duration, iso, local_time
+from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
 from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.output import styled, table
@@ -29,6 +30,7 @@ from slotkeeper_cli.queue_attributes import (
     event_source_mappings,
     message_counts,
 )
+from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
@@ -39,31 +41,31 @@ from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
 
 def status(
-    process: Annotated[str | None, typer.Argument(help="Name of one process.")] = None,
+    process: Annotated[str | None, typer.Argument(help="Name of one process.", autocompletion=process_names)] = None,
     watch: Annotated[
-        float, typer.Option(help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0)
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Seconds between two refreshes, until Ctrl-C; 0 shows the status once.", min=0
+        ),
     ] = 0,
 ) -> None:
-    """Show holders with their age and work, the waiting request of each priority, and the messages in each queue.
+    """Show processes, holders, waiting requests and queues.
 
-    Without a process, also the downstreams whose breaker is not closed, or whose limit an operator has set.
+    It shows each holder's age and work, and the waiting request of each priority with the reason. Without a process, it
+    also shows the downstreams whose breaker is not closed, or whose limit an operator has set.
     """
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
-    request_ids = RequestIds(SlotControl(context.stack).workflow)
-    if not watch:
-        data = read_status(context.stack, request_ids, process)
-        context.out.result(data, lambda console: _render(console, data))
-        return
-    console = context.out.console
-    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
-        while True:
-            data = read_status(context.stack, request_ids, process)
-            with console.capture() as capture:
-                _render(console, data)
-            live.update(Text.from_ansi(capture.get()), refresh=True)
-            time.sleep(watch)
+    request_ids_of = lru_cache(1)(lambda stack: RequestIds(SlotControl(stack).workflow))
+
+    def read() -> dict[str, Any]:
+        return read_status(context.stack, request_ids_of(context.stack), process)
+
+    if watch:
+        show_refreshes(context, read, _render, watch)
+    data = read()
+    context.out.result(data, lambda console: _render(console, data))
 
 
 def read_status(stack: StackConnection, request_ids: RequestIds, only: str | None = None) -> dict[str, Any]:
@@ -148,7 +150,7 @@ def _executions(control: SlotControl, processes: list[Process], request_ids: Req
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
-    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(time.time())}"))
+    console.print(Text.assemble((data["stack"], "bold"), f" in {data['region']}, {local_time(seconds(data['at']))}"))
     console.print()
     for process in data["processes"]:
         _render_process(console, process)

@@ -16,6 +16,7 @@ from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, one_line
@@ -32,7 +33,7 @@ UNKNOWN = "may have been sent; sending it again has no second effect"
 
 
 def submit(
-    process: Annotated[str | None, typer.Option(help="Process of the request.")] = None,
+    process: Annotated[str | None, typer.Option(help="Process of the request.", autocompletion=process_names)] = None,
     argument: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,7 +54,10 @@ def submit(
     weight: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_WEIGHT, help="Weight in the unit of the limit, such as DPUs; by default the process's own."
+            min=1,
+            max=MAX_WEIGHT,
+            metavar="N",
+            help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
         ),
     ] = None,
     file: Annotated[
@@ -64,9 +68,12 @@ def submit(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
-    timeout: Annotated[float, typer.Option(help="Minutes to wait with --wait.", min=0)] = 60,
+    timeout: Annotated[float, typer.Option(metavar="MINUTES", help="Minutes to wait with --wait.", min=0)] = 60,
 ) -> None:
-    """Submit requests. All are checked by the rules of the starter before the first is sent."""
+    """Submit requests.
+
+    All are checked by the rules of the starter before the first is sent.
+    """
     context = current_context()
     if (file is None) == (process is None):
         raise typer.BadParameter(

@@ -27,7 +27,10 @@ _REFRESHER = "TokenRefresherFunction"
 
 @app.command("show", cls=StackCommand)
 def show() -> None:
-    """Show the generation, age, lock and refusal of the token, but never the token itself."""
+    """Show the state of the token, but never the token itself.
+
+    The state is its generation, age, lock and refusal.
+    """
     context = current_context()
     shown, now = _read_token(_table(context.stack)), time.time()
     data = _as_dict(context.stack, shown, now)
@@ -36,15 +39,18 @@ def show() -> None:
 
 @app.command("invalidate", cls=StackCommand)
 def invalidate(
-    generation: Annotated[int | None, typer.Option(help="Generation to remove; by default the stored one.")] = None,
+    generation: Annotated[
+        int | None, typer.Option(metavar="N", help="Generation to remove; by default the stored one.")
+    ] = None,
     clear_refusal: Annotated[
         bool, typer.Option("--clear-refusal", help="Also clear a refusal, so that a token is requested immediately.")
     ] = False,
 ) -> None:
-    """Remove the stored token, so that the next container that needs a token requests a new one.
+    """Remove the stored token, so that a new one is requested.
 
-    A container that has the token in memory uses it until the API rejects it, which it does after the next POST /auth.
-    With TokenRefreshSchedule, the refreshing function is invoked immediately.
+    The next container that needs a token requests it. A container that has the token in memory uses it until the API
+    rejects it, which it does after the next POST /auth. With TokenRefreshSchedule, the refreshing function is invoked
+    immediately.
     """
     context = current_context()
     tokens, limits = _table(context.stack), _timing(context.stack)

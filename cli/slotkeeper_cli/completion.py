@@ -1,0 +1,74 @@
+"""Names that the shell completes, of the stack that the options before them select.
+
+A call that fails, as without network, completes nothing and prints nothing, since the operator is typing. For the same
+reason no question, such as for the code of an MFA device, reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import typer
+
+from slotkeeper.slots.process import Process
+from slotkeeper_cli.context import options_of, stack_of
+from slotkeeper_cli.doctor import CHECKS
+from slotkeeper_cli.downstream_control import DownstreamControl
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection
+
+_PATIENCE = 3.0  # seconds after which the shell gets no names
+
+
+class _TooLate(BaseException):
+    """The time has passed. It is no Exception, for which boto3 would repeat the call."""
+
+
+def check_names(incomplete: str) -> list[tuple[str, str]]:
+    """The checks of doctor, with what they check. No call."""
+    return [(check.name, check.about) for check in CHECKS if check.name.startswith(incomplete)]
+
+
+def process_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The processes, also those whose items are malformed (one Scan)."""
+
+    def names(stack: StackConnection) -> Iterable[str]:
+        return (one.name if isinstance(one, Process) else one.process for one in SlotControl(stack).processes.all())
+
+    return _names(context, incomplete, names)
+
+
+def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
+    """The downstreams that DownstreamTable or the retry policy has."""
+    return _names(context, incomplete, lambda stack: DownstreamControl(stack).all)
+
+
+def _names(context: typer.Context, incomplete: str, read: Callable[[StackConnection], Iterable[str]]) -> list[str]:
+    _leave_the_terminal()
+    signal.signal(signal.SIGALRM, _stop)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+    try:
+        names = list(read(stack_of(options_of(context))))
+    except (Exception, _TooLate):
+        return []
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return sorted(name for name in names if name and name.startswith(incomplete))
+
+
+def _leave_the_terminal() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 2):
+        os.dup2(nothing, stream)
+    # A question opens /dev/tty, which a session of its own does not have. A shell starts the command in its own process
+    # group; the leader of one could not leave.
+    with suppress(PermissionError):
+        os.setsid()
+
+
+def _stop(*_: Any) -> NoReturn:
+    raise _TooLate

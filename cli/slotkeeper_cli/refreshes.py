@@ -1,0 +1,131 @@
+"""Show what a command reads, and read it again every few seconds, until Ctrl-C.
+
+On a terminal the newest data replaces the earlier on a screen of its own; into a pipe or file each refresh is printed
+after the other. Both state when the data was read. If a refresh fails, the earlier data stays under its own time, with
+the error.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from slotkeeper.printable import printable
+from slotkeeper_cli.context import CommandContext
+from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
+from slotkeeper_cli.formatting import count, local_time, one_line
+from slotkeeper_cli.output import PlainConsole
+
+_SIZE_CHECK = 0.2  # seconds between two checks of the terminal's size: not every system signals a change
+
+
+def show_refreshes[Data](
+    context: CommandContext, read: Callable[[], Data], render: Callable[[Console, Data], None], every: float
+) -> NoReturn:
+    """Show what `read` returns, again and again. It returns only by an exception, such as KeyboardInterrupt.
+
+    A failure of the first read is raised. After a later one, the next refresh makes a new connection: the operator may
+    have signed in again.
+
+    Args:
+        render: prints the data on a console, as wide as the terminal.
+        every: seconds from one refresh to the next read.
+    """
+    console = context.out.console
+    refreshes = _refreshes(context, read, render)
+    if not console.file.isatty() or console.is_dumb_terminal:
+        for shown in refreshes:
+            if shown.error:
+                context.out.note(shown.heading(every))
+            else:
+                console.print(f"--- read at {local_time(shown.read_at)} ---")
+                shown.body(console)
+                console.print()
+            time.sleep(every)
+    shown = next(refreshes)
+    # The terminal is restored also if `timeout` or the end of a session stops the command.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with console.screen():
+        while True:
+            _show_for(console, every, _Frame(shown, every))
+            shown = next(refreshes)
+
+
+@dataclass(frozen=True)
+class _Refresh:
+    """The newest data that was read, and why there is none newer."""
+
+    read_at: float
+    body: Callable[[Console], None]
+    error: str = ""
+
+    def heading(self, every: float) -> str:
+        when = local_time(self.read_at)
+        if self.error:
+            return f"Not refreshed since {when}: {self.error}. The command tries again every {every:g} s"
+        return f"Read at {when}, again every {every:g} s. Ctrl-C ends"
+
+
+def _refreshes[Data](
+    context: CommandContext, read: Callable[[], Data], render: Callable[[Console, Data], None]
+) -> Iterator[_Refresh]:
+    newest: _Refresh | None = None
+    while True:
+        started = time.time()
+        try:
+            data = read()
+        except (CommandError, *FAILURES) as error:
+            if newest is None:
+                raise
+            context.reconnect()
+            yield _Refresh(newest.read_at, newest.body, one_line(failure_text(error), 500).rstrip("."))
+        else:
+            newest = _Refresh(started, lambda console, data=data: render(console, data))  # type: ignore[misc]
+            yield newest
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A refresh on a screen: its heading, and as many lines as fit. The last line states how many do not."""
+
+    shown: _Refresh
+    every: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width, height = options.size
+        style = "red" if self.shown.error else "dim"
+        heading = Text(printable(self.shown.heading(self.every)), style=style)
+        lines = [*heading.wrap(console, width), *_lines(self.shown.body, width)]
+        if len(lines) > height:
+            hidden = len(lines) - height + 1
+            lines[height - 1 :] = [Text(f"and {count(hidden, 'more line')}: enlarge the window", style="yellow")]
+        yield from lines
+
+
+def _lines(body: Callable[[Console], None], width: int) -> list[Text]:
+    # Not captured on the console of the screen: another console has no part in what that one does with each print.
+    paper = PlainConsole()
+    paper.soft_wrap, paper.width = False, width
+    with paper.capture() as captured:
+        body(paper)
+    return list(Text.from_ansi(captured.get()).split("\n"))
+
+
+def _show_for(console: Console, seconds: float, frame: _Frame) -> None:
+    """Show a frame for a time; again if the terminal's size changes."""
+    due, size = time.monotonic() + seconds, None
+    while True:
+        if size != console.size:
+            size = console.size
+            console.update_screen(frame)
+        left = due - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(left, _SIZE_CHECK))

@@ -1,0 +1,131 @@
+"""What the shell completes: names of the stack, without a word on the terminal if that is not possible."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper_cli import completion, stack_connection
+from slotkeeper_cli.doctor import CHECKS
+from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.terminal import terminal
+
+
+def completed(line: str, shell: str = "bash", before: Callable[[], None] = lambda: None) -> list[str]:
+    """The words that the shell gets for the last word of a line, which may be empty."""
+
+    def in_a_shell() -> None:
+        # A shell calls the command in a substitution: it is not the leader of a process group.
+        child = os.fork()
+        if child:
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os.environ["_SLOTKEEPER_COMPLETE"] = f"complete_{shell}"
+        os.environ |= {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}  # bash
+        os.environ |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}  # zsh, fish
+        before()
+
+    with terminal(piped=True, before=in_a_shell) as shown:
+        assert shown.ends() == 0
+        assert shown.written == b""
+    return shown.piped.split()
+
+
+@pytest.fixture
+def processes(operator: Operator) -> None:
+    operator.processes.create("sales", 1, "sample-job")
+    operator.processes.create("orders", 1, "sample-job")
+    item = {"process_name": {"S": "salty"}, "slot_limit": {"S": "three"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=item)
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slotkeeper status sa",
+        "slotkeeper process set-limit sa",
+        "slotkeeper process pause orders sa",
+        "slotkeeper process remove sa",
+        "slotkeeper stack reconcile sa",
+        "slotkeeper request submit --process sa",
+        "slotkeeper request show a --process sa",
+        "slotkeeper request cancel a --process sa",
+        "slotkeeper --stack slotkeeper status sa",
+        "slotkeeper status --region us-east-1 sa",
+    ],
+)
+def test_names_of_processes_are_completed_also_of_malformed_ones(line: str) -> None:
+    assert completed(line) == ["sales", "salty", "sample"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.usefixtures("processes")
+def test_other_shells_get_the_same_names(shell: str) -> None:
+    shown = "\n".join(completed("slotkeeper status sa", shell))
+
+    assert [name for name in ("sales", "salty", "sample", "orders") if name in shown] == ["sales", "salty", "sample"]
+
+
+@pytest.mark.parametrize("line", ["retry breaker open d", "retry breaker show d", "retry limit 5 --downstream d"])
+def test_names_of_downstreams_in_table_and_policy_are_completed(operator: Operator, line: str) -> None:
+    policy = json.dumps({"downstreams": {"depot": {}}})
+    malformed = {"downstream": {"S": "docks"}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=malformed)
+    with StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": policy}}}):
+        assert completed(f"slotkeeper {line}") == ["default", "depot", "docks"]
+
+
+def no_account() -> None:
+    def refuse(**_: Any) -> None:
+        raise AssertionError("a constant name needs no session")
+
+    stack_connection.boto3.Session = refuse  # type: ignore[assignment, misc]
+
+
+@pytest.mark.parametrize("command", ["dlq list", "dlq show", "dlq redrive", "dlq discard"])
+def test_names_of_dead_letter_queues_are_completed_without_an_account(command: str) -> None:
+    assert completed(f"slotkeeper {command} ", before=no_account) == ["request", "failed", "work", "schedule"]
+    assert completed(f"slotkeeper {command} f", before=no_account) == ["failed"]
+
+
+def test_names_of_checks_are_completed_without_an_account() -> None:
+    assert completed("slotkeeper doctor --only ", before=no_account) == [check.name for check in CHECKS]
+
+
+@pytest.mark.usefixtures("operator")
+def test_nothing_is_completed_of_a_stack_that_does_not_exist() -> None:
+    assert completed("slotkeeper --stack nowhere status sa") == []
+    assert completed("slotkeeper status --stack nowhere sa") == []
+
+
+@pytest.mark.usefixtures("operator")
+def test_nothing_is_completed_without_a_local_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert completed("slotkeeper --local status s") == []
+
+
+def asks() -> None:
+    """As botocore does for the code of an MFA device."""
+    stack_connection.boto3.Session = lambda **_: getpass.getpass("Enter MFA code: ")  # type: ignore[assignment, misc]
+
+
+def hangs() -> None:
+    completion._PATIENCE = 0.1
+    stack_connection.boto3.Session = lambda **_: time.sleep(60)  # type: ignore[assignment, misc]
+
+
+def writes() -> None:
+    stack_connection.boto3.Session = lambda **_: os.write(2, b"a warning")  # type: ignore[assignment, misc]
+
+
+@pytest.mark.parametrize("what", [asks, hangs, writes])
+def test_no_question_wait_or_warning_disturbs_the_line(what: Callable[[], None]) -> None:
+    assert completed("slotkeeper status s", before=what) == []
