@@ -14,6 +14,7 @@ from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl
@@ -34,7 +35,9 @@ from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_r
 from slotkeeper_cli.work_explanation import downstream_conditions, explain_work
 from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
 
-HELP = f"""Show where a request is and why: what it waits for, when it is expected to start, or why it ended so.
+HELP = f"""Show where a request is, and why.
+
+It shows what a request waits for and when it is expected to start, or why it ended so, and what to do next.
 
 Each attempt is {ALL_STATES}.
 
@@ -48,7 +51,8 @@ _QUEUED = (RequestState.WAITING, RequestState.QUEUED)
 
 
 def explain(
-    request_id: RequestId, process: Annotated[str | None, typer.Option(help="Search only this process.")] = None
+    request_id: RequestId,
+    process: Annotated[str | None, typer.Option(help="Search only this process.", autocompletion=process_names)] = None,
 ) -> None:
     """Show where a request is and why. `HELP` is the text of --help."""
     context = current_context()

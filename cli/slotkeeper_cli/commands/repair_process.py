@@ -38,7 +38,9 @@ def repair(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the writes.")] = False,
 ) -> None:
-    """Show each malformed attribute of a process's item, the value that repairs it and its source, and write them.
+    """Show and repair the malformed attributes of a process.
+
+    It shows each attribute with the value that repairs it and its source, and writes the values after a question.
 
     Sources are the value itself (a number that is stored as text), the other attributes, the executions of holders, the
     audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A
