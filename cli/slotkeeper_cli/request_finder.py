@@ -19,7 +19,7 @@ from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
-from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso

@@ -13,7 +13,7 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.context import CommandContext, current_context
