@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.slots.slot_history import Change
 from dev.scenarios.slots.slot_records import Execution, GlueRun
 from dev.scenarios.soak.slot_use import holdings, merged, overlaps
 from dev.scenarios.soak.soak_records import FaultMark, JanitorRun, Records
+from slotkeeper_cli.intervals import Interval
 from tests.scenarios.soak_run import (
     ORIGIN,
     change,

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from dev.scenarios.runner.intervals import Interval, weighted_steps
+from slotkeeper_cli.intervals import Interval, weighted_steps
 
 from .priority_requests import Mix
 from .slot_history import Change

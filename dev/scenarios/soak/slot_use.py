@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dev.scenarios.runner.intervals import Interval, overlap_seconds
 from dev.scenarios.slots.slot_history import Change
+from slotkeeper_cli.intervals import Interval, overlap_seconds
 
 from .soak_plan import RESTARTED
 from .soak_records import FaultMark, Records
