@@ -82,7 +82,7 @@ def _peak(
         above = is_above
         if limit is None:
             unknown[f"the limit of {name} is not known at every time"] = None
-        elif assumed > limit:
+        elif assumed > limit and not is_above:
             unknown[f"{name}: weights of {kind}s that were not read may be above the limit"] = None
     if best and weights.are_mixed and any(weights.of(each) is None for each in work):
         unknown[f"{name}: its requests have different weights, and not all were read"] = None

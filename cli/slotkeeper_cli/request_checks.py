@@ -60,7 +60,11 @@ def accounted(history: WorkHistory) -> CheckResult:
                 found.fails.append(f"{lost.request_id or execution} ({name}): its message was deleted or purged")
     undecided = {end: number for end, number in ends.items() if end.startswith("not known")}
     found.unknown += [f"{number:,} {end}" for end, number in undecided.items()]
-    text = ", ".join(f"{number:,} {end}" for end, number in ends.most_common() if end not in undecided)
+    text = ", ".join(
+        f"{number:,} {end}"
+        for end, number in sorted(ends.items(), key=lambda each: (-each[1], each[0]))
+        if end not in undecided
+    )
     sample = sample_of(history, EXECUTIONS, REQUESTS)
     numbers = {"ends": dict(ends)}
     return conclude("accounted", claim, found, text or "no request started", numbers, shown=bool(ends), sample=sample)
