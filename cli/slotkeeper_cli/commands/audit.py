@@ -40,7 +40,7 @@ messages are hidden from other commands while it reads them. Exit code 5 if a ch
 """
 
 
-def audit(
+def show_audit(
     process: Annotated[
         str | None, typer.Argument(help="Name of the process; by default all.", autocompletion=process_names)
     ] = None,
