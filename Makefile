@@ -121,7 +121,7 @@ run-chatbot: setup  ## The same with the chatbot: many senders share a token, wh
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
 .PHONY: local-up
-local-up: setup  ## Deploy to an embedded AWS and leave it running (build/local/outputs.json)
+local-up: setup  ## Deploy to an embedded AWS and leave it running
 	@$(PYTHON) -m dev.emulator up --job="$$JOB" --arguments="$$ARGUMENTS" --parameters="$$PARAMETERS" \
 	  $(if $(filter yes,$(DOCKER)),--docker)
 

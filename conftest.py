@@ -20,7 +20,7 @@ TURNS = ("e2e", "races", "engine", "least_privilege", "conformance", "benchmarks
 # Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first. So
 # does each module of functions/<function>/tests/e2e, before these.
 ALONE = (
-    "tests/e2e/test_own_job.py",
+    "tests/e2e/test_pages_locally.py",
     "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
     "tests/e2e/test_guided.py",

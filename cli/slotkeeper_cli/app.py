@@ -13,7 +13,20 @@ from typing import Annotated
 import typer
 
 from slotkeeper import __version__
-from slotkeeper_cli.commands import breaker, dlq, doctor, holder, process, report, request, retry, stack, status, token
+from slotkeeper_cli.commands import (
+    breaker,
+    dlq,
+    doctor,
+    explain,
+    holder,
+    process,
+    report,
+    request,
+    retry,
+    stack,
+    status,
+    token,
+)
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import FAILURES, CommandError, NotFound, failure_text
 from slotkeeper_cli.output import PlainConsole
@@ -27,6 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("status", cls=StackCommand)(status.status)
+app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 for group in (process, holder, request, dlq, retry, token, stack):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -1,6 +1,7 @@
 """The audit log: one line for each change by an operator, with the caller, the time, the change and its checks.
 
-The line is written to the stack's log group before the change, so that no change is made without a line.
+The line is written to the stack's log group before the change, so that no change is made without a line. So a line does
+not prove that the change was made.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,6 +18,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.request_fields import fields_in
+from slotkeeper_cli.stack_connection import StackConnection
+
+# Calls of one read. A page has up to 10,000 lines (CloudWatch Logs API Reference, FilterLogEvents).
+MAX_PAGES = 20
 
 
 def audit(action: str, **details: Any) -> None:
@@ -42,3 +50,44 @@ def audit(action: str, **details: Any) -> None:
             ) from error
         raise CommandRefused(f"the audit line could not be written: {error}. Nothing was changed.") from error
     context.has_audited = True
+
+
+@dataclass(frozen=True)
+class Audited:
+    """Audit lines, oldest first. `is_complete`: they are all lines with the value."""
+
+    lines: list[Mapping[str, Any]]
+    is_complete: bool = True
+
+
+def read_audit(stack: StackConnection, field: str, value: str, since: float = 0.0) -> Audited:
+    """Read the audit lines whose `action`, `process` or other field has a value, in at most MAX_PAGES calls.
+
+    Args:
+        since: seconds since the epoch.
+
+    Raises:
+        ClientError: the log group may not be read, or does not exist.
+    """
+    pages = (
+        stack.client("logs")
+        .get_paginator("filter_log_events")
+        .paginate(
+            logGroupName=stack.outputs["AuditLogGroupName"],
+            startTime=int(since * 1000),
+            # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
+            filterPattern=f"{{ $.{field} = {json.dumps(value)} }}",
+        )
+    )
+    events: list[Mapping[str, Any]] = []
+    for number, page in enumerate(pages):
+        if number == MAX_PAGES:
+            return Audited(_lines(events, field, value), is_complete=False)
+        events += page["events"]
+    return Audited(_lines(events, field, value))
+
+
+def _lines(events: list[Mapping[str, Any]], field: str, value: str) -> list[Mapping[str, Any]]:
+    # The events of several streams come in no order that is documented.
+    lines = [fields_in(event["message"]) for event in sorted(events, key=lambda event: float(event["timestamp"]))]
+    return [line for line in lines if line.get(field) == value]

@@ -11,21 +11,23 @@ RequestQueue and WorkQueue, since that would invalidate the receipt handles that
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
-from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.task_tokens import FIELD, HIDDEN, Body, hide_tokens, without_token
 
-# Visibility timeout in seconds: longer than it takes to redrive a batch, each call with its retries.
-HIDDEN_SECONDS = 120
+# Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
+ORDERED = 1000
+# Visibility timeout in seconds: longer than it takes to send and delete ORDERED messages, at 250 ms a call.
+HIDDEN_SECONDS = 600
 # Long polling queries all servers, so that an empty response means an empty queue (SQS guide, "Amazon SQS short and
 # long polling").
 LONG_POLL_SECONDS = 1
@@ -127,9 +129,23 @@ class DeadLetterMessage:
 
     @property
     def process(self) -> str:
-        """The process of a request, by its body or else by its message group."""
+        """The process of a request, by its body or else by the message group in which it was sent."""
         process = self.fields.get("process")
-        return process if isinstance(process, str) else process_of(self.group)
+        return process if isinstance(process, str) else process_of(self.attributes.get("message_group", self.group))
+
+    @property
+    def shared_group(self) -> str:
+        """The message group of a message that SQS itself moved, which others may have; else "", as of the starter."""
+        return "" if self.group == self.attributes.get("source_message_id") else self.group
+
+    @property
+    def order(self) -> tuple[float, str]:
+        """The order of the requests: when the original message was sent, then its sequence number.
+
+        Of a message that the starter did not send: when it was sent to this queue.
+        """
+        sent_at, sequence = self.attributes.get("sent_at", ""), self.attributes.get("sequence_number", "")
+        return (float(sent_at) if sent_at.isdecimal() else self.sent_at), sequence.zfill(40)
 
     @property
     def priority(self) -> Priority:
@@ -148,6 +164,11 @@ class DeadLetterMessage:
             return ""
         named = self.attributes.get("execution_name", "")
         return named or execution_name(self.process, self.request_id, self.attempt, self.caller)
+
+    @property
+    def shown_execution(self) -> str | None:
+        """The execution's name; None for a body without fields, from which no execution can have been started."""
+        return self.execution if self.fields or "execution_name" in self.attributes else None
 
     @property
     def label(self) -> str:
@@ -179,8 +200,64 @@ class DeadLetterMessage:
         }
         if self.queue.has_requests:
             data |= {"process": self.process, "priority": self.priority, "weight": self.weight}
-            data["execution"] = self.execution
+            data["execution"] = self.shown_execution
         return data
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Messages of a queue that could not be read: a request that was not found may be one of them.
+
+    Args:
+        number: how many, approximately.
+        why: the reason, and what to do.
+    """
+
+    queue: DeadLetterQueueName
+    number: int
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The number with the reason, on one line."""
+        return f"About {count(self.number, 'message')} of {self.queue.full_name} could not be read: {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The messages as JSON shows them."""
+        return {"queue": self.queue.full_name, "messages": self.number, "why": self.why}
+
+
+@dataclass(frozen=True)
+class Read:
+    """The messages that were read, in the order of their requests, and what could not be read."""
+
+    messages: list[DeadLetterMessage]
+    unread: Unread | None
+
+
+def unread(
+    queue: DeadLetterQueueName, size: int, read: int, groups: Collection[str], limit: int | None = None
+) -> Unread | None:
+    """What could not be read of a queue; None if all was read.
+
+    Args:
+        size: the approximate number of messages, counted before they were read.
+        read: the number of messages that were read.
+        groups: the shared message groups of those that are still in the queue.
+        limit: the maximum that was read; None for no maximum.
+    """
+    if size <= read:
+        return None
+    if limit is not None and read >= limit:
+        why = f"the command reads at most {limit:,}. List all with: slotkeeper dlq list {queue} --limit {size}"
+        return Unread(queue, size - read, why)
+    why = (
+        f"another command is reading them (run this again, at the latest after {duration(HIDDEN_SECONDS)}), or they "
+        "were deleted in the last minute, since the number is approximate"
+    )
+    if names := ", ".join(sorted(set(groups) - {""})):
+        why = f"SQS returns the first ten of message group {names} only (redrive or discard those first), or {why}"
+    return Unread(queue, size - read, why)
 
 
 class DeadLetterQueueReader:
@@ -190,13 +267,78 @@ class DeadLetterQueueReader:
         self.queue = queue
         self._stack = stack
         self._sqs, self._url = stack.client("sqs"), stack.outputs[f"{queue.full_name}Url"]
+        self._size: int | None = None
+        self._groups: dict[str, str] = {}  # the shared group of each message that was read, by its id
         self._deleted: set[str] = set()
 
     def size(self) -> int:
-        """The approximate number of messages, including hidden ones."""
-        return received_or_visible(self._stack, self.queue.full_name)
+        """The approximate number of messages, including hidden ones, as counted before the first was read."""
+        if self._size is None:
+            self._size = received_or_visible(self._stack, self.queue.full_name)
+        return self._size
 
-    def receive(self) -> list[DeadLetterMessage]:
+    def unread(self) -> Unread | None:
+        """What the last sweep could not read."""
+        staying = {group for message_id, group in self._groups.items() if message_id not in self._deleted}
+        return unread(self.queue, self.size(), len(self._groups), staying)
+
+    def peek(self, limit: int) -> Read:
+        """Read up to `limit` messages of the queue, and make them visible again."""
+        size, self._groups = self.size(), {}
+        taken: dict[str, str] = {}
+        try:
+            messages = self._take(limit, taken)[:limit]
+        finally:
+            self._make_visible(taken)
+        groups = {message.shared_group for message in messages}
+        return Read(messages, unread(self.queue, size, len(messages), groups, limit))
+
+    def sweep(self) -> Generator[list[DeadLetterMessage]]:
+        """Yield every message once, in lists of up to ORDERED messages that are in the order of their requests.
+
+        The caller deletes messages; the others are made visible at the end. A queue of more than ORDERED messages
+        yields them in no order across lists, since SQS returns those of different message groups in no order.
+
+        SQS returns no message of a group behind hidden ones, so a queue with shared groups is read again until no new
+        message appears. Ten messages that the caller leaves at the head of a group hide the rest of that group.
+        """
+        self.size()
+        self._groups = {}
+        while True:
+            before = set(self._groups)
+            taken: dict[str, str] = {}
+            try:
+                while messages := self._take(ORDERED, taken):
+                    yield messages
+            finally:
+                self._make_visible(taken)
+            if not any(group for message_id, group in self._groups.items() if message_id not in before):
+                return
+
+    def delete(self, message: DeadLetterMessage) -> None:
+        """Delete a received message."""
+        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt_handle)
+        self._deleted.add(message.message_id)
+
+    def _take(self, most: int, taken: dict[str, str]) -> list[DeadLetterMessage]:
+        """Receive and hide messages that were not read yet, in the order of their requests.
+
+        Args:
+            most: receive no more after this many new ones.
+            taken: the receipt handles of the messages that are hidden, by message id. Those received are added.
+        """
+        new: dict[str, DeadLetterMessage] = {}
+        while len(new) < most and (batch := self._receive()):
+            # Their visibility timeout has passed, so that they are received again: the loop must end all the same.
+            is_repeated = all(message.message_id in taken for message in batch)
+            taken |= {message.message_id: message.receipt_handle for message in batch}
+            if is_repeated:
+                break
+            new |= {message.message_id: message for message in batch if message.message_id not in self._groups}
+            self._groups |= {message.message_id: message.shared_group for message in batch}
+        return sorted(new.values(), key=lambda message: message.order)
+
+    def _receive(self) -> list[DeadLetterMessage]:
         """Receive up to ten messages, and hide them for HIDDEN_SECONDS; empty if no message is visible."""
         answer = self._sqs.receive_message(
             QueueUrl=self._url,
@@ -208,66 +350,19 @@ class DeadLetterQueueReader:
         )
         return [self._dead_letter(message) for message in answer.get("Messages", [])]
 
-    def peek(self, limit: int) -> list[DeadLetterMessage]:
-        """Read the first messages of the queue, and make them visible again.
-
-        At most ten per message group of RequestDeadLetterQueue: a FIFO queue returns no more of a group behind hidden
-        ones.
-        """
-        seen: dict[str, DeadLetterMessage] = {}
-        taken: list[DeadLetterMessage] = []
-        try:
-            while len(seen) < limit and (batch := self.receive()):
-                taken += batch
-                # A message that becomes visible again too early is received again; the loop must end all the same.
-                if all(message.message_id in seen for message in batch):
-                    break
-                seen |= {message.message_id: message for message in batch}
-        finally:
-            self.make_visible(taken)
-        return list(seen.values())[:limit]
-
-    def make_visible(self, messages: list[DeadLetterMessage]) -> None:
+    def _make_visible(self, taken: Mapping[str, str]) -> None:
         """Make messages visible again, except deleted ones. An expired receipt handle is not an error.
 
         On a standard queue it may make a message visible that another operator has received. Redriven twice, it is
         one request all the same, by its id.
         """
-        remaining = [message for message in messages if message.message_id not in self._deleted]
+        remaining = [handle for message_id, handle in taken.items() if message_id not in self._deleted]
         for start in range(0, len(remaining), _BATCH):
             entries = [
-                {"Id": str(number), "ReceiptHandle": message.receipt_handle, "VisibilityTimeout": 0}
-                for number, message in enumerate(remaining[start : start + _BATCH])
+                {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": 0}
+                for number, handle in enumerate(remaining[start : start + _BATCH])
             ]
             self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
-
-    def delete(self, message: DeadLetterMessage) -> None:
-        """Delete a received message."""
-        self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt_handle)
-        self._deleted.add(message.message_id)
-
-    def sweep(self) -> Generator[list[DeadLetterMessage]]:
-        """Yield every message once, in batches. The caller deletes messages; the others are made visible at the end.
-
-        A FIFO queue returns no message of a group behind hidden ones, so it is read again until no new message appears.
-        Ten messages that the caller leaves at the head of a group hide the rest of that group.
-        """
-        known: set[str] = set()
-        while True:
-            before = len(known)
-            taken: list[DeadLetterMessage] = []
-            try:
-                while batch := self.receive():
-                    taken += batch
-                    new = [message for message in batch if message.message_id not in known]
-                    if not new:
-                        break  # their visibility timeout has passed, so that they are received again
-                    known |= {message.message_id for message in new}
-                    yield new
-            finally:
-                self.make_visible(taken)
-            if len(known) == before or self.queue is not DeadLetterQueueName.REQUEST:
-                return
 
     def _dead_letter(self, message: Mapping[str, Any]) -> DeadLetterMessage:
         attributes = message.get("MessageAttributes", {})

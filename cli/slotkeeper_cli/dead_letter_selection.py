@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 
@@ -22,13 +21,21 @@ def find(reader: DeadLetterQueueReader, ids: Collection[str]) -> list[DeadLetter
     """The messages with one of these ids: of the request, of its execution, or of the message itself.
 
     Raises:
-        NotFound: no message has one of the ids. The text names the messages that the queue has.
+        NotFound: no message has one of the ids. The text names messages that the queue has, and how many could not be
+            read.
     """
-    with closing(reader.sweep()) as batches:
-        known = [message for batch in batches for message in batch]
-    if missing := [one for one in dict.fromkeys(ids) if not any(message.is_named(one) for message in known)]:
-        raise NotFound(f"{reader.queue.full_name} has no message with id {', '.join(missing)}. {_named(reader, known)}")
-    return [message for message in known if any(message.is_named(one) for one in ids)]
+    named: list[DeadLetterMessage] = []
+    others: list[str] = []
+    with closing(reader.sweep()) as lists:
+        for message in (each for messages in lists for each in messages):
+            if any(message.is_named(one) for one in ids):
+                named.append(message)
+            else:
+                others.append(message.label)
+    if missing := [one for one in dict.fromkeys(ids) if not any(message.is_named(one) for message in named)]:
+        labels = [message.label for message in named] + others
+        raise NotFound(f"{reader.queue.full_name} has no message with id {', '.join(missing)}. {_has(reader, labels)}")
+    return named
 
 
 def refuse_if_ambiguous(messages: Iterable[DeadLetterMessage], ids: Collection[str]) -> None:
@@ -65,13 +72,13 @@ def all_but_cancelled(message: DeadLetterMessage) -> str | None:
     return ""
 
 
-def _named(reader: DeadLetterQueueReader, known: list[DeadLetterMessage]) -> str:
-    if not known:
-        return "The queue is empty, or another command is reading it. Nothing was changed."
-    some = ", ".join(dict.fromkeys(message.label for message in known[:_MAX_NAMED]))
-    more = f" and {count(len(known) - _MAX_NAMED, 'other')}" if len(known) > _MAX_NAMED else ""
-    groups = Counter(message.group for message in known if message.group)
-    hidden = " Messages behind the first ten of a message group cannot be read yet." * any(
-        n >= 10 for n in groups.values()
-    )
-    return f"It has: {some}{more}.{hidden} List them with: slotkeeper dlq list {reader.queue}. Nothing was changed."
+def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
+    """What a queue has, and what could not be read."""
+    texts = []
+    if labels:
+        some = ", ".join(dict.fromkeys(labels[:_MAX_NAMED]))
+        more = f" and {count(len(labels) - _MAX_NAMED, 'other')}" if len(labels) > _MAX_NAMED else ""
+        texts.append(f"It has: {some}{more}. List them with: slotkeeper dlq list {reader.queue}.")
+    if unread := reader.unread():
+        texts.append(f"It may be one that could not be read. {unread.text}.")
+    return " ".join(texts or ["The queue is empty."]) + " Nothing was changed."

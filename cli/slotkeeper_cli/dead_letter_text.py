@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, Read
 from slotkeeper_cli.formatting import local_time, one_line
 from slotkeeper_cli.output import print_lines, styled
 from slotkeeper_cli.task_tokens import FIELD, HIDDEN
@@ -17,18 +17,20 @@ from slotkeeper_cli.task_tokens import FIELD, HIDDEN
 MAX_REASON_SHOWN = 4000
 
 
-def render_queues(console: Console, queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]]) -> None:
-    """Print the number of messages of each queue and code, and two lines for each message."""
-    for queue, messages in queues:
+def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], limit: int) -> None:
+    """Print the number of messages of each queue and code, two lines for each message, and what was not read."""
+    for queue, read in queues:
         codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
         line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
         console.print(Text.assemble((queue["name"], "bold"), styled(line)))
-        for message in messages:
+        for message in read.messages[:limit]:
             # Not a table, in which a folded id could not be copied.
             console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
             console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
-        if more := queue["messages"] - len(messages):
-            console.print(f"  {more:,} more not shown: above --limit, or behind the first ten of their message group")
+        if len(read.messages) > limit:
+            console.print(f"  {len(read.messages) - limit:,} more not shown: above --limit {limit}")
+        if read.unread:
+            console.print(f"  {read.unread.text}")
 
 
 def render_message(console: Console, message: DeadLetterMessage) -> None:

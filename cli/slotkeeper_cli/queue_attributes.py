@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.stack_connection import StackConnection
@@ -46,3 +47,9 @@ def received_or_visible(stack: StackConnection, queue: str) -> int:
     """The approximate number of messages of a queue, without the delayed ones."""
     counts = message_counts(queue_attributes(stack, queue))
     return counts["visible"] + counts["in_flight"]
+
+
+def event_source_mappings(stack: StackConnection, queue_arn: str) -> list[dict[str, Any]]:
+    """The event source mappings of a queue: the functions that receive its messages (ListEventSourceMappings)."""
+    pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate(EventSourceArn=queue_arn)
+    return [one for page in pages for one in page["EventSourceMappings"]]

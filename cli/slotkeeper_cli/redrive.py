@@ -55,11 +55,12 @@ class Redrive:
         )
 
 
-def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
+def plan(dead_letter: DeadLetterMessage, processes: Collection[str], malformed: Collection[str] = ()) -> Redrive:
     """Decide what to send for a dead-letter message.
 
     Args:
-        processes: names of the processes that exist.
+        processes: names of the processes that exist and can be read.
+        malformed: names of the others.
 
     Raises:
         NotRedrivable: it would be refused again.
@@ -69,6 +70,11 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str]) -> Redrive:
     if not dead_letter.queue.has_requests:
         return _plan_work(dead_letter)
     request = read_request(dead_letter)
+    if request.process in malformed:
+        raise NotRedrivable(
+            f"the item of process {request.process!r} is malformed, so it would wait until it expires. Repair it "
+            f"first: slotkeeper process repair {request.process}"
+        )
     if request.process not in processes:
         raise NotRedrivable(
             f"there is no process {request.process!r}. Add it with: slotkeeper process add {request.process} --limit 1"

@@ -21,7 +21,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h3 { font-size: 1rem; margin: 0 }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top }
-th { color: var(--dim); font-weight: 500 } .number { text-align: right; white-space: nowrap }
+th { color: var(--dim); font-weight: 500; white-space: nowrap } td { min-width: 6rem }
+.number { text-align: right; white-space: nowrap; min-width: 0 }
 .lost { color: var(--lost); font-weight: 600 } .dim, footer, figcaption { color: var(--dim); font-size: .87rem }
 figure { margin: .6rem 0 } .chart { display: flex; align-items: flex-end; gap: 2px; height: 8rem;
   border-bottom: 1px solid var(--line) } .small { height: 2.5rem }

@@ -1,22 +1,26 @@
-"""Find the attempts of a request: in SlotTable, in Step Functions and in the dead-letter queues.
+"""Find the attempts of a request: in SlotTable, Step Functions, the dead-letter queues and the audit log.
 
 Each attempt has an execution name. RequestQueue is not searched: receiving a message there would invalidate the receipt
-handle with which the message is woken. A request that is found nowhere else may therefore be queued.
+handle with which the message is woken. A request that is found nowhere else may therefore be queued. The audit log
+shows which attempts a redrive has sent there.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
-from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.holder_work import target_of, work_key, work_of
@@ -24,17 +28,18 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.request_ids import RequestIds, callers_of, request_id_of
 from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.search import NotRead, Search, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.task_tokens import hide_tokens
-from slotkeeper_cli.waiting_requests import ahead_of, as_dict, holders_as_dicts, waiting_requests
+from slotkeeper_cli.waiting_requests import ahead_of, as_dict, waiting_requests
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
 _GAP = 3
-# The number of messages that are read of each dead-letter queue.
-_MAX_DEAD_LETTERS = 1000
+# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
+RETURNED = "RequestReturned"
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _AFTER_RELEASE = dict.fromkeys(_OPEN, RequestState.FINISHING) | {"SUCCEEDED": RequestState.SUCCEEDED}
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}")
@@ -56,9 +61,12 @@ class RequestAttempt:
 
     def as_dict(self) -> dict[str, Any]:
         """The attempt as JSON shows it."""
-        data = {"attempt": self.number or None, "execution": self.execution, "state": self.state, **self.details}
-        if self.dlq_message is not None:
-            data["dead_letter"] = {"queue": self.dlq_message.queue.full_name, **self.dlq_message.summary()}
+        message = self.dlq_message
+        is_dead_letter = message is not None and self.state is RequestState.DEAD_LETTERED
+        execution = message.shown_execution if message and is_dead_letter else self.execution
+        data = {"attempt": self.number or None, "execution": execution, "state": self.state, **self.details}
+        if message is not None:
+            data["dead_letter"] = {"queue": message.queue.full_name, **message.summary()}
         return data
 
 
@@ -96,9 +104,16 @@ class RequestFinder:
         self._control = control
         self._now = time.time()
         self.request_ids = RequestIds(control.workflow)
+        # Processes whose items are malformed: their executions and dead-letter messages can be found.
+        self.malformed: dict[str, MalformedProcess] = {}
+        self.search = Search(["SlotTable", "executions"])
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
-        of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), queues)
-        self._dead_letters = [dead_letter for of_queue in of_queues for dead_letter in of_queue]
+        self._dead_letters = read_dead_letters(stack, self.search, queues)
+        since = self._now - RETENTION_SECONDS
+        read = self.search.read("AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([]))
+        if not read.is_complete:
+            self.search.not_read.append(NotRead("AuditLogGroup", "it has too many redrives: only the oldest were read"))
+        self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
 
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
         """The request in each of these processes, also if it has no known attempts there, and for each known caller.
@@ -110,7 +125,7 @@ class RequestFinder:
         Raises:
             NotFound: there is no execution of the given name.
         """
-        known, given = list(processes), request_id
+        known, given = [*processes, *(Process(name, 0, 0, {}, False, "") for name in self.malformed)], request_id
         if named := _EXECUTION.fullmatch(request_id):
             real = self._request_id_of(request_id, known)
             if real is None:
@@ -124,9 +139,8 @@ class RequestFinder:
             found = [one for one in found if any(each.execution == given for each in one.attempts)] or found
         return found
 
-    def find_without_process(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
-        """The request's dead-letter messages of processes that SlotTable does not have, or not any more."""
-        known = {one.name for one in processes}
+    def find_without_process(self, request_id: str, known: Collection[str]) -> list[RequestAttempts]:
+        """The request's dead-letter messages of processes that are not among the known."""
         found: dict[tuple[str, str], list[RequestAttempt]] = {}
         for one in sorted(self._dead_letters, key=lambda message: message.attempt):
             if one.process not in known and one.is_named(request_id):
@@ -140,9 +154,12 @@ class RequestFinder:
     def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
-        for waiting in (each for process in processes for each in process.waiting.values()):
-            if waiting.execution == execution:
-                return waiting.request_id
+        for process in processes:
+            for named in process.named.values():
+                if named.execution == execution:
+                    return named.request_id
+            if lost := process.lost.get(execution):
+                return lost.request_id
         known = self._control.workflow.describe(execution)
         return request_id_of(known.input) if known else None
 
@@ -155,10 +172,11 @@ class RequestFinder:
             if (attempts := self._attempts(process, request_id, caller)) or not caller
         ]
         names = {attempt.execution for one in found for attempt in one.attempts}
-        for waiting in process.waiting.values():
+        lost = [(name, note.request_id) for name, note in process.lost.items()]
+        for name, id_ in [*((each.execution, each.request_id) for each in process.named.values()), *lost]:
             # A head whose name is of a caller: its token, and so its attempt, are only in its message.
-            if waiting.request_id == request_id and waiting.execution not in names:
-                attempt = self._attempt(process, 0, waiting.execution, {})
+            if id_ == request_id and name not in names:
+                attempt = self._attempt(process, 0, name, {})
                 found += [RequestAttempts(process, request_id, [attempt])] if attempt else []
         return found
 
@@ -179,11 +197,14 @@ class RequestFinder:
             if dead_letter.process == process.name
         }
         last = max((one.attempt for one in dead_letters.values() if one.request_id == request_id), default=0)
+        redrives = self._redrives.values()
+        redriven = (each.attempt for each in redrives if (each.process, each.request_id) == (process.name, request_id))
+        last = max(last, *redriven, 0)
         result: list[RequestAttempt] = []
         number, nothing = 1, 0
         while nothing < _GAP or number <= last:
             name = execution_name(process.name, request_id, number, caller)
-            attempt = self._attempt(process, number, name, dead_letters)
+            attempt = self._attempt(process, number, name, dead_letters) or _after_return(process, name, result)
             nothing = 0 if attempt else nothing + 1
             result += [attempt] if attempt else []
             number += 1
@@ -198,25 +219,47 @@ class RequestFinder:
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
         if stated := fields_in(execution.get("input", "")) if execution else dead_letter and dead_letter.fields:
             details |= {"priority": priority_in(stated), "weight": weight_in(stated)}
+        if holder is not None and execution and execution["status"] not in _OPEN:
+            # It may have released its slot between the two reads.
+            holder = self._control.process(process.name).holders.get(name)
         if holder is not None:
             state, more = self._with_slot(process, name, holder, execution)
             details |= more
         elif execution is not None:
             details |= _ending(execution)
             state = _AFTER_RELEASE.get(execution["status"], RequestState.FAILED)
+            if state is RequestState.FINISHING and process.name in self.malformed:
+                state = RequestState.RUNNING  # its holder, if it has one, could not be read
+            if execution.get("error") == RETURNED:
+                state = RequestState.RETURNED
+            elif state is RequestState.SUCCEEDED:
+                details |= self._done(process, name, execution)
         elif dead_letter is not None:
             state = _state_of(dead_letter)
-        elif note := process.cancelled.get(name):
-            details |= {"since": iso(note.since), "by": note.by}
-            state = RequestState.CANCELLED
-        elif waiting := next((one for one in waiting_requests(process, self._now) if one.execution == name), None):
-            details |= as_dict(process, waiting, self._now)
-            details["ahead"] = [as_dict(process, each, self._now) for each in ahead_of(process, waiting)]
-            details["holders"] = holders_as_dicts(process, self.request_ids, self._now)
-            state = RequestState.WAITING
+        elif in_item := self._in_item(process, name):
+            state, more = in_item
+            details |= more
+        elif redrive := self._redrives.get(name):
+            details |= {"since": redrive.at, "by": redrive.by}
+            state = RequestState.QUEUED
         else:
             return None
         return RequestAttempt(process.name, number, name, state, details, dead_letter)
+
+    def _in_item(self, process: Process, name: str) -> tuple[RequestState, dict[str, Any]] | None:
+        """The state and the details of an attempt without slot, execution and dead-letter message."""
+        if note := process.cancelled.get(name):
+            return RequestState.CANCELLED, {"since": iso(note.since), "by": note.by}
+        for waiting in waiting_requests(process, self._now):
+            if waiting.execution == name:
+                ahead = [as_dict(process, each, self._now) for each in ahead_of(process, waiting)]
+                return RequestState.WAITING, as_dict(process, waiting, self._now) | {"ahead": ahead}
+        if lost := process.lost.get(name):
+            return RequestState.LOST, {"since": iso(lost.since), "noted": iso(lost.noted)}
+        for cleared in process.cleared.values():
+            if cleared.execution == name:
+                return RequestState.QUEUED, {"since": iso(cleared.since), "cleared": iso(cleared.cleared)}
+        return None
 
     def _with_slot(
         self, process: Process, name: str, holder: Holder, execution: dict[str, Any] | None
@@ -233,6 +276,18 @@ class RequestFinder:
         release = estimate(self._stack.parameters, ended, target, work, process.settle_seconds)
         return RequestState.STOPPED, details | _ending(execution) | release.as_dict()
 
+    def _done(self, process: Process, name: str, execution: dict[str, Any]) -> dict[str, Any]:
+        """What an execution that has succeeded ran: its Glue run, or its child execution with the output."""
+        target = process.target
+        if target == NO_TARGET:
+            return {}
+        work = work_of(self._stack, target, name, execution["startDate"].timestamp())
+        details: dict[str, Any] = {work_key(target): work}
+        if work and is_state_machine(target):
+            child = self._control.children.describe(target, name, self._stack.execution_arn(name))
+            details["output"] = hide_tokens(child.output) if child else ""
+        return details
+
     def _execution(self, name: str) -> dict[str, Any] | None:
         stepfunctions, arn = self._stack.client("stepfunctions"), self._stack.execution_arn(name)
         try:
@@ -240,6 +295,37 @@ class RequestFinder:
         except stepfunctions.exceptions.ExecutionDoesNotExist:
             return None
         return result
+
+
+def _after_return(process: Process, name: str, before: Sequence[RequestAttempt]) -> RequestAttempt | None:
+    """The attempt that a workflow has sent to RequestQueue in place of its own, the last one."""
+    if not before or before[-1].state is not RequestState.RETURNED:
+        return None
+    details = {"since": before[-1].details["ended"]}
+    return RequestAttempt(process.name, before[-1].number + 1, name, RequestState.QUEUED, details)
+
+
+@dataclass(frozen=True)
+class SentAgain:
+    """An attempt that a redrive sent, or was about to send.
+
+    Args:
+        at: ISO 8601.
+        by: the ARN of the operator.
+    """
+
+    process: str
+    request_id: str
+    attempt: int
+    at: str
+    by: str
+
+
+def _redrives(line: Mapping[str, Any]) -> Iterator[tuple[str, SentAgain]]:
+    """The redriven requests of an audit line, by execution."""
+    for each in line.get("sent", []):
+        sent = SentAgain(each["process"], each["request_id"], each["attempt"], str(line["at"]), str(line["by"]))
+        yield each["execution"], sent
 
 
 def _state_of(dead_letter: DeadLetterMessage) -> RequestState:

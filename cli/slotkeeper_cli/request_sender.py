@@ -101,15 +101,18 @@ class SendResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
-        request = self.request
-        data: dict[str, Any] = {
-            "request_id": request.request_id,
-            "process": request.process,
-            "execution": request.execution_name,
-            "priority": request.priority,
-            "weight": request.weight,
-        }
-        return data | ({"error": self.error} if self.error else {"message_id": self.message_id})
+        return fields_of(self.request) | ({"error": self.error} if self.error else {"message_id": self.message_id})
+
+
+def fields_of(request: Request) -> dict[str, Any]:
+    """The names, priority and weight of a request as JSON shows them."""
+    return {
+        "request_id": request.request_id,
+        "process": request.process,
+        "execution": request.execution_name,
+        "priority": request.priority,
+        "weight": request.weight,
+    }
 
 
 def send_all(

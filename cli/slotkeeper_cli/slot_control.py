@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.glue import GlueRuns
@@ -38,19 +40,27 @@ class SlotControl:
             process = self.slots.read(name)
         except MalformedProcess as error:
             raise CommandFailed(
-                f"the item of process {name!r} in SlotTable is malformed: {error}. Correct the attribute first "
-                "(docs/runbooks.md, MalformedProcessAlarm)"
+                f"the item of process {name!r} in SlotTable is malformed: {error}. Repair it first: slotkeeper process "
+                f"repair {name}"
             ) from error
         if process is None:
-            raise NotFound(f"there is no process {name!r}. The processes are: {', '.join(self.names()) or 'none'}")
+            raise self.not_found(name)
         return process
 
-    def read_all(self) -> tuple[list[Process], list[str]]:
-        """The processes, ordered by name, and for each malformed item an error text."""
+    def not_found(self, name: str) -> NotFound:
+        """The error for a process that does not exist. It names those that do."""
+        processes, malformed = self.read_all()
+        names = sorted([one.name for one in processes] + [f"{one.process} (malformed)" for one in malformed])
+        return NotFound(f"there is no process {name!r}. The processes are: {', '.join(names) or 'none'}")
+
+    def read_all(self) -> tuple[list[Process], list[MalformedProcess]]:
+        """The processes, ordered by name, and an error for each malformed item, whose process is not known further."""
         read = list(self.processes.all())
         processes = sorted((one for one in read if isinstance(one, Process)), key=lambda one: one.name)
-        return processes, [str(one) for one in read if isinstance(one, MalformedProcess)]
+        malformed = sorted((one for one in read if isinstance(one, MalformedProcess)), key=lambda one: one.process)
+        return processes, malformed
 
-    def names(self) -> list[str]:
-        """The names of the processes, in order. Malformed items are left out."""
-        return [process.name for process in self.read_all()[0]]
+
+def repair_texts(malformed: Iterable[MalformedProcess]) -> list[str]:
+    """For each malformed process, what is wrong and the command that repairs it."""
+    return [f"{one}. Repair it: slotkeeper process repair {one.process}" for one in malformed]

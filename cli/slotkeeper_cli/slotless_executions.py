@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.slot_control import SlotControl
@@ -86,6 +87,13 @@ def _target_that_runs(stack: StackConnection, execution: str) -> str | None:
     except stepfunctions.exceptions.ExecutionDoesNotExist:
         return None
     return target if is_running else None
+
+
+def confirmed_target(workflow: Workflow, execution: str) -> str:
+    """What an execution has confirmed that it runs; empty if the first events of its history do not state it."""
+    left = (event.get("stateExitedEventDetails", {}) for event in workflow.events(execution))
+    outputs = (each.get("output", "{}") for each in left if each.get("name") == _CONFIRM)
+    return next((_target_in(output, execution) for output in outputs), "")
 
 
 def _target_in(output: str, execution: str) -> str:

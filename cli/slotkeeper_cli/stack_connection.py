@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from slotkeeper_cli.errors import CommandFailed, NotFound
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
+LOCAL_FILE = "SLOTKEEPER_LOCAL_FILE"  # a variable with the path of LOCAL_OUTPUTS
 CONSOLE = "https://{region}.console.aws.amazon.com"
 
 # Throttled calls are retried while the operator waits (boto3 guide, "Retries").
@@ -60,6 +62,7 @@ class StackConnection:
     """A stack by its name, in the account and Region of a profile, or in the AWS that `make local-up` runs.
 
     Args:
+        profile: of the user's AWS configuration; by default that of the environment.
         region: AWS Region; by default that of the profile or the environment.
         local: the file that `make local-up` writes; the stack is then not searched in an account.
     """
@@ -67,12 +70,18 @@ class StackConnection:
     def __init__(
         self, name: str, profile: str | None = None, region: str | None = None, local: Path | None = None
     ) -> None:
-        self.name = name
+        self.name, self.profile = name, profile
+        self.local_file = local
         self._local = json.loads(local.read_text()) if local else None
         self._clients: dict[str, Any] = {}
         self._session = (
             _isolated(self._local) if self._local else boto3.Session(profile_name=profile, region_name=region)
         )
+
+    @property
+    def local(self) -> Mapping[str, Any] | None:
+        """What `make local-up` wrote about the stack; None for a stack in an account."""
+        return self._local
 
     @property
     def is_local(self) -> bool:
@@ -136,6 +145,12 @@ class StackConnection:
         """The stack's outputs. A missing output raises NotFound if its flow is not deployed, else CommandFailed."""
         return _Outputs({output["OutputKey"]: output["OutputValue"] for output in self.description["Outputs"]})
 
+    @property
+    def reachable_outputs(self) -> dict[str, str]:
+        """The outputs, with the URL at which this machine reaches the chatbot of the local stack."""
+        url = (self._local or {}).get("chatbot_url")
+        return self.outputs | ({"ChatbotUrl": url} if url else {})
+
     @cached_property
     def not_deployed(self) -> tuple[Flow, ...]:
         """The flows that the stack was deployed without."""
@@ -186,12 +201,14 @@ class _Outputs(dict[str, str]):
 
 
 def find_local() -> Path:
-    """The file that `make local-up` writes, in the working directory or one of its parents.
+    """The file that `make local-up` writes: in the working directory or one of its parents, else the one that the shell
+    has by `slotkeeper stack outputs --export`, for commands in other folders.
 
     Raises:
         NotFound: there is no such file.
     """
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / LOCAL_OUTPUTS).exists():
-            return folder / LOCAL_OUTPUTS
+    folders = (Path.cwd(), *Path.cwd().parents)
+    for file in (*(folder / LOCAL_OUTPUTS for folder in folders), Path(os.environ.get(LOCAL_FILE, LOCAL_OUTPUTS))):
+        if file.is_file():
+            return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")

@@ -8,13 +8,12 @@ from typing import Any
 from slotkeeper.retry import ledger
 from slotkeeper.retry.ledger import Ledger, Row
 from slotkeeper.retry.operations import is_cancelled
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.stack_connection import StackConnection
 
-_MAX_DEAD_LETTERS = 1000
 WORK_QUEUES = (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE)
 _STATES = {
     ledger.RUNNING: RequestState.RUNNING,
@@ -60,7 +59,7 @@ def is_deployed(stack: StackConnection) -> bool:
     return "RequestLedgerTableName" in stack.outputs
 
 
-def find_work(stack: StackConnection, given: str, *, search_dead_letters: bool) -> FoundWork | None:
+def find_work(stack: StackConnection, search: Search, given: str, *, search_dead_letters: bool) -> FoundWork | None:
     """The worker's request with an id; None if there is none.
 
     Args:
@@ -74,13 +73,12 @@ def find_work(stack: StackConnection, given: str, *, search_dead_letters: bool) 
     rows = Ledger(stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"])
     row = rows.read(given)
     has_message = search_dead_letters if row is None else row.status in (ledger.FAILED, ledger.DEAD_LETTERED)
-    message = _dead_letter(stack, given) if has_message else None
+    message = _dead_letter(stack, search, given) if has_message else None
     if row is not None or message is None:
         return None if row is None else FoundWork(given, row, message)
     request_id = message.request_id or given
     return FoundWork(request_id, None if request_id == given else rows.read(request_id), message)
 
 
-def _dead_letter(stack: StackConnection, given: str) -> DeadLetterMessage | None:
-    of_queues = in_parallel(lambda queue: DeadLetterQueueReader(stack, queue).peek(_MAX_DEAD_LETTERS), WORK_QUEUES)
-    return next((one for of_queue in of_queues for one in of_queue if one.is_named(given)), None)
+def _dead_letter(stack: StackConnection, search: Search, given: str) -> DeadLetterMessage | None:
+    return next((one for one in read_dead_letters(stack, search, WORK_QUEUES) if one.is_named(given)), None)

@@ -96,6 +96,7 @@ def process_item(
                         "since": _A_TIME,
                         "execution": {"S": execution_name(process, "", 1)},
                         "request_id": {"S": "i" * _REQUEST_ID},
+                        "hidden_until": _A_TIME,
                     }
                 }
             }

@@ -1,4 +1,4 @@
-"""The commands `python -m dev.emulator up`, `credentials`, `down`, `status`, `say` and `work`."""
+"""The commands `python -m dev.emulator up`, `down`, `status`, `say` and `work`."""
 
 import signal
 import sys
@@ -94,7 +94,7 @@ def up(port: int, job: str, arguments: str, parameters: dict[str, str], docker: 
 
     All flows are deployed; ChatApiUrl= in --parameters leaves out the chatbot, DeployWorker=false the worker.
     The chatbot calls a simulated chat API in the engine. To use another, deploy with ChatApiUrl=..., then store its
-    credentials with `python -m dev.emulator credentials`.
+    credentials in the secret (docs/deploy.md, The chatbot).
     """
     own_job = _job(job, parameters, arguments)
     if own_job:
@@ -142,24 +142,6 @@ def _running(port: int, *, chat_service: bool, docker: bool) -> tuple[EmbeddedAw
 
 
 @main.command()
-@click.option("--client-id", prompt=True, help="Default: a prompt.")
-@click.option("--client-secret", prompt=True, hide_input=True, help="Default: a hidden prompt.")
-def credentials(client_id: str, client_secret: str) -> None:
-    """Store the credentials of the chat API that ChatApiUrl names."""
-    try:
-        aws = EmbeddedAws.attach(STATE_DIR)
-        if not aws.outputs:
-            raise EngineError("nothing is deployed yet: run `make local-up`")
-        if not aws.chatbot_url:
-            raise EngineError("no chatbot is deployed here: run `make local-up PARAMETERS=ChatApiUrl=https://...`")
-        chatbot.give_credentials(aws, client_id, client_secret)
-    except (EngineError, BotoCoreError, ClientError) as error:
-        say(escape(str(error)))
-        raise SystemExit(1) from None
-    say("the chatbot's credentials are stored")
-
-
-@main.command()
 def down() -> None:
     """End the engine that `up` started, and its processes."""
     try:
@@ -175,7 +157,7 @@ def down() -> None:
 
 @main.command()
 def status() -> None:
-    """Show whether it runs, its endpoint, and the outputs of the stack."""
+    """Show whether it runs, its endpoint, and the URLs of chatbot and chat API."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError as error:
@@ -186,8 +168,6 @@ def status() -> None:
     if aws.chat_service:
         say(f"the simulated chat API: {aws.chat_service}")
     say_chatbot_url(aws)
-    for name, value in sorted(aws.outputs.items()):
-        console.print(f"  {name} = {value}", markup=False)
     if not aws.outputs:
         say("nothing is deployed yet")
 

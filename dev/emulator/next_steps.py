@@ -13,7 +13,7 @@ from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.tools.function_folders import own_module
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
-GIVE_CREDENTIALS = "build/venv/bin/python -m dev.emulator credentials"
+OWN_CODE = 'eval "$(slotkeeper --local stack outputs --export)"'
 VARIABLES = "slotkeeper --local stack env"
 TALK = 'make say TEXT="Good morning"'
 FIRST_MONTH = "2012-01"  # of the sample data
@@ -28,7 +28,8 @@ def say(message: str) -> None:
 
 def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | None) -> None:
     """The addresses of what is deployed, and the next command of each flow. Commands are bare, to be copied whole."""
-    say(f"ready at {aws.endpoint}; {len(aws.outputs)} outputs in {shown(aws.state_dir / 'outputs.json')}")
+    say(f"ready at {aws.endpoint}; for boto3, the AWS CLI and your own code (make cli installs slotkeeper):")
+    console.print(OWN_CODE, markup=False)
     say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
     if aws.container_host:
         say(f"containers reach it by {aws.container_host}; the variables of sam local invoke: {VARIABLES}")
@@ -36,8 +37,7 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
         say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
         say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
     elif deployed[CHAT_API_URL]:
-        say(f"the chatbot calls {escape(deployed[CHAT_API_URL])}; store its credentials with:")
-        console.print(GIVE_CREDENTIALS)
+        say(f"the chatbot calls {escape(deployed[CHAT_API_URL])}; store its credentials: docs/deploy.md, The chatbot")
     say_chatbot_url(aws)
     if "WorkQueueUrl" in aws.outputs:
         say(f"send a request to the worker: {escape(work_command())}")

@@ -111,7 +111,10 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
     deleted = {before.get("SampleJob", "")} - {properties["SampleJob"]}
     for process in _processes.all():
         if isinstance(process, MalformedProcess):
-            raise ValueError(f"cannot read which targets are in use: {process}. Repair the item, then deploy again")
+            raise ValueError(
+                f"cannot read which targets are in use: {process}. Repair the item, then deploy again: "
+                f"slotkeeper process repair {process.process}"
+            )
         for execution, holder in process.holders.items():
             if holder.is_lease:  # it runs code, not the target
                 continue

@@ -48,7 +48,7 @@ def steps_of_slots(table: Any, seed: int) -> list[Any]:
                 reservation = slots.reserve(candidate, START + number)
                 results.append(reservation)
                 if isinstance(reservation, Full | Paused):
-                    results += [slots.wait(candidate, reservation.seen), slots.can_proceed(candidate)]
+                    results += [slots.wait(candidate, reservation.seen, START + number), slots.can_proceed(candidate)]
             case "cancel":
                 results += [slots.cancel("p", name) for name in sorted(seen.holders)[:2]]
             case "release":

@@ -26,7 +26,7 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
         "COLUMNS": "200",
     }.items():
         monkeypatch.setenv(name, value)
-    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "SLOTKEEPER_STACK", "SLOTKEEPER_LOCAL"):
+    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "SLOTKEEPER_STACK", "SLOTKEEPER_LOCAL", "SLOTKEEPER_LOCAL_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 

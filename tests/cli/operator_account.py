@@ -13,7 +13,7 @@ from functools import cache
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import pytest
@@ -76,6 +76,8 @@ class Operator:
         self.parameters = {name: str(declared.get("Default", "")) for name, declared in TEMPLATE["Parameters"].items()}
         self.glue_runs: list[dict[str, Any]] = []
         self._sequence = count(1)
+        self.event_source = "Enabled"
+        self._endings: dict[str, dict[str, Any]] = {}
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.dynamodb, self.sqs, self.glue = (client(name) for name in ("dynamodb", "sqs", "glue"))
         self.stepfunctions, self.logs = client("stepfunctions"), client("logs")
@@ -125,7 +127,7 @@ class Operator:
         """Register a request as the head of its message group; return its execution's name."""
         delivery = self.send(request_id, process, priority, **fields)
         candidate = Candidate.of(parse_request(delivery), delivery)
-        assert self.slots.wait(candidate, self.process(process)) is Registration.REGISTERED
+        assert self.slots.wait(candidate, self.process(process), 1_790_000_225) is Registration.REGISTERED
         return candidate.execution
 
     @staticmethod
@@ -160,15 +162,17 @@ class Operator:
         request = parse_request(first)
         self.workflow.start(request)
         candidate = Candidate.of(request, again)
-        assert self.slots.wait(candidate, self.process()) is Registration.REGISTERED
+        assert self.slots.wait(candidate, self.process(), 1_790_000_225) is Registration.REGISTERED
 
     @contextmanager
     def answers(self) -> Iterator[None]:
-        """Stub calls that moto does not support: the stack (it would need SAM), Glue runs and execution histories."""
+        """Stub calls that moto does not support, or only with many other resources, such as the stack."""
         with (
             StubbedCalls("cloudformation", {"DescribeStacks": self._stack}),
             StubbedCalls("glue", {"GetJobRuns": self._runs}),
-            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history}),
+            StubbedCalls("stepfunctions", {"GetExecutionHistory": self._history, "DescribeExecution": self._ending}),
+            StubbedCalls("lambda", {"ListEventSourceMappings": self._mappings}),
+            StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": "{}"}}}),
         ):
             yield
 
@@ -183,6 +187,18 @@ class Operator:
             "Outputs": [{"OutputKey": k, "OutputValue": v} for k, v in self.outputs.items()],
         }
         return {"Stacks": [description]}
+
+    def end(self, arn: str, status: str, **ending: str) -> None:
+        """Let an execution end, which moto does by an abort only."""
+        described = self.stepfunctions.describe_execution(executionArn=arn)
+        described.pop("ResponseMetadata")
+        self._endings[arn] = described | {"status": status, "stopDate": datetime.now(UTC), **ending}
+
+    def _ending(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        return self._endings.get(asked["executionArn"])
+
+    def _mappings(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"EventSourceMappings": [{"UUID": "mapping-1", "State": self.event_source, **asked}]}
 
     def _runs(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -241,13 +257,15 @@ def entered(state: str) -> dict[str, Any]:
 
 
 class StubbedCalls:
-    """Stubs some of a client's calls.
+    """Stubs some of a client's calls. Of two stubs of a call, that which was entered last answers.
 
     Args:
-        answers: operation name -> function from the call's parameters to its response.
+        answers: operation name -> function from the call's parameters to its response; None leaves the call to moto.
     """
 
-    def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    _active: ClassVar[list[StubbedCalls]] = []
+
+    def __init__(self, service: str, answers: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]]) -> None:
         self._events = client(service).meta.events
         self._service = client(service).meta.service_model.service_id.hyphenize()
         self._answers = answers
@@ -256,9 +274,11 @@ class StubbedCalls:
         # The parameters are recorded before they are serialized.
         self._events.register(f"provide-client-params.{self._service}", self._note)
         self._events.register(f"before-call.{self._service}", self._answer)
+        self._active.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._active.remove(self)
         self._events.unregister(f"provide-client-params.{self._service}", self._note)
         self._events.unregister(f"before-call.{self._service}", self._answer)
 
@@ -266,9 +286,12 @@ class StubbedCalls:
         context["asked"] = params
 
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
-        if model.name not in self._answers:
+        stubs = [each for each in self._active if each._service == self._service and model.name in each._answers]
+        if not stubs or stubs[-1] is not self:
             return None
         response = self._answers[model.name](context["asked"])
+        if response is None:
+            return None
         status = 400 if "Error" in response else 200
         return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.stepfunctions.models import stepfunctions_backends
+
 from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import Delivery, execution_name
 from tests.cli.operator_account import Operator
@@ -15,10 +19,15 @@ REQUEST = '{"process": "sample", "request_id": "a"}'
 
 
 def send_dead_letter(
-    operator: Operator, body: str = REQUEST, code: str = "Expired", message_id: str = "m-1", group: str = "sample"
+    operator: Operator,
+    body: str = REQUEST,
+    code: str = "Expired",
+    message_id: str = "m-1",
+    group: str = "sample",
+    sequence: str = "1",
 ) -> None:
     """Send a dead-letter message as the starter does."""
-    delivery = Delivery(message_id, body, group, "handle", "1", 1, 1_790_000_000.0)
+    delivery = Delivery(message_id, body, group, "handle", sequence, 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
 
 
@@ -36,6 +45,28 @@ def fail(
     queue = FailedRequestQueue(operator.sqs, operator.outputs["FailedRequestQueueUrl"])
     queue.keep(body, name, "Glue.Failed", cause)
     return name
+
+
+def run_before(operator: Operator, *outcomes: str) -> list[str]:
+    """Run request `a` of day 1 once for each outcome; return the executions' names.
+
+    Args:
+        outcomes: a status, RequestReturned, or the cause of a failed Glue run.
+    """
+    names = []
+    for number, outcome in enumerate(outcomes, 1):
+        body = {"process": "sample", "arguments": {"--day": "1"}, "request_id": "a", "attempt": number}
+        names.append(execution_name("sample", "a", number))
+        arn = operator.stepfunctions.start_execution(
+            stateMachineArn=operator.outputs["WorkflowArn"], name=names[-1], input=json.dumps(body)
+        )["executionArn"]
+        if outcome != "RUNNING":
+            operator.stepfunctions.stop_execution(executionArn=arn)
+            execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
+            execution.status = outcome if outcome in CLOSED_STATUSES else "FAILED"
+            execution.error = outcome if outcome == "RequestReturned" else ""
+            execution.cause = outcome if outcome.startswith("{") else ""
+    return names
 
 
 def job_run(message: str) -> str:

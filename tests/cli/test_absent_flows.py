@@ -10,7 +10,7 @@ from slotkeeper_cli.stack_connection import FLOWS
 from tests.cli.operator_account import Operator
 from tests.support.template import parsed_template
 
-CONDITIONS = {"chatbot": "HasChatbot", "worker": "HasWorker"}
+CONDITIONS = {"chatbot": ("HasChatbot", "HasRefresher"), "worker": ("HasWorker",)}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def slots_alone(operator: Operator) -> Iterator[Operator]:
 def test_the_outputs_of_each_flow_are_those_of_the_template() -> None:
     outputs = parsed_template()["Outputs"]
     for flow in FLOWS:
-        of_condition = {name for name, each in outputs.items() if each.get("Condition") == CONDITIONS[flow.name]}
+        of_condition = {name for name, each in outputs.items() if each.get("Condition") in CONDITIONS[flow.name]}
         assert of_condition == set(filter(flow.has, outputs))
 
 
@@ -61,3 +61,10 @@ def test_status_and_dlq_list_show_the_deployed_queues_only(slots_alone: Operator
 def test_status_names_no_absent_flow_if_all_are_deployed(operator: Operator) -> None:
     assert "Not deployed" not in operator.run("status").stdout
     assert operator.run("status", "--json").json["not_deployed"] == []
+
+
+def test_stack_outputs_names_the_flows_that_have_none_on_stderr(slots_alone: Operator) -> None:
+    asked = slots_alone.run("stack", "outputs", "--export")
+    assert "WORK_QUEUE_URL" not in asked.stdout
+    assert "The worker is not deployed, and its outputs are missing: deploy with DeployWorker=true." in asked.stderr
+    assert slots_alone.run("stack", "outputs", "--json").json["not_deployed"] == ["chatbot", "worker"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
+from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator, StubbedCalls, client
 from tests.support.module_time import replace_time
 
@@ -217,6 +219,16 @@ def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Fac
     assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
     assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}
     assert fetched.execution_status("sample-unknown") == ""
+
+
+def test_a_live_run_of_a_malformed_process_is_not_called_unheld(operator: Operator, fetched: Facts) -> None:
+    """Its holders are not known, and an operator would stop a run that has a slot."""
+    operator.processes.create("odd", 1, "sample-job")
+    run = operator.run_glue(operator.hold("a", "odd"))
+    next(one for one in operator.glue_runs if one["Id"] == run)["StartedOn"] -= timedelta(hours=1)
+    edit(operator, "slot_limit", {"S": "1"}, "odd")
+
+    assert fetched.unheld_runs == []
 
 
 def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched: Facts) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
@@ -97,7 +97,7 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
 @pytest.mark.parametrize(
     ("check", "changes", "finding"),
     [
-        (checks.malformed, {"processes": [], "malformed": ["not N"]}, ("problem", "not N")),
+        (checks.malformed, {"processes": [], "malformed": [MalformedProcess("not N", "odd")]}, ("problem", "not N")),
         (
             checks.drift,
             {"processes": [process(slots_in_use=2)]},

@@ -12,7 +12,7 @@ from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import cancel_request, show_request
+from slotkeeper_cli.commands import cancel_request, explain
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.queue_contents import fail, job_run, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
@@ -21,7 +21,7 @@ from tests.support.module_time import replace_time
 
 @pytest.fixture(autouse=True)
 def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, show_request):
+    for module in (request_finder, explain):
         replace_time(monkeypatch, module, time=lambda: NOW + 60)
 
 
@@ -45,26 +45,10 @@ def _ended(operator: Operator) -> None:
 # Showing -----------------------------------------------------------------------------------------------------------
 
 
-def test_show_of_a_running_request_has_its_slot_glue_run_and_link(operator: Operator) -> None:
-    name = operator.hold("a")
-    run = operator.run_glue(name)
-    attempt = _attempt(operator)
-    assert (attempt["state"], attempt["attempt"], attempt["execution"]) == ("running", 1, name)
-    assert attempt["since"] == "2026-09-21T14:13:20Z"
-    assert attempt["glue_run"] == {"id": run, "state": "RUNNING"}
-    assert attempt["link"].endswith(name)
-
-
 @pytest.mark.parametrize(("started", "confirmed"), [(False, False), (True, False)])
 def test_show_of_a_reservation_is_starting(operator: Operator, started: bool, confirmed: bool) -> None:
     operator.hold("a", started=started, confirmed=confirmed)
     assert _attempt(operator)["state"] == "starting"
-
-
-def test_show_of_the_first_waiting_request_is_waiting(operator: Operator) -> None:
-    name = wait_first(operator)
-    attempt = _attempt(operator)
-    assert (attempt["state"], attempt["execution"], attempt["since"]) == ("waiting", name, "2026-09-21T14:13:20Z")
 
 
 def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator: Operator) -> None:
@@ -76,7 +60,6 @@ def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator:
     attempt = _attempt(operator)
     assert (attempt["state"], attempt["status"]) == ("failed", "ABORTED")
     assert attempt["dead_letter"]["queue"] == "FailedRequestQueue"
-    assert "next_attempt" not in _show(operator)
 
 
 def test_show_prints_glue_s_error_message_once(operator: Operator) -> None:
@@ -101,15 +84,9 @@ def test_show_prints_glue_s_error_message_once(operator: Operator) -> None:
     with StubbedCalls("stepfunctions", {"DescribeExecution": describe}):
         shown = operator.run("request", "show", "a").stdout
         attempt = _attempt(operator)
-    assert "    reason: no such month\n" in shown
+    assert "attempt 1 failed (FAILED): no such month. It is kept" in shown
     assert shown.count("no such month") == 1
     assert (attempt["reason"], attempt["cause"][:18]) == ("no such month", "States.TaskFailed:")
-
-
-def test_show_of_a_failed_request_without_message_has_a_next_attempt(operator: Operator) -> None:
-    _ended(operator)
-    again = _show(operator)["next_attempt"]
-    assert again == {"attempt": 2, "execution": execution_name("sample", "a", 2), "state": "perhaps queued"}
 
 
 def test_show_finds_attempts_after_a_dead_lettered_one(operator: Operator) -> None:
@@ -149,40 +126,6 @@ def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
     assert {one["process"] for one in shown} == {"sample", "other"}
     assert _show(operator, "a", "--process", "other")["process"] == "other"
     assert operator.run("request", "show", "a", "--process", "unknown").exit_code == 4
-
-
-def test_show_finds_a_dead_lettered_request_of_a_process_that_does_not_exist(operator: Operator) -> None:
-    body = '{"process": "no such process", "request_id": "a"}'
-    send_dead_letter(operator, body, "UnknownProcess")
-    shown = _show(operator)
-    assert (shown["process"], shown["state"]) == ("no such process", "dead-lettered")
-    assert "because of UnknownProcess" in operator.run("request", "show", "a").stdout
-    operator.processes.create("other", 1, "sample-job")
-    assert operator.run("request", "show", "a", "--process", "other").exit_code == 4
-
-
-def test_show_of_an_unknown_request_lists_possible_reasons(operator: Operator) -> None:
-    wait_first(operator, "other")
-    ended = operator.run("request", "show", "a", "--json")
-    assert (ended.exit_code, ended.json["found"], ended.json["queued_messages"]) == (0, [], 1)
-    assert "behind request other, which has waited for 1 min (the process has no slots)" in ended.json["may_be"][0]
-    assert "it was never sent" in operator.run("request", "show", "a").stdout
-
-
-def test_show_of_an_unknown_request_exits_with_4_if_the_queue_is_empty(operator: Operator) -> None:
-    ended = operator.run("request", "show", "a", "--json")
-    assert ended.exit_code == 4
-    assert len(ended.json["may_be"]) == 4
-    assert "it is on WorkQueue, which cannot be searched" in ended.json["may_be"][0]
-
-
-def test_the_text_output_shows_the_same(operator: Operator) -> None:
-    name = operator.hold("a")
-    operator.run_glue(name)
-    send_dead_letter(operator, '{"process": "sample", "request_id": "a", "attempt": 2}')
-    shown = operator.run("request", "show", "a").stdout
-    for text in ("a in sample: dead-lettered", f"attempt 1: running  {name}", "glue run: RUNNING jr_0", "because of"):
-        assert text in shown
 
 
 # Cancelling --------------------------------------------------------------------------------------------------------
@@ -302,16 +245,6 @@ def test_cancel_is_idempotent(operator: Operator) -> None:
     for _ in range(2):
         assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
     assert set(operator.process().cancelled) == {execution_name("sample", "a", 1)}
-
-
-def test_cancel_names_the_next_attempt_of_a_request_that_may_be_redriven(operator: Operator) -> None:
-    """The queued message of a redriven request cannot be seen."""
-    cancel = ("request", "cancel", "a", "--process", "sample", "--yes")
-    assert "--attempt 2" in operator.run(*cancel).stderr
-    assert "--attempt 2" in operator.run(*cancel).stderr
-    ended = operator.run(*cancel, "--attempt", "2", "--json")
-    assert ended.json["attempt"] == 2
-    assert "--attempt" not in ended.stderr
 
 
 def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator) -> None:

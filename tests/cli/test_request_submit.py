@@ -11,8 +11,9 @@ import pytest
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
+from slotkeeper_cli.commands.submit import MAX_CHECKED
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import job_run
+from tests.cli.queue_contents import job_run, run_before
 from tests.support.module_time import replace_time
 
 
@@ -199,13 +200,39 @@ def test_submit_warns_of_a_cancelled_request(operator: Operator) -> None:
     assert "request a of sample is cancelled" in output
 
 
-def test_submit_warns_of_a_request_that_ran_before(operator: Operator) -> None:
-    name = operator.hold("a")
-    operator.stop(name)
+def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:
+    operator.stop(operator.hold("a"))
+    _queued(operator)
     lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
     ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
-    assert [one.get("ran_before") for one in ended.json["sent"]] == ["ABORTED", None]
-    assert "request a of sample was started before and is ABORTED" in ended.stderr
+    assert [one["request_id"] for one in ended.json["sent"]] == ["b"]
+    assert [(one["request_id"], one["status"]) for one in ended.json["ran_before"]] == [("a", "ABORTED")]
+    assert ended.exit_code == 1
+    assert "1 of 2 requests failed" in ended.stderr
+    (line,) = operator.audited()
+    assert (line["requests"], line["first"]) == (1, "b")
+
+
+def test_submit_sends_no_request_of_a_file_with_an_id_of_another(operator: Operator) -> None:
+    run_before(operator, "SUCCEEDED")
+    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in ["b", "c", "a"])
+    ended = operator.run("request", "submit", "--file", "-", stdin=lines)
+    assert ended.exit_code == 3
+    assert "line 3: request a of sample (SUCCEEDED) differs in: arguments\n" in ended.stderr
+    assert _queued(operator) == []
+    assert operator.audited() == []
+
+
+@pytest.mark.parametrize("option", [(), ("--wait", "--timeout", "0")])
+def test_submit_states_that_a_long_file_was_not_checked(operator: Operator, option: tuple[str, ...]) -> None:
+    """With --wait the executions are read, and one of another request is no success."""
+    run_before(operator, "SUCCEEDED")
+    lines = [json.dumps({"process": "sample", "request_id": one}) for one in ["a", *map(str, range(MAX_CHECKED))]]
+    ended = operator.run("request", "submit", "--file", "-", *option, "--json", stdin="\n".join(lines))
+    assert "it was not checked which of the 101 requests ran before, since they are more than 100" in ended.stderr
+    assert len(ended.json["sent"]) == 101
+    assert ended.exit_code == bool(option)
+    assert ("1 of 101 requests did not run, since another request has used the id" in ended.stderr) == bool(option)
 
 
 def test_submit_reports_what_was_sent_before_a_call_failed(operator: Operator) -> None:
@@ -273,6 +300,13 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
     """Between two polls one more execution ends: name -> SUCCEEDED, or the error."""
     left = list(ends.items())
     ended: dict[str, str] = {}
+    inputs = {
+        execution_name("sample", one, attempt): json.dumps(
+            {"process": "sample", "arguments": {}, "request_id": one, "attempt": attempt}
+        )
+        for one in "ab"
+        for attempt in (1, 2)
+    }
 
     def describe(parameters: dict[str, Any]) -> dict[str, Any]:
         name = parameters["executionArn"].rpartition(":")[2]
@@ -285,7 +319,7 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
         return {
             "executionArn": parameters["executionArn"],
             "name": name,
-            "input": "{}",
+            "input": inputs[name],
             "startDate": moment,
             "stopDate": moment,
             **ending,
@@ -309,7 +343,8 @@ def test_submit_waits_until_all_have_succeeded(operator: Operator, monkeypatch: 
 
 
 def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    polls = _ending(operator, monkeypatch, {execution_name("sample", "a", 1): "RequestFailed"})
+    names = [execution_name("sample", one, 1) for one in "ab"]
+    polls = _ending(operator, monkeypatch, dict.fromkeys(names, "RequestFailed"))
     with polls:
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 1
@@ -317,8 +352,8 @@ def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pyt
     assert "1 of 1 request failed" in ended.stderr
     assert ended.json["sent"][0]["reason"] == "no such month"
     with polls:
-        text = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait").stdout
-    assert text == f"sent: a  {execution_name('sample', 'a', 1)}  FAILED: no such month\n"
+        text = operator.run("request", "submit", "--process", "sample", "--request-id", "b", "--wait").stdout
+    assert text == f"sent: b  {names[1]}  FAILED: no such month\n"
 
 
 def test_submit_waits_for_the_next_attempt_of_a_returned_request(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -227,8 +228,10 @@ def test_the_page_is_well_formed_self_contained_and_escaped(
     failures.downstreams.change("crm", lambda health: (force_open(health, now - HOUR, "<b>"), None))
     ended = operator.run("retry", "report", "--html", str(tmp_path / "report.html"), "--json")
     assert json.loads(ended.stdout)["failures"] == 1
+    page = (tmp_path / "report.html").read_text()
+    assert re.search(r"\bth {[^}]*white-space: nowrap", page), "headings break on a narrow screen"
     read = _Page()
-    read.feed((tmp_path / "report.html").read_text())
+    read.feed(page)
     assert read.open == []
     assert {tag for tag, _ in read.elements} & {"script", "img", "link", "iframe", "b"} == set()
     assert not [

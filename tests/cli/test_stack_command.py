@@ -12,6 +12,7 @@ import pytest
 
 from slotkeeper_cli import slotless_executions, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
+from tests.cli.malformed_items import add_malformed, edit
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 from tests.support.tables import create_table
 
@@ -208,6 +209,19 @@ def test_reconcile_check_exits_with_5_and_changes_nothing(operator: Operator, ja
     assert operator.process().slots_in_use == 0
     assert janitor_runs == []
     assert operator.audited() == []
+
+
+def test_reconcile_repairs_the_readable_processes_and_names_the_malformed_one(
+    operator: Operator, janitor_runs: list[str]
+) -> None:
+    add_malformed(operator)
+    edit(operator, "slots_in_use", {"N": "1"})
+
+    ended = operator.run("stack", "reconcile", "--json")
+
+    assert (ended.exit_code, operator.process().slots_in_use, len(janitor_runs)) == (5, 0, 1)
+    assert "process odd" in ended.json["malformed"][0]
+    assert "slotkeeper process repair odd" in ended.stderr
 
 
 def test_reconcile_check_exits_with_0_if_nothing_differs(operator: Operator) -> None:

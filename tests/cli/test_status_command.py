@@ -41,32 +41,12 @@ def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operato
     assert _only(operator.run("status", "--json").json)["holders"][0]["execution_status"] == "ABORTED"
 
 
-def test_the_text_output_shows_the_same(operator: Operator) -> None:
-    name = operator.hold("a")
-
-    shown = operator.run("status").stdout
-
-    assert "sample  1 of 1 slots in use  Glue job sample-job" in shown
-    assert "  a  RUNNING for " in shown
-    assert name in shown
-    assert "RequestDeadLetterQueue" in shown
-
-
 @pytest.fixture
 def waits(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     """The execution name of request b, which has waited for a minute behind request a."""
     replace_time(monkeypatch, status, time=lambda: SENT + 60)
     operator.hold("a")
     return operator.wait("b")
-
-
-def test_status_shows_the_first_waiting_request(operator: Operator, waits: str) -> None:
-    (waiting,) = _only(operator.run("status", "--json").json)["waiting"]
-
-    assert (waiting["execution"], waiting["request_id"]) == (waits, "b")
-    assert (waiting["since"], waiting["waited_seconds"]) == ("2026-09-21T14:13:20Z", 60)
-    assert waiting["behind"] == "other requests"
-    assert "first in the queue: b, waiting for 1 min: its slot is in use" in operator.run("status").stdout
 
 
 @pytest.fixture
@@ -81,36 +61,6 @@ def weighted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.wait("next", "weighted", weight=5)
     operator.wait("now", "weighted", "high", weight=8)
     operator.processes.resume("weighted")
-
-
-@pytest.mark.usefixtures("weighted")
-def test_status_shows_the_waiting_request_of_each_priority_with_its_weight(operator: Operator) -> None:
-    process = _only(operator.run("status", "weighted", "--json").json)
-
-    assert [process[key] for key in ("slot_limit", "slots_in_use", "default_weight")] == [6, 4, 2]
-    assert sorted(holder["weight"] for holder in process["holders"]) == [1, 3]
-    keys = ("priority", "request_id", "weight", "waited_seconds", "blocked", "behind", "because")
-    assert [tuple(one[key] for key in keys) for one in process["waiting"]] == [
-        ("high", "now", 8, 60, True, "the limit", "blocked: weight 8 above the limit 6"),
-        ("normal", "next", 5, 60, False, "other requests", "weight 5 does not fit: 4 of 6 in use"),
-        ("low", "x", 2, 60, False, "a higher priority", "behind the higher priority normal: next"),
-    ]
-
-
-@pytest.mark.usefixtures("weighted")
-def test_the_text_of_status_shows_weights_and_how_to_admit_a_blocked_request(operator: Operator) -> None:
-    shown = operator.run("status", "weighted").stdout
-
-    assert "weighted  4 of 6 in use by 2 holders, default weight 2  Glue job sample-job" in shown
-    assert "  a  RUNNING for 1 min, weight 3, execution RUNNING" in shown
-    assert "  b  RUNNING for 1 min, execution RUNNING" in shown
-    lines = [line for line in shown.splitlines() if "first in the queue" in line or "->" in line]
-    assert lines == [
-        "  first in the queue: now (priority high, weight 8), waiting for 1 min: blocked: weight 8 above the limit 6",
-        "    -> slotkeeper process set-limit weighted 8",
-        "  first in the queue: next (weight 5), waiting for 1 min: weight 5 does not fit: 4 of 6 in use",
-        "  first in the queue: x (priority low, weight 2), waiting for 1 min: behind the higher priority normal: next",
-    ]
 
 
 def test_status_shows_no_waiting_request_once_it_is_cancelled(operator: Operator, waits: str) -> None:

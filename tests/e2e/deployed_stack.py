@@ -181,7 +181,7 @@ class DeployedStack:
         for message in answer.get("Messages", []):
             self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             attributes = {key: value["StringValue"] for key, value in message.get("MessageAttributes", {}).items()}
-            about = message["Attributes"].get("MessageGroupId") or attributes["execution_name"].rsplit("-", 1)[0]
+            about = attributes.get("message_group") or attributes["execution_name"].rsplit("-", 1)[0]
             self._collected[output][about].append({"body": message["Body"], **attributes})
         return self._collected[output][process]
 

@@ -14,6 +14,7 @@ import pytest
 from dev.emulator.chat_service import ChatService, answer_to
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from tests.e2e.deployed_stack import DeployedStack
+from tests.e2e.page_reader import CLI
 from tests.unit.test_document_shell import blocks_of
 
 EXAMPLE = ROOT / "examples" / "shared-token"
@@ -47,11 +48,12 @@ def outcome(deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -
     (checkout / "build" / "local").mkdir(parents=True)
     for name in ("examples", "layers"):
         (checkout / name).symlink_to(ROOT / name)
-    programs = checkout / "build" / "venv" / "bin"
-    programs.mkdir(parents=True)
-    for name, script in {"aws": AWS, "make": NOTHING, "mypy": NOTHING}.items():
-        (programs / name).write_text(script)
-        (programs / name).chmod(0o755)
+    replaced = {"venv/bin/aws": AWS, "venv/bin/make": NOTHING, "venv/bin/mypy": NOTHING}
+    for name, script in (replaced | {"cli/bin/slotkeeper": CLI["slotkeeper"]}).items():
+        program = checkout / "build" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(script)
+        program.chmod(0o755)
     with ChatService() as service:
         api = {"url": service.url, "client_id": service.client_id, "client_secret": service.client_secret}
         keys = {"access_key_id": ACCESS_KEY, "secret_access_key": ACCESS_KEY}
@@ -60,7 +62,7 @@ def outcome(deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -
         blocks = [COPY, LOCAL, DEPLOY, CALL, INVALIDATE, TEST]
         script = "".join(f"{block}\necho '{MARK}'\n" for block in blocks)
         environment = child_environment("", {"SAM_CLI_POLL_DELAY": "0.2"})
-        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        environment["PATH"] = f"{checkout / 'build' / 'venv' / 'bin'}:{environment['PATH']}"
         ran = subprocess.run(
             ["bash", "-euc", script], cwd=checkout, env=environment, capture_output=True, text=True, check=False
         )

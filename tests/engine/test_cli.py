@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from dev.emulator import cli, next_steps, processes
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
-from dev.emulator.next_steps import GIVE_CREDENTIALS
 from dev.emulator.own_job import OwnJob, read_job
 from tests.support.waiting import wait_until
 
@@ -107,6 +106,7 @@ def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_sa
     uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
     assert uploaded["Body"].read().startswith(b"date,")
     assert f"local: send a request to the worker: {next_steps.work_command()}\n" in output
+    assert f"\n{next_steps.OWN_CODE}\n" in output
     assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
     service = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
     assert json.loads(credentials(engine)) == {name: service[name] for name in ("client_id", "client_secret")}
@@ -116,7 +116,6 @@ def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_sa
     assert "'ChatApiUrl': 'https://chat.example'" in output
     assert "simulated chat API" not in output
     assert credentials(engine) == "the user's own"
-    assert GIVE_CREDENTIALS in output
     output = up_once(left_behind)
     assert "already running" in output
     assert f"'ChatApiUrl': '{service['url']}'" in output
@@ -125,7 +124,6 @@ def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_sa
     assert urllib3.request("GET", f"{service['url']}/me", headers=bearer).status == 200
     status = carry_out("status", left_behind, monkeypatch)
     assert service["url"] in status
-    assert f"ApiCredentialsSecretArn = {CREDENTIALS}\n" in status
     carry_out("down", left_behind, monkeypatch)
     assert processes.session_members(engine.pid) == []
     assert not is_reachable(engine)
@@ -188,12 +186,8 @@ def test_with_another_chat_api_none_is_simulated(left_behind: Path, monkeypatch:
     engine = EmbeddedAws.attach(left_behind)
     assert engine.chat_service is None
     assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
-    assert f"the chatbot calls https://chat.example; store its credentials with:\n{GIVE_CREDENTIALS}\n" in output
+    assert "the chatbot calls https://chat.example; store its credentials: docs/deploy.md, The chatbot\n" in output
     assert "simulated chat API" not in carry_out("status", left_behind, monkeypatch)
-    given = CliRunner().invoke(cli.main, ["credentials"], input="the-id\nthe-secret\n")
-    assert given.exit_code == 0
-    assert "the-secret" not in given.output
-    assert json.loads(credentials(engine)) == {"client_id": "the-id", "client_secret": "the-secret"}
 
 
 @pytest.fixture

@@ -76,7 +76,9 @@ def check_each_has_one_end(
         assert not (both and can_end_its_wait), "both dead-lettered and left on the queue"
         if dead:
             assert dead["MessageBody"] == message["body"]
-            assert dead["MessageGroupId"] == message["attributes"]["MessageGroupId"]
+            assert dead["MessageGroupId"] == message["messageId"]
+            group = dead["MessageAttributes"]["message_group"]["StringValue"]
+            assert group == message["attributes"]["MessageGroupId"]
             assert {"code", "reason", "receives", "sent_at"} <= dead["MessageAttributes"].keys()
         elif message["messageId"] not in stays:
             fields = json.loads(message["body"])

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotkeeper.slots.process import MalformedProcess, read_process
+from slotkeeper.slots.process import MalformedProcess, find_faults, read_process
 from slotkeeper.slots.request import PRIORITIES, execution_name, process_of_execution
 from tests.fuzz.cold_functions import Functions
 from tests.fuzz.strategies import items
@@ -63,6 +63,16 @@ def understood(item: dict[str, Any]) -> bool:
     except MalformedProcess:
         return False
     return True
+
+
+@given(item=others())
+@example(item=VALID)
+@example(item=VALID | {"holders": {"M": {"p-1": {"S": "no map"}}}, "waiting": {"L": []}})
+def test_an_item_has_faults_exactly_if_it_cannot_be_read(item: dict[str, Any]) -> None:
+    faults = find_faults(item)
+
+    assert understood(item) == (not faults)
+    assert len({fault.keys for fault in faults}) == len(faults)
 
 
 def _record(receives: int, age: float) -> dict[str, Any]:

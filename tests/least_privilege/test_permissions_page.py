@@ -20,6 +20,7 @@ from tests.least_privilege.call_resources import ACTIONS, PREFIXES
 from tests.least_privilege.evidence import stack
 from tests.least_privilege.permissions_page import named_in, rows
 from tests.least_privilege.resolved_template import ROOT
+from tests.support.template import parsed_template
 
 PAGE = (ROOT / "docs" / "permissions.md").read_text()
 ACTION = re.compile(r"`([a-z0-9]+:[A-Z]\w+)`")
@@ -68,10 +69,13 @@ NOT_CALLED = {
     "process list": {"dynamodb:GetItem"},
     "stack restore": {"dynamodb:GetItem"},
     "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
+    "process repair": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "request show": {"states:ListExecutions", "ssm:GetParameter", "dynamodb:PutItem"},
+    "explain": {"dynamodb:PutItem"},
+    "request show": {"dynamodb:PutItem"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
@@ -96,8 +100,9 @@ def _commands(group: typer.Typer, before: str = "") -> Iterator[tuple[str, Any]]
 COMMANDS = dict(_commands(app.app))
 # Command -> its calls, and whether it writes an audit line.
 OPERATORS = {
-    entry.partition(" (")[0].strip("`"): (calls, entry.endswith(" (audit)"))
+    command.strip("`"): (calls, entry.endswith(" (audit)"))
     for entry, calls in _entries(_section("Who operates")).items()
+    for command in entry.partition(" (")[0].split(", ")
 }
 
 
@@ -145,6 +150,12 @@ def test_an_operator_is_granted_no_read_of_the_token() -> None:
 def _attributes(statement: dict[str, Any]) -> list[str]:
     named: list[str] = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
     return named
+
+
+def test_the_resources_that_policies_of_operators_and_producers_need_have_outputs_with_their_arns() -> None:
+    named = stack("all").resources.keys() & set(re.findall(r"\w+", _section("Who operates") + _section("Who produces")))
+    assert len(named) > 10
+    assert {name for name in named if f"{name}Arn" not in parsed_template()["Outputs"]} == set()
 
 
 def test_there_is_no_row_without_a_command() -> None:

@@ -151,7 +151,7 @@ class Caller:
         seen = slots.read(self._process)
         assert seen is not None
         if not candidate.is_admitted_by(seen):
-            self._repeat(lambda: slots.wait(candidate, Full(seen).seen))
+            self._repeat(lambda: slots.wait(candidate, Full(seen).seen, time.time()))
             self._pause(4)
         self._repeat(lambda: slots.end_wait(candidate))
 

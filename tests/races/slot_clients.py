@@ -156,7 +156,7 @@ class Client:
         """Register the message that was refused last. As a step of its own, it is that of a slow starter."""
         if self._refused:
             message, seen = self._refused
-            self._do("wait", message, lambda mark: self._slots.wait(self._candidate(message, mark), seen))
+            self._do("wait", message, lambda mark: self._slots.wait(self._candidate(message, mark), seen, mark))
 
     def _ask_without_message(self) -> None:
         self._ask(self._messages.any(self._random)._replace(sequence=0))

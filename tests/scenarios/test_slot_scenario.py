@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from dev.scenarios.runner import chart
+from dev.scenarios.runner.chart import Bar, Panel, Point
+from dev.scenarios.slots import slot_scenario
 from dev.scenarios.slots.slot_records import EndMessage, Records
+from dev.scenarios.slots.slot_report import timeline
 from tests.scenarios.reports import failing, not_shown
 from tests.scenarios.slot_run import glue_run, kept, records, report, workflow
 
@@ -172,3 +178,56 @@ def test_without_any_start_there_is_a_report() -> None:
     made = report(2, records([]))
     assert made["total_seconds"] == 0
     assert failing(made)[ACCOUNTED] == "neither started nor dead-lettered: r1, r2"
+
+
+def _lines(made: dict[str, Any]) -> list[str]:
+    console = Console(width=200)
+    with console.capture() as shown:
+        for table in timeline(made):
+            console.print(table)
+    return [line.rstrip() for line in shown.get().splitlines()]
+
+
+def test_the_terminal_shows_when_each_request_waited_and_held_a_slot() -> None:
+    assert _lines(report(3, records(R2_FAILED))) == [
+        "   · waiting, █ holding a slot, 0.25 s each",
+        "1  ·███",
+        "2  ·····████ FAILED",
+        "3  ··········███",
+    ]
+
+
+def test_a_returned_request_waits_again_from_its_return() -> None:
+    returned = workflow(1, 0.25, 0.5, status="FAILED", states={})
+    again = replace(workflow(1, 1.5, 2.5), name="sample-1-again", attempt=2)
+    assert _lines(report(1, records([returned, again], kept=[])))[1:] == ["1  ·█ FAILED", "2    ····████"]
+
+
+def test_a_long_timeline_fits_the_terminal_and_many_requests_have_none() -> None:
+    assert _lines(report(1, records([workflow(1, 100.0, 600.0)])))[0].endswith("10 s each")
+    assert len(_lines(report(1, records([workflow(1, 100.0, 600.0)])))[1]) < 70
+    assert _lines(report(21, records([workflow(n, n, n + 0.5) for n in range(1, 22)]))) == []
+
+
+def test_the_picture_has_bars_of_different_colors_for_waiting_and_working(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawn: list[Bar] = []
+    panel = chart.lanes_panel
+
+    def note(title: str, ylabel: str, lanes: int, bars: list[Bar], points: list[Point]) -> Panel:
+        drawn.extend(bars)
+        return panel(title, ylabel, lanes, bars, points)
+
+    monkeypatch.setattr(chart, "lanes_panel", note)
+    slot_scenario.draw(report(3, records(THREE)), tmp_path / "timeline.png")
+    assert [(bar.label, bar.start, bar.end) for bar in drawn if bar.lane == 2] == [
+        ("waiting", 0.01, 1.3),
+        ("rest of the workflow", 1.3, 2.3),
+        ("Glue job", 1.4, 2.1),
+    ]
+    assert {bar.label: bar.color for bar in drawn} == {
+        "waiting": chart.LIGHT,
+        "rest of the workflow": chart.ORANGE,
+        "Glue job": chart.BLUE,
+    }

@@ -110,6 +110,6 @@ def test_a_failed_request_of_a_caller_is_answered_by_an_error(tmp_path: Path) ->
     made = report(recorded)
     assert failing(made) == {}
     assert "1 result" in {each["name"]: each["found"] for each in made["checks"]}[CALLER]
-    assert len(target_scenario.tables(made)) == 2
+    assert len(target_scenario.tables(made)) == 3
     target_scenario.draw(made, tmp_path / "chart.png")
     assert (tmp_path / "chart.png").stat().st_size > 10_000

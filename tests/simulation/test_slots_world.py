@@ -27,6 +27,7 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
 from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow
 from tests.simulation.__main__ import Tally
+from tests.simulation.explained import note_items, wrong_explanations
 from tests.simulation.scheduling import LEAST_TAKE_OVERS, PER_SCHEDULES
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
@@ -42,9 +43,11 @@ QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and (
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_s1_to_s7_hold_in_every_state(name: str) -> None:
+def test_s1_to_s7_hold_and_the_explanation_is_right_in_every_state(name: str, monkeypatch: Patch) -> None:
+    items = note_items(monkeypatch)
     small = small_worlds.SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
+    assert wrong_explanations(items) == []
 
 
 def test_the_worlds_use_the_times_of_the_template() -> None:

@@ -56,6 +56,7 @@ Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 # Equal to each other refusal of their kind: they do not compare the item that was seen.
 FULL, PAUSED = (kind(Process("p", 1, 1, {}, paused=False, target="job")) for kind in (Full, Paused))
 NOW = 1_800_000_000.0
+HIDDEN_UNTIL = int(NOW) + 225
 VISIBILITY = 180
 RETENTION = 1_209_600
 MAX_RECEIVES = 1000
@@ -177,14 +178,13 @@ class Account:
     ) -> Registration:
         """Register a refused delivery of an execution, without a queue. `changes`: fields of the delivery."""
         refused = delivery({}, receipt_handle=f"handle-of-{execution}", **changes)
-        return self.slots.wait(Candidate("p", execution, weight, priority, refused), self.item())
+        return self.slots.wait(Candidate("p", execution, weight, priority, refused), self.item(), HIDDEN_UNTIL)
 
     def wait_in_queue(self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> Delivery:
         """Register a message that is hidden in the queue of requests."""
         sent = self.send(execution, message_group("p", priority))
-        assert (
-            self.slots.wait(Candidate("p", execution, weight, priority, sent), self.item()) == Registration.REGISTERED
-        )
+        candidate = Candidate("p", execution, weight, priority, sent)
+        assert self.slots.wait(candidate, self.item(), HIDDEN_UNTIL) == Registration.REGISTERED
         return sent
 
     def lose_wake(self, priority: Priority = "normal") -> Delivery:
@@ -269,7 +269,8 @@ def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
 
 def registration(execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> WaitingRequest:
     """A registration as it is read."""
-    return WaitingRequest(priority, f"handle-of-{execution}", "1".zfill(40), 1, weight, int(NOW), execution, "")
+    handle, sequence = f"handle-of-{execution}", "1".zfill(40)
+    return WaitingRequest(priority, handle, sequence, 1, weight, int(NOW), execution, "", hidden_until=HIDDEN_UNTIL)
 
 
 def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at: float = NOW) -> dict[str, Any]:

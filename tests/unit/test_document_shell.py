@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import botocore.session
 import click
-import jmespath
 import pytest
 import typer.main
 from botocore import xform_name
@@ -30,6 +29,7 @@ from dev.emulator.deployment import check_names
 from dev.tools.gradual import TYPES
 from dev.tools.invoke.function_stack import events_of, folders
 from slotkeeper_cli.app import app
+from slotkeeper_cli.shell_variables import ShellVariables, variable_name
 from tests.support.template import parsed_template
 from tests.template.test_samconfig import CONFIG
 
@@ -47,7 +47,7 @@ RECORDER = r"""#!/bin/bash
 { printf '%s\0' "${AWS_ACCESS_KEY_ID:-}" "${0##*/}" "$@"; printf '\n'; } > "$CALLS.$$"
 cat "$CALLS.$$" >> "$CALLS"
 case "${0##*/} $*" in
-  aws*describe-stacks*) printf '%s\n' $OUTPUTS ;;
+  slotkeeper*"stack outputs"*--export*) cat exports.sh ;;
   aws*receive-message*) cat dead-letter.json ;;
   *--json*|*"--output json"*) echo '{}' ;;
   aws*) echo arn:aws:service:us-east-1:123456789012:thing ;;
@@ -81,12 +81,9 @@ OUTPUTS = {
 }
 BODY = '{"request_id": "r", "payload": {"text": "It\'s \\"so\\""}, "retries": ["2026-11-21T09:30:00.000Z"]}'
 DEAD_LETTER = {"Messages": [{"Body": BODY, "ReceiptHandle": "handle+/="}]}
-LOCAL = {
-    "endpoint": "http://127.0.0.1:4566",
-    "region": "us-east-1",
-    "access_key_id": "key",
-    "secret_access_key": "secret",
-}
+OF_THE_LOCAL_STACK = {"CHAT_API_URL", "CHAT_API_CLIENT_ID", "CHAT_API_CLIENT_SECRET"}
+OF_THE_READER = {"CHANGE_SET_ARN"}  # sam deploy prints it
+VARIABLES = {variable_name(name): value for name, value in OUTPUTS.items()}
 
 
 class Call(NamedTuple):
@@ -110,13 +107,13 @@ def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: s
     """Run the blocks as one script and return its calls. A block may use variables of an earlier one.
 
     Args:
-        strict: replace only the AWS CLI, and require each command to succeed. Otherwise a command may fail for lack of
-            output, and only the calls are checked.
+        strict: replace only the AWS CLI and slotkeeper, and require each command to succeed. Otherwise a command may
+            fail for lack of output, and only the calls are checked.
     """
     script = re.sub(r"<[a-z][a-z -]*>", "placeholder", "\n".join(blocks))  # the reader's values
     if not script:
         return []
-    for place in ["bin/aws"] if strict else [*(f"bin/{name}" for name in PROGRAMS), *PLACES]:
+    for place in ["bin/aws", "bin/slotkeeper"] if strict else [*(f"bin/{name}" for name in PROGRAMS), *PLACES]:
         program = folder / place
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(RECORDER)
@@ -130,7 +127,7 @@ def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: s
         "message.json": message,
         "policy.json": policy,
         "dead-letter.json": json.dumps(DEAD_LETTER),
-        "build/local/outputs.json": json.dumps(LOCAL | {"outputs": OUTPUTS}),
+        "exports.sh": "\n".join(ShellVariables(VARIABLES).lines),
     }
     contents = dict.fromkeys(re.findall(r"[\w./-]+\.(?:json|jsonl|py|csv|yaml)\b", script), "{}\n") | contents
     for name, content in contents.items():
@@ -141,7 +138,6 @@ def run(folder: Path, blocks: list[str], *, strict: bool = False, **variables: s
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "CALLS": str(folder / "calls"),
         "HOME": str(folder),
-        "OUTPUTS": " ".join(f"{name}={value}" for name, value in OUTPUTS.items()),
         **variables,
     }
     command = ["bash", "-euc" if strict else "-uc", script]
@@ -176,6 +172,14 @@ def test_every_command_in_a_pages_text_exists(page: Path) -> None:
             assert {one.split("=")[0] for one in rest if one.startswith("-")} <= known, code
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_variable_of_a_page_is_an_output_or_set_on_the_page(page: Path) -> None:
+    script = "\n".join(blocks_of(page))
+    used = set(re.findall(r"\$\{?([A-Z][A-Z_]+_(?:ARN|NAME|URL|ID|SECRET))\b", script))
+    used |= set(re.findall(r"""environ\["([A-Z_]+)"\]""", script))
+    assert used <= VARIABLES.keys() | OF_THE_LOCAL_STACK | OF_THE_READER | set(re.findall(r"\b([A-Z_]+)=", script))
+
+
 def test_the_operator_page_has_every_command() -> None:
     page = (ROOT / "docs" / "operator.md").read_text()
 
@@ -191,24 +195,22 @@ def test_the_operator_page_has_every_command() -> None:
 
 # ------------------------------------------------------------------------------------------------- the page of retries
 
-ACCOUNT, LOCALLY, *EVERYDAY = (block for block in blocks_of(RETRIES) if not block.startswith("slotkeeper"))
+EVALUATE = 'eval "$(slotkeeper stack outputs --export)"\n'
+_AFTER = blocks_of(RETRIES)[blocks_of(RETRIES).index(EVALUATE) + 1 :]
+EVERYDAY = [block for block in _AFTER if not block.startswith("slotkeeper")]
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Call]]:
     """The folder and the calls of the page's commands for a stack in an account. Each command succeeds."""
     folder = tmp_path_factory.mktemp("account")
-    return folder, run(folder, [ACCOUNT, *EVERYDAY], strict=True)
+    return folder, run(folder, [EVALUATE, *EVERYDAY], strict=True)
 
 
 def test_the_outputs_of_the_stack_are_the_variables_that_the_page_uses(account: tuple[Path, list[Call]]) -> None:
     _, calls = account
     sent = next(call.arguments for call in calls if "send-message" in call.arguments)
     assert sent[2:4] == ["--queue-url", OUTPUTS["WorkQueueUrl"]]
-    asked = next(call.arguments for call in calls if "describe-stacks" in call.arguments)
-    outputs = [{"OutputKey": name, "OutputValue": value} for name, value in OUTPUTS.items()]
-    read = jmespath.search(asked[asked.index("--query") + 1], {"Stacks": [{"Outputs": outputs}]})
-    assert read == [f"{name}={value}" for name, value in OUTPUTS.items()]
 
 
 def test_a_dead_letter_message_is_sent_unchanged_and_deleted(account: tuple[Path, list[Call]]) -> None:
@@ -216,14 +218,6 @@ def test_a_dead_letter_message_is_sent_unchanged_and_deleted(account: tuple[Path
     assert (folder / "body.json").read_text() == BODY
     (deleted,) = [call.arguments for call in calls if "delete-message" in call.arguments]
     assert deleted[-2:] == ["--receipt-handle", "handle+/="]
-
-
-def test_the_same_commands_call_only_the_local_stack(tmp_path: Path) -> None:
-    calls = run(tmp_path, [LOCALLY, *EVERYDAY], strict=True, AWS_ACCESS_KEY_ID="the-users-own")
-    called = [call for call in calls if call.program == "aws"]
-    assert len(called) > 6
-    for key, _, arguments in called:
-        assert (key, arguments[:2]) == ("key", ["--endpoint-url", LOCAL["endpoint"]])
 
 
 # -------------------------------------------------------------------------------------------------------- the programs

@@ -18,13 +18,15 @@ from slotkeeper_cli.holder_work import work_key, work_noun
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slot_release import estimate, release_of
 
 NOT_RECEIVED = (
     " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "
     f"{duration(KEEP_SECONDS)}, it is dead-lettered."
 )
+
+_QUEUED = (RequestState.WAITING, RequestState.QUEUED, RequestState.CANCELLED)
 
 
 def cancel(
@@ -51,20 +53,33 @@ def cancel(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    known = [control.process(process)] if process else control.read_all()[0]
-    found = _only(RequestFinder(context.stack, control).find(request_id, known), request_id, process)
+    known, malformed = ([control.process(process)], []) if process else control.read_all()
+    finder = RequestFinder(context.stack, control)
+    searched = finder.find(request_id, known)
+    if malformed and not any(one.attempts for one in searched):
+        raise CommandRefused(
+            f"no process that could be read has received request {request_id}: give its process with --process, or "
+            "repair the malformed ones first. Nothing was changed. Not read:",
+            *repair_texts(malformed),
+        )
+    for text in repair_texts(malformed):
+        context.out.note(f"Warning: not searched: {text}")
+    found = _only(searched, request_id, process)
     candidates = [one for one in found.attempts if attempt in (None, one.number)]
     last = candidates[-1] if candidates else None
-    is_queued = last is not None and last.state in (RequestState.WAITING, RequestState.CANCELLED)
+    is_queued = last is not None and last.state in _QUEUED
     # 0 for the first in the queue if its attempt is not known.
     number = attempt or (last.number if last and is_queued else found.next_number)
     if last is not None and last.state in (RequestState.STARTING, RequestState.RUNNING):
         _stop(context, found, last, stop)
         return
     _refuse_unless_queued(found, last, attempt)
-    if attempt is None and (last is None or last.state is RequestState.CANCELLED):
-        # The queued message of a redriven request cannot be seen.
-        context.out.note(f"If the request was redriven, it is queued as a later attempt: give --attempt {number + 1}")
+    if attempt is None and finder.search.missing("AuditLogGroup"):
+        # The queued message of a redriven request cannot be seen, and the audit log would show its attempt.
+        context.out.note(
+            "The audit log could not be read. If the request was redriven, it is queued as a later attempt: give "
+            f"--attempt {number + 1}"
+        )
     is_known = last is not None and last.number == number
     _cancel(context, control, found, number, "" if is_known else NOT_RECEIVED)
 

@@ -16,7 +16,13 @@ from rich.console import Console
 from slotkeeper_cli import dead_letter_selection as selection
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.dead_letter_queues import (
+    DeadLetterMessage,
+    DeadLetterQueueName,
+    DeadLetterQueueReader,
+    Read,
+    Unread,
+)
 from slotkeeper_cli.dead_letter_text import render_message, render_queues
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count
@@ -26,6 +32,8 @@ from slotkeeper_cli.task_tokens import FIELD, HIDDEN
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
+# Messages of a queue that `dlq list` reads to count their codes, if --limit is not larger.
+_COUNTED = 1000
 
 app = typer.Typer(help="List, redrive and discard dead-letter messages.", no_args_is_help=True)
 
@@ -53,19 +61,20 @@ def list_dead_letters(
     Changes nothing.
     """
     context = current_context()
-    queues: list[tuple[dict[str, Any], list[DeadLetterMessage]]] = []
+    queues: list[tuple[dict[str, Any], Read]] = []
     for one in [queue] if queue else [each for each in DeadLetterQueueName if each.is_deployed(context.stack)]:
         reader = DeadLetterQueueReader(context.stack, one)
-        messages = reader.peek(limit)
+        read = reader.peek(max(limit, _COUNTED))
         data = {
             "queue": one.value,
             "name": one.full_name,
-            "messages": max(reader.size(), len(messages)),
-            "codes": dict(Counter(message.code for message in messages)),
-            "dead_letters": [message.summary() for message in messages],
+            "messages": max(reader.size(), len(read.messages)),
+            "codes": dict(Counter(message.code for message in read.messages)),
+            "dead_letters": [message.summary() for message in read.messages[:limit]],
+            "unread": read.unread and read.unread.as_dict(),
         }
-        queues.append((data, messages))
-    context.out.result({"queues": [data for data, _ in queues]}, lambda console: render_queues(console, queues))
+        queues.append((data, read))
+    context.out.result({"queues": [data for data, _ in queues]}, lambda console: render_queues(console, queues, limit))
 
 
 @app.command("show", cls=StackCommand)
@@ -76,20 +85,23 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
     """
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
-    messages = selection.find(reader, ids) if ids else reader.peek(limit)
+    read = Read(selection.find(reader, ids), reader.unread()) if ids else reader.peek(limit)
     data = [
         {**message.summary(), "body": message.shown_body, "attributes": dict(message.attributes)}
         | ({FIELD: HIDDEN} if message.had_token else {})
-        for message in messages
+        for message in read.messages
     ]
 
     def render(console: Console) -> None:
-        for message in messages:
+        for message in read.messages:
             render_message(console, message)
-        if not messages:
+        if read.unread:
+            console.print(read.unread.text)
+        elif not read.messages:
             console.print(f"{queue.full_name} is empty.")
 
-    context.out.result({"queue": queue.value, "dead_letters": data}, render)
+    unread = read.unread and read.unread.as_dict()
+    context.out.result({"queue": queue.value, "dead_letters": data, "unread": unread}, render)
 
 
 @dataclass
@@ -101,7 +113,7 @@ class RedriveReport:
     failed: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def number(self) -> int:
+    def handled(self) -> int:
         return len(self.redriven) + len(self.skipped) + len(self.failed)
 
     def skip(self, message: DeadLetterMessage, why: str) -> None:
@@ -121,27 +133,31 @@ def redrive(
 ) -> None:
     """Redrive messages: send them again, as the next attempt.
 
-    Each keeps its idempotency key, and is sent first and then deleted. A message that would be refused again stays,
-    with the reason. You can interrupt the command and run it again: a message that is sent twice has no second effect.
-    A request is sent without its task token: its caller was answered, or has timed out.
+    Messages are sent in the order of their requests, at most 1,000 at a time. Each keeps its idempotency key, and is
+    sent first and then deleted. A message that would be refused again stays, with the reason. If all stay, the exit
+    code is 3. You can interrupt the command and run it again: a message that is sent twice has no second effect. A
+    request is sent without its task token: its caller was answered, or has timed out.
     """
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
         raise typer.BadParameter("select messages with one of --id, --code and --all")
     reader = DeadLetterQueueReader(context.stack, queue)
     named = _find_unambiguous(reader, ids) if ids else []
-    expected = len(named) or min(reader.size(), limit or reader.size())
-    if not expected:
-        raise NotFound(f"{queue.full_name} is empty: there is nothing to redrive")
-    if not dry_run:
+    # The size is approximate: 0 may be out of date.
+    is_empty = not named and not reader.size() and not reader.peek(1).messages
+    expected = len(named) or max(1, min(reader.size(), limit or reader.size()))
+    if not dry_run and not is_empty:
         of_code = f"of code {', '.join(code)} " if code else ""
-        which = _labels(named) if named else f"the messages {of_code}(at most {expected:,})"
+        which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
         context.confirm(f"Send {which} of {queue.full_name} again?")
     choose = selection.of_codes(code) if code else selection.all_but_cancelled
-    report = _redrive(context, reader, selection.of_messages(named) if named else choose, dry_run, limit, expected)
-    data = {"queue": queue.value, "dry_run": dry_run, **vars(report)}
-    context.out.result(data, list(_report_lines(queue, report, dry_run)))
-    _raise_for_outcome(report, named)
+    choose = selection.of_messages(named) if named else choose
+    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
+    is_limited = limit is not None and report.handled >= limit
+    unread = None if named or is_limited else reader.unread()
+    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": unread and unread.as_dict()}
+    context.out.result(data, list(_report_lines(queue, report, dry_run, unread)))
+    _raise_for_outcome(report, named, unread, code or [])
 
 
 @app.command("discard", cls=StackCommand)
@@ -168,8 +184,11 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
             audit("dlq discard", queue=queue.full_name, **names, code=message.code, body=body)
             reader.delete(message)
             deleted.append(message.summary())
-    text = f"{queue.full_name}: {count(len(deleted), 'message')} deleted."
-    context.out.result({"queue": queue.value, "deleted": deleted}, text)
+    unread = None if named else reader.unread()
+    text = [f"{queue.full_name}: {count(len(deleted), 'message')} deleted.", *([f"{unread.text}."] if unread else [])]
+    context.out.result({"queue": queue.value, "deleted": deleted, "unread": unread and unread.as_dict()}, text)
+    if not deleted and unread:
+        raise CommandFailed("nothing was deleted, since no message could be read that was to be deleted")
     if not deleted:
         raise NotFound(f"{queue.full_name} has no such message. List the messages with: slotkeeper dlq list {queue}")
     _raise_if_missing(named, deleted)
@@ -195,7 +214,8 @@ def _redrive(
 ) -> RedriveReport:
     report = RedriveReport()
     sent: dict[tuple[str, str], int] = {}
-    processes = SlotControl(context.stack).names() if reader.queue.has_requests else []
+    read, unread = SlotControl(context.stack).read_all() if reader.queue.has_requests else ([], [])
+    processes, malformed = [one.name for one in read], [one.process for one in unread]
     with context.out.progress() as progress, closing(reader.sweep()) as batches:
         task = progress.add_task(reader.queue.full_name, total=expected)
         for batch in batches:
@@ -205,26 +225,30 @@ def _redrive(
                 # A job that fails fast returns while the queue is read, and would be sent again and again.
                 if skipped == "" and message.attempt >= sent.get((message.process, message.request_id), math.inf):
                     skipped = "this command has sent the request, and it has failed again"
-                if skipped is None or (limit is not None and report.number + len(planned) >= limit):
+                if skipped is None or (limit is not None and report.handled + len(planned) >= limit):
                     continue
                 try:
                     if skipped:
                         raise NotRedrivable(skipped)
-                    planned.append(plan(message, processes))
+                    planned.append(plan(message, processes, malformed))
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:
-                messages = [one.dlq_message for one in planned]
-                ids = [{"message_id": each.message_id, "request_id": each.request_id} for each in messages]
-                audit("dlq redrive", queue=reader.queue.full_name, dead_letters=ids)
+                # `explain` reads these lines, since a queued message cannot be seen.
+                audit("dlq redrive", queue=reader.queue.full_name, sent=[_for_audit(one) for one in planned])
             for one in planned:
                 _send_and_delete(context, reader, one, dry_run, report)
                 if not dry_run:
                     sent[one.dlq_message.process, one.dlq_message.request_id] = one.attempt
-                progress.update(task, completed=report.number)
-            if limit is not None and report.number >= limit:
+                progress.update(task, completed=report.handled)
+            if limit is not None and report.handled >= limit:
                 break
     return report
+
+
+def _for_audit(one: Redrive) -> dict[str, Any]:
+    keys = ("message_id", "request_id", "process", "attempt", "execution")
+    return {key: value for key, value in one.summary().items() if key in keys}
 
 
 def _send_and_delete(
@@ -243,16 +267,25 @@ def _send_and_delete(
     report.redriven.append(one.summary())
 
 
-def _raise_for_outcome(report: RedriveReport, named: list[DeadLetterMessage]) -> None:
+def _raise_for_outcome(
+    report: RedriveReport, named: list[DeadLetterMessage], unread: Unread | None, codes: list[str]
+) -> None:
     if report.failed:
         raise CommandFailed(
             f"{count(len(report.failed), 'message')} not redriven, {len(report.redriven)} redriven: run this again"
         )
-    if not named:
-        return
-    _raise_if_missing(named, [*report.redriven, *report.skipped])
-    if report.skipped:
+    if named:
+        _raise_if_missing(named, [*report.redriven, *report.skipped])
+    if named and report.skipped:
         raise CommandRefused("not sent: " + "; ".join(f"{one['request_id']}: {one['why']}" for one in report.skipped))
+    if report.redriven:
+        return
+    if report.skipped:
+        raise CommandRefused(f"nothing was sent: {count(len(report.skipped), 'message')} left, for the reasons above")
+    if unread:
+        raise CommandFailed("nothing was sent, since no message could be read that was to be sent")
+    if codes:
+        raise NotFound(f"there is no message of code {', '.join(codes)}")
 
 
 def _raise_if_missing(named: list[DeadLetterMessage], handled: list[dict[str, Any]]) -> None:
@@ -263,7 +296,9 @@ def _raise_if_missing(named: list[DeadLetterMessage], handled: list[dict[str, An
         )
 
 
-def _report_lines(queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool) -> Iterator[str]:
+def _report_lines(
+    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: Unread | None
+) -> Iterator[str]:
     verb = "would be sent" if dry_run else "sent"
     for message in report.redriven:
         execution = f"  execution {message['execution']}" if "execution" in message else ""
@@ -273,6 +308,11 @@ def _report_lines(queue: DeadLetterQueueName, report: RedriveReport, dry_run: bo
         yield f"left: {_name(message)}  {message['code']}: {message['why']}"
     for message in report.failed:
         yield f"failed: {_name(message)}  {message['error']}"
+    if unread:
+        yield f"{unread.text}."
+    elif not report.handled:
+        yield f"{queue.full_name} has no message to send again."
+        return
     yield (
         f"{queue.full_name}: {count(len(report.redriven), 'message')} {verb} again, {len(report.skipped)} left, "
         f"{len(report.failed)} failed."

@@ -61,7 +61,7 @@ def doctor(
 def _render(console: Console, results: list[HealthCheckResult], not_deployed: list[str]) -> None:
     """Print each finding (level, check, what was found, what to do), or else what a check verified."""
     for result in results:
-        verified = f"not checked: {result.check.flow} is not deployed" if result.is_absent else result.check.about
+        verified = f"not checked: {result.check.flow} is not deployed" if result.is_absent else result.about
         for finding in result.findings or (Finding(result.level, verified, ""),):
             level = (f"{finding.level:<8}", _STYLES[finding.level])
             console.print(Text.assemble(level, f"{result.check.name:<{_NAME_WIDTH}}", styled(finding.saw)))

@@ -22,7 +22,7 @@ from slotkeeper_cli.formatting import count, duration, local_time
 from slotkeeper_cli.holder_work import target_of, work_noun, work_of
 from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.request_ids import holders_of, request_id_of
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.target_checks import target_text
 
@@ -116,7 +116,13 @@ def _report(context: CommandContext, control: SlotControl, label: str, released:
 
 def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
     """The process and the execution of the holder with a request id or an execution name."""
-    found = holders_of(control.read_all()[0], given)
+    processes, malformed = control.read_all()
+    found = holders_of(processes, given)
+    if not found and malformed:
+        raise CommandRefused(
+            f"no request {given!r} holds a slot of the processes that could be read. Nothing was changed. Not read:",
+            *repair_texts(malformed),
+        )
     if not found:
         raise NotFound(f"no request {given!r} holds a slot. List the holders with: slotkeeper status")
     if len(found) > 1:

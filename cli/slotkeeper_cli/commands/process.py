@@ -10,13 +10,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MAX_TURN_SECONDS, TURN_SECONDS, Process
+from slotkeeper.slots.process import (
+    MAX_HOLDERS,
+    MAX_SLOT_LIMIT,
+    MAX_TURN_SECONDS,
+    TURN_SECONDS,
+    MalformedProcess,
+    Process,
+)
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
 from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -24,10 +32,12 @@ from slotkeeper_cli.formatting import count, duration
 from slotkeeper_cli.job_checks import most_holders
 from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
+from slotkeeper_cli.queue_attributes import received_or_visible
 from slotkeeper_cli.request_ids import RequestIds
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slotless_executions import find_slotless_executions
 from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
+from slotkeeper_cli.waiting_requests import waiting_requests
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -52,6 +62,8 @@ Names = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="All processes.")]
 
+app.command("repair", cls=StackCommand)(repair)
+
 
 @app.command("list", cls=StackCommand)
 def list_processes() -> None:
@@ -60,7 +72,7 @@ def list_processes() -> None:
     processes, malformed = SlotControl(context.stack).read_all()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
     listed = [{key: getattr(one, key) for key in keys} | {"holders": len(one.holders)} for one in processes]
-    data = {"processes": listed, "malformed": malformed}
+    data = {"processes": listed, "malformed": [str(one) for one in malformed]}
 
     def render(console: Console) -> None:
         weighted = any(one.default_weight != 1 for one in processes)
@@ -69,8 +81,11 @@ def list_processes() -> None:
             state = Text("paused", style="yellow") if one.paused else Text("active")
             numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
             rows.add_row(one.name, *(f"{number:,}" for number in numbers), one.target, state)
-        console.print(rows if processes else "There are no processes. Add one with: slotkeeper process add")
-        for text in malformed:
+        if processes:
+            console.print(rows)
+        elif not malformed:
+            console.print("There are no processes. Add one with: slotkeeper process add")
+        for text in repair_texts(malformed):
             console.print(f"malformed: {text}", style="red")
 
     context.out.result(data, render)
@@ -98,8 +113,11 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
 
 
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
-    for problem in limit_problems(context.stack, process, control.read_all()[0]):
+    processes, malformed = control.read_all()
+    for problem in limit_problems(context.stack, process, processes):
         context.out.note(f"Warning: {problem}.")
+    for text in repair_texts(malformed):
+        context.out.note(f"Warning: its slots for {process.target} are not counted: {text}")
 
 
 @app.command("set-turn", cls=StackCommand)
@@ -125,13 +143,14 @@ def pause(process: Names = None, every: Every = False) -> None:
     """
     context = current_context()
     control = SlotControl(context.stack)
-    chosen = _chosen(control, process, every)
+    chosen, malformed = _chosen(control, process, every)
     for one in chosen:
         audit("process pause", process=one.name)
         control.operations.pause(one.name)
     running = {one.name: len(one.holders) for one in chosen}
     lines = [f"{name}: paused; {count(n, 'holder continues', 'holders continue')}." for name, n in running.items()]
     context.out.result({"paused": list(running), "running": running}, lines)
+    _fail_for(malformed, "paused")
 
 
 @app.command("resume", cls=StackCommand)
@@ -146,7 +165,7 @@ def resume(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    chosen = _chosen(control, process, every)
+    chosen, malformed = _chosen(control, process, every)
     if not force and (slotless := find_slotless_executions(context.stack, control, chosen)):
         names = ", ".join(sorted({one.process for one in slotless}))
         raise CommandRefused(
@@ -163,6 +182,7 @@ def resume(
     wake = "; the first waiting request was woken"
     lines = [f"{name}: resumed{wake * (name in woken)}." for name in names_resumed]
     context.out.result({"resumed": names_resumed, "woken": woken}, lines)
+    _fail_for(malformed, "resumed")
 
 
 @app.command("add", cls=StackCommand)
@@ -238,6 +258,9 @@ def add(
         raise CommandRefused(f"{error}. Nothing was added.") from error
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
+    # Before the audit line: a later reader would take its settings for those of the process (repair_sources.py).
+    if control.processes.read_item(process):
+        raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
     own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds, "turn_seconds": turn_seconds}
     audit("process add", process=process, **settings, **own, forced=bool(problems))
@@ -252,10 +275,7 @@ def add(
         turn_seconds=turn_seconds,
         queue_url=context.stack.outputs["RequestQueueUrl"],
     ):
-        raise CommandRefused(
-            f"process {process!r} exists already: change it with slotkeeper process set-limit, set-turn, pause and "
-            "resume. Nothing was changed."
-        )
+        raise _exists(control, process)
     _warn_of_limit(context, control.process(process), control)
     if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
         context.out.note(
@@ -264,6 +284,15 @@ def add(
         )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
+
+
+def _exists(control: SlotControl, process: str) -> CommandRefused:
+    """The error for a process that exists already; CommandFailed is raised if its item is malformed."""
+    control.process(process)
+    return CommandRefused(
+        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-turn, pause and "
+        "resume. Nothing was changed."
+    )
 
 
 def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
@@ -303,16 +332,28 @@ def remove(
             f"({', '.join(sorted(before.cancelled))}). Without the process they are dead-lettered as UnknownProcess, "
             "not as Cancelled: if you redrive them later, they run."
         )
+    waiting = len(waiting_requests(before, time.time()))
+    queued = received_or_visible(context.stack, "RequestQueue")
     context.confirm(
-        f"Remove process {process}, which has {count(len(before.holders), 'holder')}? "
-        "Requests still queued for it are dead-lettered."
+        f"Remove process {process}? It is paused first, and removed when its {count(len(before.holders), 'holder')} "
+        f"({count(before.slots_in_use, 'slot')}) ended, for which the command waits {duration(timeout * 60)} at most. "
+        f"{count(waiting, 'request is', 'requests are')} registered as next, and RequestQueue has about "
+        f"{count(queued, 'message')} of all processes: those of {process} are dead-lettered as UnknownProcess."
     )
     audit("process remove", process=process, holders=sorted(before.holders), cancelled=sorted(before.cancelled))
     control.operations.pause(process)
     _drain(context, control, process, timeout * 60)
     if not control.operations.remove(process):
         raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
-    context.out.result({"removed": process}, f"{process} is removed. Its queued requests go to RequestDeadLetterQueue.")
+    data = {"removed": process, "waiting": waiting, "queued_messages": queued}
+    again = f"slotkeeper process add {process} --limit {before.slot_limit}"
+    again += f" --target {before.target}" if before.target != NO_TARGET else ""
+    lines = [
+        f"{process} is removed. Its queued requests go to RequestDeadLetterQueue as UnknownProcess. To run them:",
+        f"  {again}",
+        "  slotkeeper dlq redrive request --code UnknownProcess",
+    ]
+    context.out.result(data, lines)
 
 
 def _drain(context: CommandContext, control: SlotControl, process: str, seconds: float) -> None:
@@ -332,10 +373,18 @@ def _drain(context: CommandContext, control: SlotControl, process: str, seconds:
             time.sleep(min(2.0, max(0.1, until - time.monotonic())))
 
 
-def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> list[Process]:
+def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> tuple[list[Process], list[MalformedProcess]]:
+    """The processes to change, and with --all those that are malformed."""
     if bool(names) == every:
         raise typer.BadParameter("name one or more processes, or give --all")
-    chosen = [control.process(name) for name in names or control.names()]
-    if not chosen:
+    if names:
+        return [control.process(name) for name in names], []
+    processes, malformed = control.read_all()
+    if not processes and not malformed:
         raise NotFound("there are no processes. Add one with: slotkeeper process add")
-    return chosen
+    return processes, malformed
+
+
+def _fail_for(malformed: list[MalformedProcess], done: str) -> None:
+    if malformed:
+        raise CommandFailed(f"{count(len(malformed), 'process', 'processes')} not {done}", *repair_texts(malformed))

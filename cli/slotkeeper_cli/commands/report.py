@@ -83,12 +83,12 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
     with counted_calls(stack.client("dynamodb"), stack.client("sqs")) as calls:
         work = RetryControl(stack)
         reader = DeadLetterQueueReader(stack, DeadLetterQueueName.WORK)
-        size, messages = reader.size(), reader.peek(MAX_DEAD_LETTERS)
+        read = reader.peek(MAX_DEAD_LETTERS)
         with _progress(context, work) as on_page:
-            notes = [_note(message) for message in messages]
+            notes = [_note(message) for message in read.messages]
             found = read_report(work.ledger, downstreams, period, notes, bounds=Bounds(), on_page=on_page)
-        if size > len(messages):
-            left = f"about {size - len(messages):,} messages of WorkDeadLetterQueue, of {size:,}"
+        if read.unread:
+            left = f"about {count(read.unread.number, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
             found.reading.left_out.append(left)
         found.reading.calls = calls()
     return found

@@ -1,8 +1,9 @@
-"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore; write functions' variables."""
+"""`slotkeeper stack`: make SlotTable match the running executions, also after a restore; print its outputs."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shlex
 import time
@@ -22,12 +23,13 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.function_variables import function_variables, write_private
 from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.request_fields import fields_in, weight_in
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.shell_variables import shell_variables
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
 from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
-app = typer.Typer(help="Repair or restore SlotTable, or write local variables.", no_args_is_help=True)
+app = typer.Typer(help="Repair or restore SlotTable; print outputs and variables.", no_args_is_help=True)
 
 
 @app.command("reconcile", cls=StackCommand)
@@ -48,16 +50,20 @@ def reconcile(
     """
     context = current_context()
     control = SlotControl(context.stack)
-    chosen = [control.process(name) for name in process or control.names()]
+    chosen, malformed = ([control.process(name) for name in process], []) if process else control.read_all()
     report: dict[str, Any] = {
         "adopted": [one.execution for one in find_slotless_executions(context.stack, control, chosen)],
         "drifted": [one.name for one in chosen if one.has_drifted],
         "dead": _dead(control, chosen),
         "expired": [name for one in chosen for name in sorted(one.expired_leases(time.time()))],
+        "malformed": [str(one) for one in malformed],
     }
     if not check:
         _repair(context, control, chosen, report)
     context.out.result(report, lambda console: _render(console, report, check))
+    if malformed:
+        which = count(len(malformed), "malformed process was", "malformed processes were")
+        raise ProblemsFound(f"{which} neither compared nor changed", *repair_texts(malformed))
     if check and any(report.values()):
         raise ProblemsFound("SlotTable does not match the running executions: run slotkeeper stack reconcile")
 
@@ -117,10 +123,51 @@ def _render(console: Console, report: dict[str, Any], check: bool) -> None:
             console.print(count(len(report[key]), one, many) + ("." if check else f": {done}."))
             for name in report[key]:
                 console.print(f"  {name}")
-    if not any(report[key] for key, *_ in kinds):
+    if not any(report[key] for key, *_ in kinds) and not report["malformed"]:
         console.print("SlotTable matches the running executions.")
     for name, number in report.get("janitor", {}).items():
         console.print(f"janitor: {name} {number}")
+
+
+@app.command("outputs", cls=StackCommand)
+def outputs(
+    export: Annotated[
+        bool, typer.Option("--export", help="Print export commands for sh, bash and zsh, to be evaluated.")
+    ] = False,
+) -> None:
+    """Print the stack's outputs: names, URLs and ARNs.
+
+    For the AWS CLI, boto3 and your own code:
+
+        eval "$(slotkeeper stack outputs --export)"
+
+    The variable of an output has the output's name in capitals: REQUEST_QUEUE_URL for RequestQueueUrl. Region and
+    SLOTKEEPER_STACK are exported too, and the name given by --profile, but no credentials. With --local also
+    SLOTKEEPER_LOCAL, the endpoint, dummy credentials and CHAT_API_URL, and your AWS configuration is hidden: in this
+    shell no call reaches an account. Open another shell for your account. If the command fails, so does the eval.
+    """
+    context = current_context()
+    try:
+        values, not_deployed = context.stack.reachable_outputs, context.stack.not_deployed
+        variables = shell_variables(context.stack, os.environ)
+    except Exception:
+        if export:
+            context.out.console.print("false")  # the shell evaluates no more than this: its status is that of a failure
+        raise
+    data = {
+        "stack": context.stack.name,
+        "local": context.stack.is_local,
+        "outputs": values,
+        "export": variables.exported,
+        "unset": variables.removed,
+        "not_deployed": [flow.name for flow in not_deployed],
+    }
+    width = max(map(len, values))
+    context.out.result(
+        data, variables.lines if export else [f"{name:<{width}}  {value}" for name, value in sorted(values.items())]
+    )
+    for flow in not_deployed:
+        context.out.note(f"The {flow.name} is not deployed, and its outputs are missing: deploy with {flow.parameter}.")
 
 
 @app.command("restore", cls=StackCommand)

@@ -15,6 +15,7 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.conditions import stopped_event_source
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
@@ -23,9 +24,15 @@ from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key,
 from slotkeeper_cli.lease_text import lease_as_dict, lease_text
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, all_queue_attributes, message_counts
+from slotkeeper_cli.queue_attributes import (
+    DEAD_LETTER_QUEUES,
+    all_queue_attributes,
+    event_source_mappings,
+    message_counts,
+)
 from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import FLOWS, StackConnection
 from slotkeeper_cli.target_checks import target_text
@@ -73,7 +80,11 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     control, now = SlotControl(stack), time.time()
     processes, malformed = ([control.process(only)], []) if only else control.read_all()
     downstreams = {} if only else read_downstreams(stack)
-    malformed += [str(error) for error in downstreams.values() if isinstance(error, MalformedHealth)]
+    errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
+    queues, search = all_queue_attributes(stack), Search()
+    queue_arn = queues["RequestQueue"]["QueueArn"]
+    mappings = search.read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
+    event_source = [] if mappings is None else stopped_event_source(mappings)
     executions = _executions(control, processes, request_ids)
     work = work_of_holders(stack, processes)
     oldest = sorted((holder.since, name) for one in processes for name, holder in executions_of(one).items())
@@ -83,9 +94,11 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
         "region": stack.region,
         "at": iso(now),
         "processes": [_process(stack, one, executions, ids, work, now) for one in processes],
-        "malformed": malformed,
+        "malformed": [str(each) for each in errors],
+        "event_source": [each.as_dict() for each in event_source],
         "downstreams": noteworthy(downstreams),
-        "queues": {queue: message_counts(attributes) for queue, attributes in all_queue_attributes(stack).items()},
+        "queues": {queue: message_counts(attributes) for queue, attributes in queues.items()},
+        "not_read": [each.as_dict() for each in search.not_read],
         "not_deployed": [flow.name for flow in stack.not_deployed],
     }
 
@@ -143,6 +156,12 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         _render_process(console, process)
     for text in data["malformed"]:
         console.print(Text.assemble(("malformed: ", "red"), styled(text)))
+    for one in data["event_source"]:
+        console.print(styled(f"RequestQueue: {one['text']}", "red"))
+        if "ends_by" in one:
+            console.print(f"  -> {one['ends_by']}", style="yellow")
+    for one in data["not_read"]:
+        console.print(f"Not read: {one['source']}: {one['why']}", style="yellow")
     if not data["processes"] and not data["malformed"]:
         console.print("There are no processes. Add one with: slotkeeper process add")
     for one in data["downstreams"]:
@@ -178,8 +197,9 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
         console.print(f"  {link}", style="dim")
     for waiting in process["waiting"]:
         console.print(f"  first in the queue: {waited(waiting)}: {waiting['because']}")
-        if waiting["blocked"]:
-            console.print(f"    -> slotkeeper process set-limit {process['name']} {waiting['weight']}", style="yellow")
+        for condition in waiting["conditions"]:
+            if "ends_by" in condition:
+                console.print(f"    -> {condition['ends_by']}", style="yellow")
     console.print()
 
 

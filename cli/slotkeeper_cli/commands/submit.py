@@ -6,26 +6,24 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, TextIO
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
 from slotkeeper_cli.audit import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, one_line
-from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_input import read_input, refuse_wrong_kind
-from slotkeeper_cli.request_sender import BATCH, SendResult, read_lines, send_all
-from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.request_sender import BATCH, NumberedRequest, SendResult, fields_of, read_lines, send_all
+from slotkeeper_cli.slot_control import SlotControl, repair_texts
+from slotkeeper_cli.submitted_runs import Run, last_attempt, read_runs
 
 # Seconds between two polls of the executions that have not ended.
 _POLL_SECONDS = 2.0
@@ -90,23 +88,32 @@ def submit(
         )
     if given_input is not None:
         given["input"] = read_input(given_input)
-    requests = _from_file(file) if file is not None else [_from_options(str(process), argument or [], given)]
-    if not requests:
+    lines = _from_file(file) if file is not None else _from_options(str(process), argument or [], given)
+    if not lines:
         raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
-    _check_processes(context, requests, force)
-    audit(
-        "request submit",
-        requests=len(requests),
-        processes=dict(Counter(one.process for one in requests)),
-        first=requests[0].request_id,
-        last=requests[-1].request_id,
-    )
-    before = _ran_before(context, requests)
+    _check_processes(context, [line.request for line in lines], force)
+    before = _ran_before(context, lines, named=file is not None)
+    requests = [line.request for line in lines if line.request.execution_name not in before]
+    if requests:
+        audit(
+            "request submit",
+            requests=len(requests),
+            processes=dict(Counter(one.process for one in requests)),
+            first=requests[0].request_id,
+            last=requests[-1].request_id,
+        )
     sent = _send(context, requests)
     refused = [one for one in sent if one.error]
-    ended = _wait(context, [one.request for one in sent if not one.error], timeout * 60) if wait else {}
+    runs = before | {one.request.execution_name: Run(one.request) for one in sent if not one.error}
+    if wait:
+        runs = _wait(context, runs, timeout * 60)
     data: dict[str, Any] = {
-        "sent": [_as_dict(one, before, ended) for one in sent if not one.error],
+        "sent": [
+            one.as_dict() | (runs[one.request.execution_name].as_dict() if wait else {})
+            for one in sent
+            if not one.error
+        ],
+        "ran_before": [fields_of(runs[name].request) | runs[name].as_dict() for name in before],
         "refused": [one.as_dict() for one in refused],
     }
     context.out.result(data, lambda console: _render(console, data, wait))
@@ -114,11 +121,10 @@ def submit(
         raise CommandFailed(
             f"{len(refused)} of {count(len(sent), 'request')} not sent: submit those again with the same ids"
         )
-    if wait:
-        _raise_for_outcome(ended, len(sent), timeout * 60)
+    _raise_for_outcome(list(runs.values()), wait, timeout * 60)
 
 
-def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any]) -> Request:
+def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any]) -> list[NumberedRequest]:
     named = {}
     for text in arguments:
         key, equals, value = text.partition("=")
@@ -126,23 +132,28 @@ def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any])
             raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
         named[key if key.startswith("--") else f"--{key}"] = value
     stated = {"arguments": named} if named or "input" not in fields else {}
-    (line,) = read_lines([json.dumps({"process": process, **stated, **fields})])
-    return line.request
+    return read_lines([json.dumps({"process": process, **stated, **fields})])
 
 
-def _from_file(file: TextIO) -> list[Request]:
+def _from_file(file: TextIO) -> list[NumberedRequest]:
     try:
-        return [line.request for line in read_lines(file)]
+        return read_lines(file)
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"--file: the file is not UTF-8: {error}") from error
 
 
 def _check_processes(context: CommandContext, requests: list[Request], force: bool) -> None:
-    known = {one.name: one for one in SlotControl(context.stack).read_all()[0]}
-    wanted = {one.process for one in requests}
-    if (unknown := sorted(wanted - set(known))) and not force:
+    processes, malformed = SlotControl(context.stack).read_all()
+    known = {one.name: one for one in processes}
+    wanted, unread = {one.process for one in requests}, {one.process: one for one in malformed}
+    for text in repair_texts(unread[name] for name in sorted(wanted & set(unread))):
+        context.out.note(
+            f"Warning: its requests wait until it is repaired, or are dead-lettered after two days: {text}"
+        )
+    if (unknown := sorted(wanted - set(known) - set(unread))) and not force:
+        names = ", ".join(sorted([*known, *unread])) or "none"
         raise NotFound(
-            f"there is no process {', '.join(unknown)}. The processes are: {', '.join(known) or 'none'}. Its requests "
+            f"there is no process {', '.join(unknown)}. The processes are: {names}. Its requests "
             "would be dead-lettered: add it with slotkeeper process add first, or give --force. Nothing was sent."
         )
     refuse_wrong_kind(known, requests)
@@ -170,19 +181,42 @@ def _warn_of_weight(context: CommandContext, process: Process, requests: list[Re
         )
 
 
-def _ran_before(context: CommandContext, requests: list[Request]) -> dict[str, str]:
-    """Warn of requests that have an execution already, which do not run again; return the executions' statuses."""
-    if len(requests) > MAX_CHECKED:
+def _ran_before(context: CommandContext, lines: list[NumberedRequest], named: bool) -> dict[str, Run]:
+    """The requests that have an execution, which do not run again: the last attempt, by the name of the first.
+
+    Args:
+        named: name the line of a refused request.
+
+    Raises:
+        CommandRefused: another request has used the id. The starter would dead-letter this one.
+    """
+    if len(lines) > MAX_CHECKED:
+        context.out.note(
+            f"Note: it was not checked which of the {len(lines):,} requests ran before, since they are more than "
+            f"{MAX_CHECKED}. Such a request does not run again, and one with the id of another is dead-lettered as "
+            "RequestIdReused."
+        )
         return {}
     workflow = SlotControl(context.stack).workflow
-    descriptions = in_parallel(lambda one: workflow.describe(one.execution_name), requests)
-    known = [(one, execution) for one, execution in zip(requests, descriptions, strict=True) if execution is not None]
-    for request, execution in known:
-        context.out.note(
-            f"Warning: request {request.request_id} of {request.process} was started before and is {execution.status}: "
-            "it does not run again. Give a request that is to run a different id."
+    first = read_runs(workflow, [Run(line.request) for line in lines])
+    reused = [
+        f"line {line.number}: " * named + f"request {run.request.request_id} of {run.request.process} "
+        f"({run.status}) differs in: {', '.join(run.differences)}"
+        for line, run in zip(lines, first, strict=True)
+        if run.differences
+    ]
+    if reused:
+        raise CommandRefused(
+            f"{count(len(reused), 'id was', 'ids were')} used by another request in the last 90 days. Give the new "
+            "request an id of its own.",
+            *reused,
+            "Nothing was sent.",
         )
-    return {request.execution_name: execution.status for request, execution in known}
+    return {
+        line.request.execution_name: last_attempt(workflow, run)
+        for line, run in zip(lines, first, strict=True)
+        if run.execution is not None
+    }
 
 
 def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
@@ -201,61 +235,64 @@ def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
     return sent
 
 
-def _wait(context: CommandContext, requests: list[Request], seconds: float) -> dict[str, Execution]:
-    """Wait for executions; return those that have ended in time, by the name of the request's first attempt."""
+def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> dict[str, Run]:
+    """Wait until the runs have ended, or the time has passed; return them as last read."""
     workflow = SlotControl(context.stack).workflow
     until = time.monotonic() + seconds
-    ended: dict[str, Execution] = {}
-    # A workflow that lost its reservation returns its request to the queue as the next attempt.
-    current = {one.execution_name: one for one in requests}
+    known = dict(runs)
     with context.out.progress() as progress:
-        task = progress.add_task("ended", total=len(requests))
+        task = progress.add_task("ended", total=len(known))
         while True:
-            pending = list(current.items())
-            descriptions = in_parallel(lambda one: workflow.describe(one[1].execution_name), pending)
-            for (name, request), execution in zip(pending, descriptions, strict=True):
-                if execution is None or not execution.is_closed:
-                    continue
-                if execution.error == "RequestReturned":
-                    current[name] = replace(request, attempt=request.attempt + 1)
-                else:
-                    ended[name] = execution
-                    del current[name]
-            progress.update(task, completed=len(ended))
+            pending = [name for name, run in known.items() if not run.has_ended]
+            read = read_runs(workflow, [known[name] for name in pending])
+            known |= {
+                name: last_attempt(workflow, run) if run.was_returned else run
+                for name, run in zip(pending, read, strict=True)
+            }
+            open_runs = sum(not run.has_ended for run in known.values())
+            progress.update(task, completed=len(known) - open_runs)
             left = until - time.monotonic()
-            if not current or left <= 0:
-                return ended
-            time.sleep(min(max(_POLL_SECONDS, len(current) / 50), left))
+            if not open_runs or left <= 0:
+                return known
+            time.sleep(min(max(_POLL_SECONDS, open_runs / 50), left))
 
 
-def _raise_for_outcome(ended: Mapping[str, Execution], sent: int, seconds: float) -> None:
-    failed = [one for one in ended.values() if one.status != "SUCCEEDED"]
+def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
     texts = []
-    if failed:
-        texts.append(f"{len(failed)} of {count(sent, 'request')} failed. List them with: slotkeeper dlq list failed")
-    if len(ended) < sent:
+    if failed := sum(run.has_failed and not run.differences for run in runs):
+        texts.append(f"{failed} of {count(len(runs), 'request')} failed. List them with: slotkeeper dlq list failed")
+    if reused := sum(bool(run.differences) for run in runs):
         texts.append(
-            f"{sent - len(ended)} of {count(sent, 'request')} had not ended after {duration(seconds)}. Show the state "
-            "of each with: slotkeeper request show"
+            f"{reused} of {count(len(runs), 'request')} did not run, since another request has used the id. List them "
+            "with: slotkeeper dlq list request"
+        )
+    if wait and (left := sum(not run.has_ended for run in runs)):
+        texts.append(
+            f"{left} of {count(len(runs), 'request')} had not ended after {duration(seconds)}. Show the state "
+            "of each with: slotkeeper explain"
         )
     if texts:
         raise CommandFailed(*texts)
 
 
-def _as_dict(one: SendResult, before: Mapping[str, str], ended: Mapping[str, Execution]) -> dict[str, Any]:
-    data = one.as_dict()
-    if status := before.get(one.request.execution_name):
-        data["ran_before"] = status
-    if execution := ended.get(one.request.execution_name):
-        data |= {"status": execution.status, "error": execution.error or None, "cause": execution.cause or None}
-        data["reason"] = failure_reason(execution.cause) or None
-    return data
-
-
 def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
     for one in data["sent"]:
-        reason = f": {one_line(one['reason'])}" if one.get("reason") else ""
-        ending = f"  {one.get('status', 'not ended yet')}{reason}" if wait else ""
+        ending = f"  {one.get('status', 'not ended yet')}{_reason(one)}" if wait else ""
         console.print(f"sent: {one['request_id']}  {one['execution']}{ending}")
+    for one in data["ran_before"]:
+        console.print(
+            f"not sent: {one['request_id']}  {one['execution']}  {one['status']}{_reason(one)}. "
+            f"The same request was sent before, and does not run again. {_advice(one)}"
+        )
     for one in data["refused"]:
         console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}")
+
+
+def _reason(one: dict[str, Any]) -> str:
+    return f": {one_line(one['reason'])}" if one.get("reason") else ""
+
+
+def _advice(one: dict[str, Any]) -> str:
+    if one["status"] in CLOSED_STATUSES and one["status"] != "SUCCEEDED":
+        return f"Run it as its next attempt with: slotkeeper dlq redrive failed --id {one['request_id']}"
+    return f"Show it with: slotkeeper request show {one['request_id']}"

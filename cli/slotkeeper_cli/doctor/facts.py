@@ -15,7 +15,8 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper_cli.doctor.deployed_settings import (
     FunctionSettings,
@@ -30,7 +31,7 @@ from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.job_checks import allowed_jobs, get_job
 from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import all_queue_attributes
+from slotkeeper_cli.queue_attributes import all_queue_attributes, event_source_mappings
 from slotkeeper_cli.retry_control import RetryControl, policy_text
 from slotkeeper_cli.run_times import usual_seconds
 from slotkeeper_cli.slot_control import SlotControl
@@ -119,7 +120,7 @@ class Facts:
     # Slots ---------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _processes(self) -> tuple[list[Process], list[str]]:
+    def _processes(self) -> tuple[list[Process], list[MalformedProcess]]:
         return self._control.read_all()
 
     @property
@@ -127,25 +128,29 @@ class Facts:
         return self._processes[0]
 
     @property
-    def malformed(self) -> list[str]:
-        """An error text for each item of SlotTable that is malformed."""
+    def malformed(self) -> list[MalformedProcess]:
+        """An error for each item of SlotTable that is malformed."""
         return self._processes[1]
 
     @cached_property
     def unheld_runs(self) -> list[tuple[str, str, str]]:
         """Live Glue runs whose execution holds no slot, as (job, run, execution), of each job's newest 200 runs.
 
-        Without the runs of the last minute, whose execution may have become a holder after the table was read.
+        Without the runs of the last minute, whose execution may have become a holder after the table was read, and
+        without those of malformed processes, whose holders are not known.
         """
         read_at = time.time()
-        held = {name for process in self._control.read_all()[0] for name in process.holders}
+        processes, malformed = self._control.read_all()
+        held = {name for process in processes for name in process.holders}
+        unread = {one.process for one in malformed}
         names = [name for name, job in self.jobs.items() if job is not None]
         return [
             (job, run, execution)
             for job, runs in zip(names, in_parallel(self._live_runs, names), strict=True)
             for execution, started_at in runs.items()
             for run, started in started_at.items()
-            if execution not in held and started is not None and started < read_at - CLOCK_DIFFERENCE_SECONDS
+            if execution not in held and process_of_execution(execution) not in unread
+            if started is not None and started < read_at - CLOCK_DIFFERENCE_SECONDS
         ]
 
     def _live_runs(self, job: str) -> dict[str, dict[str, float | None]]:
@@ -222,14 +227,8 @@ class Facts:
     @cached_property
     def mappings(self) -> dict[str, list[dict[str, Any]]]:
         """The event source mappings of RequestQueue and WorkQueue, by the queue's logical id."""
-        client = self._stack.client("lambda")
-
-        def list_mappings(queue: str) -> list[dict[str, Any]]:
-            pages = client.get_paginator("list_event_source_mappings")
-            arn = self.queues[queue]["QueueArn"]
-            return [one for page in pages.paginate(EventSourceArn=arn) for one in page["EventSourceMappings"]]
-
-        return {queue: list_mappings(queue) for queue in ("RequestQueue", "WorkQueue") if queue in self.queues}
+        queues = [queue for queue in ("RequestQueue", "WorkQueue") if queue in self.queues]
+        return {queue: event_source_mappings(self._stack, self.queues[queue]["QueueArn"]) for queue in queues}
 
     @cached_property
     def recursion(self) -> list[RecursionSetting]:

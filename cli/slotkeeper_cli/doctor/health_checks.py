@@ -38,21 +38,29 @@ class HealthCheck:
         about: the statement that is checked.
         find: yields a finding for each fault.
         flow: the optional flow that is checked; a stack without it is not. Empty for the slots.
+        of_processes: whether it checks each process, without those that are malformed.
     """
 
     name: str
     about: str
     find: Callable[[Facts], Iterable[Finding]]
     flow: str = ""
+    of_processes: bool = False
 
 
 @dataclass(frozen=True)
 class HealthCheckResult:
-    """A check with its findings."""
+    """A check with its findings. `unread`: the malformed processes, which were not checked."""
 
     check: HealthCheck
     findings: tuple[Finding, ...] = ()
     is_absent: bool = False
+    unread: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """The statement that was checked."""
+        return f"{self.check.about} (not checked: {', '.join(self.unread)})" if self.unread else self.check.about
 
     @property
     def level(self) -> Level:
@@ -60,7 +68,7 @@ class HealthCheckResult:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as JSON shows it."""
-        data = {"check": self.check.name, "level": self.level, "about": self.check.about}
+        data = {"check": self.check.name, "level": self.level, "about": self.about}
         return data | {"findings": [vars(finding) for finding in self.findings]}
 
 
@@ -86,7 +94,8 @@ def examine(facts: Facts, checks: Iterable[HealthCheck]) -> Iterator[HealthCheck
             yield HealthCheckResult(check, is_absent=True)
             continue
         try:
-            yield HealthCheckResult(check, tuple(check.find(facts)))
+            unread = tuple(one.process for one in facts.malformed) if check.of_processes else ()
+            yield HealthCheckResult(check, tuple(check.find(facts)), unread=unread)
         except (ClientError, BotoCoreError, CommandError) as error:
             yield HealthCheckResult(check, (_check_failed(error),))
         except KeyError as error:  # the deployed template is older, and lacks a function, queue or attribute

@@ -22,9 +22,10 @@ _OPEN = ("RUNNING", "PENDING_REDRIVE")
 
 
 def malformed(facts: Facts) -> Iterator[Finding]:
-    for text in facts.malformed:
+    for one in facts.malformed:
         yield problem(
-            text, "correct the attribute in SlotTable; until then the requests of the process stay in the queue"
+            str(one),
+            f"slotkeeper process repair {one.process}; until then the requests of the process stay in the queue",
         )
     if not facts.processes and not facts.malformed:
         yield warn("there is no process, so every request is dead-lettered", "slotkeeper process add")
@@ -170,18 +171,33 @@ def waiting(facts: Facts) -> Iterator[Finding]:
 
 CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
-    HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
-    HealthCheck("paused", "each process admits requests", paused),
-    HealthCheck("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
-    HealthCheck("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
+    HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
+    HealthCheck("paused", "each process admits requests", paused, of_processes=True),
+    HealthCheck(
+        "targets",
+        "the target of each process exists, can be used, and may be run by the workflow",
+        targets,
+        of_processes=True,
+    ),
+    HealthCheck(
+        "job-concurrency",
+        "MaxConcurrentRuns of each job is above the slots of its processes",
+        concurrency,
+        of_processes=True,
+    ),
     HealthCheck(
         "item-size",
         "jobs can keep all slots of a process busy, and its callers' tokens fit",
         item_size,
+        of_processes=True,
     ),
-    HealthCheck("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
-    HealthCheck("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
-    HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
-    HealthCheck("waiting", "no request waits although a slot is free", waiting),
-    HealthCheck("blocked", "no waiting request has a weight above the limit", blocked),
+    HealthCheck(
+        "job-timeouts", "no run is started with more time than the timeout of its job", timeouts, of_processes=True
+    ),
+    HealthCheck(
+        "holders", "no holder's execution has ended, and no lease has expired", closed_holders, of_processes=True
+    ),
+    HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs, of_processes=True),
+    HealthCheck("waiting", "no request waits although a slot is free", waiting, of_processes=True),
+    HealthCheck("blocked", "no waiting request has a weight above the limit", blocked, of_processes=True),
 )

@@ -20,7 +20,7 @@ request sent):
 | `slot_utilisation` | share of the slot-seconds that workflows hold, from the first start to the last |
 | `glue_utilisation` | the same for the time inside RunGlueJob |
 | `total_seconds` | first request sent to last workflow ended |
-| `workflows` | one entry per workflow: name, request_id, status, instants of its states |
+| `workflows` | one entry per workflow: name, request_id, status, instants of its message (`queued`) and its states |
 | `handoffs` | one entry per hand-off: released, seconds, from, to |
 """
 
@@ -122,7 +122,10 @@ def measure(
         "slot_utilisation": rounded(utilisation(held, window, limit)),
         f"{work}_utilisation": rounded(utilisation(inside, window, limit)),
         "total_seconds": rounded(max((end_of(e.stopped) for e in executions), default=origin) - origin),
-        "workflows": [_workflow(e, origin, work, state) for e in executions],
+        "workflows": [
+            _workflow(e, origin, work, state) | {"queued": since(_queued(e, sent_at, executions), origin)}
+            for e in executions
+        ],
         "handoffs": [
             {"released": since(h.released, origin), "seconds": rounded(h.seconds)}
             | {"from": h.from_execution, "to": h.to_execution}
@@ -158,6 +161,14 @@ def end_message(message: EndMessage) -> dict[str, str | None]:
     """The body is added if the message contains no request of this run."""
     fields = {name: getattr(message, name) for name in ("request_id", "execution", "error", "cause", "reason")}
     return fields if message.request_id else fields | {"body": message.body}
+
+
+def _queued(execution: Execution, sent_at: Mapping[str, float], executions: Sequence[Execution]) -> float | None:
+    """When the message of this attempt was sent: by the producer, or by the workflow of the attempt before."""
+    if execution.attempt == 1:
+        return sent_at.get(execution.request_id)
+    before = (execution.request_id, execution.attempt - 1)
+    return next((e.stopped for e in executions if (e.request_id, e.attempt) == before), None)
 
 
 def _workflow(execution: Execution, origin: float, work: str, state: str) -> dict[str, Any]:

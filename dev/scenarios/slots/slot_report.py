@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,11 @@ from rich.table import Table
 from dev.scenarios.runner import chart
 from dev.scenarios.runner.chart import Bar, Panel, Point
 from dev.scenarios.runner.scenario import figure_table, list_table, spread_text
+
+# Workflows above which the terminal shows no timeline, and the cells of its longest line.
+MOST_LINES = 20
+_CELLS = 60
+_STEPS = (0.25, 0.5, 1, 2, 5, 10, 30, 60)  # seconds of a cell
 
 
 class Work(NamedTuple):
@@ -53,7 +59,26 @@ def run_tables(
     return [
         figure_table(f"The run, by {work.records} own records", rows),
         *list_table("Kept in FailedRequestQueue", ("request", "error", "reason"), kept),
+        *timeline(report),
     ]
+
+
+def timeline(report: Mapping[str, Any]) -> list[Table]:
+    """A line for each workflow, in start order; nothing for more than MOST_LINES."""
+    workflows, end = report["workflows"], report["total_seconds"] or 0.0
+    if not 0 < len(workflows) <= MOST_LINES:
+        return []
+    step = next((step for step in _STEPS if end / step <= _CELLS), math.ceil(end / _CELLS))
+    rows = Table("", f"· waiting, █ holding a slot, {step:g} s each", box=None, pad_edge=False, header_style="")
+    rows.columns[0].justify = "right"
+    for number, workflow in enumerate(workflows, 1):
+        ended = [workflow[name] for name in ("release_entered", "stopped") if workflow[name] is not None]
+        queued, started, released = (
+            round(at / step) for at in (workflow["queued"] or 0.0, workflow["started"], min(ended, default=end))
+        )
+        line = " " * queued + "·" * (started - queued) + "█" * max(1, released - started)
+        rows.add_row(str(number), line + f" {workflow['status']}" * (workflow["status"] != "SUCCEEDED"))
+    return [rows]
 
 
 def draw_run(
@@ -74,7 +99,9 @@ def draw_run(
     bars, failures = [], []
     for lane, workflow in enumerate(workflows, 1):
         stopped = end if workflow["stopped"] is None else workflow["stopped"]
-        bars.append(Bar(lane, workflow["started"], stopped, chart.SKY, "rest of the workflow"))
+        if workflow["queued"] is not None:
+            bars.append(Bar(lane, workflow["queued"], workflow["started"], chart.LIGHT, "waiting"))
+        bars.append(Bar(lane, workflow["started"], stopped, chart.ORANGE, "rest of the workflow"))
         entered, exited = (workflow[f"{work.prefix}_{moment}"] for moment in ("entered", "exited"))
         if entered is not None:
             bars.append(Bar(lane, entered, stopped if exited is None else exited, *mark(workflow)))

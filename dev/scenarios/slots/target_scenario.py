@@ -66,7 +66,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         )
 
     def mark(workflow: Mapping[str, Any]) -> tuple[str, str]:
-        return (chart.AMBER, "child, whose caller waits") if workflow["is_called"] else (chart.BLUE, "child execution")
+        return (chart.GREEN, "child, whose caller waits") if workflow["is_called"] else (chart.BLUE, "child execution")
 
     draw_run(report, path, "Slotkeeper run with a state machine", CHILD, summary, mark)
 

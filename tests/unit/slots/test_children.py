@@ -204,7 +204,7 @@ def test_children_and_glue_runs_are_checked_in_one_run(aborted: ChildScene) -> N
 
 
 def test_the_event_stops_the_child_and_frees_its_slot_when_it_has_closed(aborted: ChildScene) -> None:
-    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item())
+    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item(), NOW)
     aborted.child("RUNNING")
     assert aborted.account.event_at(aborted.execution, SOON)[0] == WHILE_STOPPING_SECONDS
     assert (_in_use(aborted), _kept(aborted)) == (1, [])

@@ -28,7 +28,7 @@ def _kept(scene: JanitorScene) -> list[dict[str, Any]]:
 
 def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(scene: JanitorScene) -> None:
     scene.start()
-    scene.account.slots.wait(Candidate("p", "p-waits", delivery=scene.account.send()), scene.account.item())
+    scene.account.slots.wait(Candidate("p", "p-waits", delivery=scene.account.send()), scene.account.item(), NOW)
     scene.abort()
     assert _receives(scene, SOON, FIRST, SECOND) == [LOOK_GAP, LOOK_GAP + 1, None]
     assert scene.account.item().slots_in_use == 0

@@ -93,7 +93,7 @@ def test_a_caller_is_refused_whose_token_does_not_fit(
 def test_a_caller_that_waits_for_space_is_woken_when_a_token_is_gone(account: Account) -> None:
     _with_tokens(account, ALWAYS_FIT, MAX_TOKEN_CHARACTERS)
     seen = account.item()
-    assert account.slots.wait(_caller(), seen) is Registration.REGISTERED
+    assert account.slots.wait(_caller(), seen, NOW) is Registration.REGISTERED
     assert account.item().to_wake is None
     assert account.slots.release("p", "p-0", seen.holders["p-0"].raw)
     assert account.item().to_wake is not None
@@ -103,7 +103,7 @@ def test_a_caller_does_not_register_after_a_token_has_left(account: Account) -> 
     _with_tokens(account, ALWAYS_FIT, MAX_TOKEN_CHARACTERS)
     seen = account.item()
     account.slots.release("p", "p-0", seen.holders["p-0"].raw)
-    assert account.slots.wait(_caller(), seen) is Registration.RESERVE_AGAIN
+    assert account.slots.wait(_caller(), seen, NOW) is Registration.RESERVE_AGAIN
 
 
 def test_a_request_without_a_caller_is_admitted_in_one_call_next_to_the_most_tokens(account: Account) -> None:

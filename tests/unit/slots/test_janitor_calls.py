@@ -23,7 +23,7 @@ LATER = NOW + GRACE + 1
 def test_a_run_without_work_reads_no_single_process(account: Account) -> None:
     """Otherwise a thousand processes cost a thousand calls in each run."""
     account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item())
+    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item(), NOW)
     account.processes.create("idle", 1, "job")
     account.run_at(NOW)  # a container's first run also reads and writes the settled time
     calls: list[str] = []
@@ -70,7 +70,7 @@ def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Ac
         name = f"q{number}"
         account.processes.create(name, 1, "job")
         account.slots.reserve(Candidate(name, f"{name}-1"), NOW)
-        account.slots.wait(Candidate(name, f"{name}-2", delivery=account.send(group=name)), account.item(name))
+        account.slots.wait(Candidate(name, f"{name}-2", delivery=account.send(group=name)), account.item(name), NOW)
         account.slots.cancel(name, f"{name}-1")
     calls: list[str] = []
     account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))

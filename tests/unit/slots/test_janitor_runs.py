@@ -225,7 +225,7 @@ def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: Jani
     aborted.run("RUNNING")
     aborted.stopping_is_denied = True
     aborted.account.slots.reserve(Candidate("p", "p-dead"), NOW)
-    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item())
+    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item(), NOW)
     counts = aborted.account.run_at(LATER).counts
     assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
 

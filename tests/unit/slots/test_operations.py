@@ -13,7 +13,7 @@ from tests.unit.conftest import NOW, Account
 def operations(account: Account) -> Operations:
     """The operators' changes, over a full process with a waiting request."""
     account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item())
+    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item(), NOW)
     return Operations(account.processes, account.slots, account.queue)
 
 

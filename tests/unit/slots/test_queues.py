@@ -55,6 +55,17 @@ def test_a_dead_letter_message_has_its_reason_and_the_unchanged_body(account: Ac
     assert message["MessageAttributes"]["code"]["StringValue"] == "InvalidRequest"
 
 
+def test_each_dead_letter_message_has_a_group_of_its_own(account: Account) -> None:
+    """SQS returns at most ten messages of a group, and the operator command must find each."""
+    for message_id in ("m-1", "m-2"):
+        account.queue.dead_letter(delivery("{}", "p#high", message_id=message_id), "UnknownProcess", "why")
+    messages = account.sqs.receive_message(
+        QueueUrl=account.dead_letter_url, MaxNumberOfMessages=10, AttributeNames=["All"], MessageAttributeNames=["All"]
+    )["Messages"]
+    assert [one["Attributes"]["MessageGroupId"] for one in messages] == ["m-1", "m-2"]
+    assert {one["MessageAttributes"]["message_group"]["StringValue"] for one in messages} == {"p#high"}
+
+
 def test_a_wake_makes_the_waiting_message_visible(account: Account) -> None:
     account.lose_wake()
     assert wake_next(account.slots, account.queue, "p", NOW) is True

@@ -40,7 +40,7 @@ def test_wait_returns_reserve_again_when_the_process_was_removed(account: Accoun
     seen = account.item()
     refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
     refused = Candidate("unknown", "p-waits", delivery=delivery({}))
-    assert account.slots.wait(refused, seen) == Registration.RESERVE_AGAIN
+    assert account.slots.wait(refused, seen, NOW) == Registration.RESERVE_AGAIN
 
 
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
@@ -70,7 +70,7 @@ def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(acco
 def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -> None:
     account.fill()
     waits = Candidate("p", "p-waits", 2, "low", delivery({}, receives=3, sent_at=NOW - 60.5), "order-1")
-    account.slots.wait(waits, account.item())
+    account.slots.wait(waits, account.item(), NOW + 225)
     assert account.raw_item()["waiting"]["M"]["low"]["M"] == {
         "sequence": {"S": FIRST},
         "receives": {"N": "3"},
@@ -80,6 +80,7 @@ def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -
         "since": {"N": str(int(NOW - 60.5))},
         "execution": {"S": "p-waits"},
         "request_id": {"S": "order-1"},
+        "hidden_until": {"N": str(int(NOW) + 225)},
     }
 
 
@@ -94,7 +95,7 @@ def test_each_priority_has_a_registration(account: Account) -> None:
 
 def test_a_candidate_without_a_message_cannot_register(account: Account) -> None:
     with pytest.raises(ValueError, match="without a message"):
-        account.slots.wait(Candidate("p", "p-1"), account.item())
+        account.slots.wait(Candidate("p", "p-1"), account.item(), NOW)
 
 
 # rule 1: a reserve respects the registrations that precede it

@@ -189,7 +189,7 @@ def test_a_default_weight_that_is_set_after_the_read_is_used(five: Account) -> N
 def test_a_request_without_weight_waits_for_the_default_weight(heavy: Account) -> None:
     heavy.slots.reserve(Candidate("q", "q-1", 4), NOW)
     refused = Candidate("q", "q-2", delivery=delivery({}))
-    assert heavy.slots.wait(refused, heavy.item("q")) == Registration.REGISTERED
+    assert heavy.slots.wait(refused, heavy.item("q"), NOW) == Registration.REGISTERED
     assert heavy.item("q").waiting["normal"].weight == 2
 
 
@@ -208,7 +208,7 @@ def test_a_limit_that_changes_after_the_refusal_is_read_again(five: Account, lim
     seen = five.item()
     five.write("slot_limit", {"N": str(limit)})
     refused = Candidate("p", "p-1", 5, "normal", delivery({}))
-    assert five.slots.wait(refused, seen) == Registration.RESERVE_AGAIN
+    assert five.slots.wait(refused, seen, NOW) == Registration.RESERVE_AGAIN
     assert five.item().waiting == {}
 
 

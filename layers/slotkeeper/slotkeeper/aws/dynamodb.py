@@ -99,14 +99,23 @@ class Table:
 
 
 class MalformedAttribute(ValueError):
-    """An attribute is missing or has the wrong type. The message has its path (`holders.p-1.since`) and its value."""
+    """An attribute is missing or has the wrong type. The message has its path (`holders.p-1.since`) and its value.
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path} {problem}")
-        self.attribute = path.partition(".")[0]
+    Attributes:
+        keys: the path: the attribute's name, then the keys of the maps in it.
+        problem: the message without the path.
+        kind: the DynamoDB type that was expected: "N", "S", "BOOL", "M" or "L".
+    """
+
+    def __init__(self, keys: tuple[str, ...], problem: str, kind: str) -> None:
+        super().__init__(f"{'.'.join(keys)} {problem}")
+        self.keys, self.problem, self.kind = keys, problem, kind
+        self.attribute = keys[0]
 
 
 _REQUIRED: Any = object()
+# What is returned for a malformed attribute of each type while all of them are collected.
+_PLACEHOLDERS: Mapping[str, Any] = {"N": 0, "S": "", "BOOL": False, "L": ()}
 
 
 class Attributes:
@@ -114,13 +123,21 @@ class Attributes:
 
     Each method returns one attribute, or `default` if it is missing.
 
+    Args:
+        keys: the path of the map in its item.
+        faults: collects the malformed attributes, for each of which a placeholder is returned, such as 0 for a number.
+            None: the first one is raised.
+
     Raises:
         MalformedAttribute: the attribute has another type, or is missing and has no default.
     """
 
-    def __init__(self, raw: Mapping[str, Any], path: str = "") -> None:
+    def __init__(
+        self, raw: Mapping[str, Any], keys: tuple[str, ...] = (), faults: list[MalformedAttribute] | None = None
+    ) -> None:
         self.raw = raw
-        self._path = path
+        self._keys = keys
+        self._faults = faults
 
     def text[D = Never](self, name: str, default: D = _REQUIRED) -> str | D:
         return self._get(name, "S", str, default)
@@ -143,7 +160,7 @@ class Attributes:
         return self._get(name, "S", parse, default)
 
     def map[D = Never](self, name: str, default: D = _REQUIRED) -> Attributes | D:
-        return self._get(name, "M", lambda raw: Attributes(raw, f"{self._path}{name}."), default)
+        return self._get(name, "M", lambda raw: Attributes(raw, (*self._keys, name), self._faults), default)
 
     def maps(self) -> Iterator[tuple[str, Attributes]]:
         """Return the name and the attributes of each map in this map."""
@@ -155,18 +172,35 @@ class Attributes:
         )
 
     def _nested(self, name: str, value: Any) -> Attributes:
-        return Attributes({name: value}, self._path).map(name)
+        return Attributes({name: value}, self._keys, self._faults).map(name)
 
     def _get[T, D](self, name: str, kind: str, convert: Callable[[Any], T], default: D, problem: str = "") -> T | D:
+        try:
+            return self._parse(name, kind, convert, default, problem)
+        except MalformedAttribute as fault:
+            if self._faults is None:
+                raise
+            self._faults.append(fault)
+            # The attributes of a map that cannot be read are not missing.
+            placeholder = Attributes({}, faults=[]) if kind == "M" else _PLACEHOLDERS[kind]
+            return cast(T, placeholder) if default is _REQUIRED else default
+
+    def _parse[T, D](self, name: str, kind: str, convert: Callable[[Any], T], default: D, problem: str) -> T | D:
         value = self.raw.get(name)
         if value is None and default is not _REQUIRED:
             return default
-        path = self._path + name
+        keys = (*self._keys, name)
         if value is None or kind not in value:
-            raise MalformedAttribute(path, f"must be of DynamoDB type {kind}, got {value!r}")
+            raise MalformedAttribute(keys, f"must be of DynamoDB type {kind}, got {_shown(value)}", kind)
         try:
             return convert(value[kind])
         except MalformedAttribute:
             raise
         except (KeyError, TypeError, ValueError) as error:
-            raise MalformedAttribute(path, problem.format(value[kind]) or str(error)) from error
+            raise MalformedAttribute(keys, problem.format(value[kind]) or str(error), kind) from error
+
+
+def _shown(value: Any) -> str:
+    """A value in an error text. Of a list, a map or bytes, which may contain a token, only the type."""
+    kinds = list(value or ())
+    return repr(value) if kinds in ([], ["S"], ["N"], ["BOOL"], ["NULL"]) else f"type {', '.join(kinds)}"

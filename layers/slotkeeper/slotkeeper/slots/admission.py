@@ -197,10 +197,11 @@ class Starter:
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
-                    registration = self.slots.wait(candidate, seen)
+                    seconds = self._hide_seconds(delivery, seen, now)
+                    registration = self.slots.wait(candidate, seen, now + seconds)
                     if registration is Registration.SPENT:
                         break
-                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, seen, now):
+                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, seconds):
                         return Waiting(request, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
@@ -219,11 +220,14 @@ class Starter:
         wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
-    def _hide(self, candidate: Candidate, delivery: Delivery, seen: Process, now: float) -> bool:
-        """Hide a registered message; False if it can proceed, so that the caller reserves again."""
+    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float) -> int:
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
         if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
+        return seconds
+
+    def _hide(self, candidate: Candidate, delivery: Delivery, seconds: int) -> bool:
+        """Hide a registered message; False if it can proceed, so that the caller reserves again."""
         self.queue.hide(delivery, seconds)
         return not self.slots.can_proceed(candidate)
 
@@ -241,7 +245,7 @@ class Starter:
             request = parse_request(delivery)
         except InvalidRequest:
             request = None
-        reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper request show"
+        reason = f"{type(error).__name__}: {error}. The workflow may have started; check with slotkeeper explain"
         return self._defer(delivery, now, request, reason, _ERROR_EXPIRES_BEFORE)
 
     def _start(

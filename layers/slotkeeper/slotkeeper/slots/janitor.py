@@ -1,5 +1,5 @@
-"""A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, then free the
-slots of dead holders.
+"""A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, free the slots
+of dead holders, then find requests whose messages are gone.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
@@ -22,6 +22,7 @@ from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.glue_checks import GlueChecks
+from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
 from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -43,6 +44,8 @@ _WAKE_BATCH = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten
 # The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
 # quota of 15 per second; a page of ListExecutions has 1,000 executions (Step Functions guide, "Service quotas").
 _LIST_FROM_HOLDERS = 20
+# Notes of lost requests that a run checks, each by a DescribeExecution, so that a purge leaves its quota to others.
+_LOST_CHECKS = 50
 
 Shuffle = Callable[[list[Any]], None]
 
@@ -114,6 +117,8 @@ class Janitor:
             with report.guard("Could not record up to which time all requests are settled"):
                 self.settlement.note_settled(started_at)
         self._drop_cancellations(processes, report, until)
+        self._note_lost(processes, report, until)
+        self._report_lost(processes, report, until)
         return report
 
     def _read(self, processes: list[Process], malformed: set[str], report: RunReport) -> None:
@@ -297,3 +302,50 @@ class Janitor:
             for process in processes:
                 if process.cancelled and self.clock() < until:
                     self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
+
+    def _note_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Note the waiting requests whose messages are gone because RequestQueue is empty.
+
+        A message's own end removes its name from the item before the message leaves the queue. So a name that was read
+        before the count, and is unchanged after it, is that of a message that nothing has handled.
+        """
+        overdue = [(process, each) for process in processes for each in process.overdue(self.clock())]
+        if not overdue:
+            return
+        with report.guard("Could not check if the messages of waiting requests still exist", requests=len(overdue)):
+            if self.queue.is_empty():
+                for process, gone in overdue:
+                    if self.clock() < until:
+                        self.slots.lost.add(process, gone, self.clock())
+
+    def _report_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Report the lost requests that have no execution, and drop the notes of those that were sent again."""
+        noted = [(process, name) for process in processes for name in process.lost]
+        self.shuffle(noted)
+        noted.sort(key=lambda each: each[0].lost[each[1]].reported is not None)
+        for process, name in noted[:_LOST_CHECKS]:
+            if self.clock() >= until:
+                break
+            with report.guard("Could not check a lost request", process_name=process.name, execution=name):
+                self._report_one(process, name, report)
+
+    def _report_one(self, process: Process, name: str, report: RunReport) -> None:
+        lost = process.lost[name]
+        waits = any(each.execution == name for each in process.named.values())
+        known = waits or name in process.holders or name in process.cancelled
+        match judge_lost(lost, known or self.workflow.describe(name) is not None, self.clock()):
+            case LostVerdict.DROP:
+                self.slots.lost.drop(process.name, name)
+            case LostVerdict.REPORT:
+                if self.slots.lost.mark_reported(process.name, name, self.clock()):
+                    report.note(
+                        "RequestsLost",
+                        "RequestQueue no longer has the message of a waiting request, which was not started; unless "
+                        "SQS has moved it to RequestDeadLetterQueue, send it again with its arguments",
+                        process_name=process.name,
+                        request_id=lost.request_id,
+                        execution=name,
+                        priority=lost.priority,
+                        sent_at=lost.since,
+                        send_again=send_again(process.name, name, lost) or "its caller must repeat it",
+                    )

@@ -7,10 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """An item was repaired. `woken`: whether a waiting request was woken."""
+
+    woken: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,17 @@ class Operations:
         self.processes.resume(process)
         return wake_next(self.slots, self.queue, process, self.clock())
 
+    def repair(self, process: str, seen: Item, repaired: Item) -> Repaired | None:
+        """Replace the malformed attributes of an item; None, without effect, if any has changed (Processes.repair).
+
+        The message of a registration that is replaced becomes visible, so that it registers again.
+        """
+        if not self.processes.repair(process, seen, repaired):
+            return None
+        replaced = _handles(seen).items() - _handles(repaired).items()
+        visible = [self.queue.make_visible(handle) for _, handle in sorted(replaced)]
+        return Repaired(wake_next(self.slots, self.queue, process, self.clock()) or any(visible))
+
     def remove(self, process: str) -> bool:
         """Remove a paused process without holders; return False, without effect, for any other process.
 
@@ -69,8 +88,16 @@ class Operations:
 
     def _wake_to_dead_letter(self, item: Mapping[str, Any], execution: str | None = None) -> None:
         """Wake the registered requests, or one of them, whether or not it fits: the starter dead-letters it."""
-        for entry in item.get("waiting", {}).get("M", {}).values():
-            registration = entry.get("M", {})
-            handle, registered = (registration.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
-            if handle and execution in (None, registered):
-                self.queue.make_visible(handle)
+        for handle in _handles(item, execution).values():
+            self.queue.make_visible(handle)
+
+
+def _handles(item: Mapping[str, Any], execution: str | None = None) -> dict[str, str]:
+    """The receipt handle of each registration of an item, or of one execution's, by priority. It may be malformed."""
+    handles = {}
+    for priority, entry in item.get("waiting", {}).get("M", {}).items():
+        registration = entry.get("M", {})
+        handle, registered = (registration.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
+        if handle and execution in (None, registered):
+            handles[priority] = handle
+    return handles

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.slots.cancellation import Cancellation
+from slotkeeper.slots.lost_requests import SETTLED_SECONDS, Lost
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -83,7 +84,8 @@ class WaitingRequest:
 
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
-    `token_bytes`: the size of the request's task token, 0 without one.
+    `token_bytes`: the size of the request's task token, 0 without one. `hidden_until`: when the message comes back and
+    registers again, unless a wake makes it visible earlier; None if an earlier version has written the registration.
     """
 
     priority: Priority
@@ -95,10 +97,41 @@ class WaitingRequest:
     execution: str
     request_id: str
     token_bytes: int = 0
+    hidden_until: int | None = None
 
     @property
     def position(self) -> Position:
         return self.sequence, self.receives
+
+    @property
+    def back_at(self) -> int | None:
+        return self.hidden_until
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """The tombstone of a registration whose receipt handle SQS rejected. It names the request, for which no wake comes.
+
+    The request's message is visible, is being received, or is gone. When it is received, its grant, its registration or
+    its dead letter replaces this. `since`: when it was sent, `cleared`: when SQS rejected the handle; seconds since the
+    epoch.
+    """
+
+    priority: Priority
+    sequence: str
+    receives: int
+    since: int
+    execution: str
+    request_id: str
+    cleared: int
+
+    @property
+    def position(self) -> Position:
+        return self.sequence, self.receives
+
+    @property
+    def back_at(self) -> int | None:
+        return self.cleared
 
 
 @dataclass(frozen=True)
@@ -108,6 +141,8 @@ class Process:
     Attributes:
         waiting: the registered head of each priority's message group.
         tombstones: for a priority without a registration, the position of its last one.
+        cleared: the tombstones that name a request, whose message may be gone.
+        lost: execution name -> a request whose message is gone, so that nothing will start it.
         timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
         settle_seconds: seconds for which a slot is kept after its child execution was aborted or has timed out.
         queue_url: of the queue in which its requests wait. Empty: unknown.
@@ -124,7 +159,9 @@ class Process:
     default_weight: int = 1
     waiting: Mapping[Priority, WaitingRequest] = field(default_factory=dict)
     tombstones: Mapping[Priority, Position] = field(default_factory=dict)
+    cleared: Mapping[Priority, Cleared] = field(default_factory=dict)
     cancelled: Mapping[str, Cancellation] = field(default_factory=dict)
+    lost: Mapping[str, Lost] = field(default_factory=dict)
     timeout_minutes: int | None = None
     settle_seconds: int = 0
     queue_url: str = ""
@@ -203,6 +240,20 @@ class Process:
             return first
         return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
+    @property
+    def named(self) -> dict[Priority, WaitingRequest | Cleared]:
+        """The waiting requests that the item names, whether or not their messages still exist."""
+        return {**self.waiting, **self.cleared}
+
+    def vanished_before(self, priority: Priority, position: Position | None) -> WaitingRequest | Cleared | None:
+        """The request whose message is gone, because a later one of its group was delivered at this position."""
+        named = self.named.get(priority)
+        return named if named and position and named.sequence < position[0] else None
+
+    def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
+        """The requests whose messages should have been received again some minutes ago; those may be gone."""
+        return [each for each in self.named.values() if each.back_at and now >= each.back_at + SETTLED_SECONDS]
+
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
         return wake_delay(priority, self.turns, self.turn_seconds, now)
@@ -237,39 +288,52 @@ def read_process(item: Mapping[str, Any]) -> Process:
         MalformedProcess: an attribute is missing or has another type. Example: a limit stored as a string. Comparisons
             across types are never true, so the process would always look full.
     """
-    attributes = Attributes(item)
     try:
-        waiting, tombstones = _read_waiting(attributes.map("waiting", Attributes({})))
-        settings = attributes.map("run_settings", Attributes({}))
-        return Process(
-            name=attributes.text("process_name"),
-            slot_limit=attributes.whole("slot_limit"),
-            slots_in_use=attributes.whole("slots_in_use"),
-            holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
-            paused=attributes.flag("paused", False),
-            target=attributes.text("target"),
-            default_weight=attributes.parsed_number("default_weight", _weight, 1),
-            waiting=waiting,
-            tombstones=tombstones,
-            cancelled={
-                name: _read_cancellation(name, note)
-                for name, note in attributes.map("cancelled", Attributes({})).maps()
-            },
-            timeout_minutes=settings.whole("timeout_minutes", None),
-            settle_seconds=settings.whole("settle_seconds", 0),
-            queue_url=attributes.text("queue_url", ""),
-            turns=read_turns(attributes),
-            turn_seconds=read_turn_seconds(attributes),
-        )
+        return _parse(Attributes(item))
     except MalformedAttribute as error:
         raise MalformedProcess(str(error)) from None
 
 
+def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
+    """All malformed attributes of an item in DynamoDB's format, each once; none if `read_process` accepts it.
+
+    Of a map that is malformed itself, only the map.
+    """
+    faults: list[MalformedAttribute] = []
+    _parse(Attributes(item, faults=faults))
+    return list({fault.keys: fault for fault in faults}.values())
+
+
+def _parse(attributes: Attributes) -> Process:
+    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})))
+    settings = attributes.map("run_settings", Attributes({}))
+    return Process(
+        name=attributes.text("process_name"),
+        slot_limit=attributes.whole("slot_limit"),
+        slots_in_use=attributes.whole("slots_in_use"),
+        holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
+        paused=attributes.flag("paused", False),
+        target=attributes.text("target"),
+        default_weight=attributes.parsed_number("default_weight", _weight, 1),
+        waiting=waiting,
+        tombstones=tombstones,
+        cleared=cleared,
+        lost={name: _read_lost(note) for name, note in attributes.map("lost", Attributes({})).maps()},
+        cancelled={name: _read_cancellation(note) for name, note in attributes.map("cancelled", Attributes({})).maps()},
+        timeout_minutes=settings.whole("timeout_minutes", None),
+        settle_seconds=settings.whole("settle_seconds", 0),
+        queue_url=attributes.text("queue_url", ""),
+        turns=read_turns(attributes),
+        turn_seconds=read_turn_seconds(attributes),
+    )
+
+
 def _read_waiting(
     attributes: Attributes,
-) -> tuple[dict[Priority, WaitingRequest], dict[Priority, Position]]:
+) -> tuple[dict[Priority, WaitingRequest], dict[Priority, Position], dict[Priority, Cleared]]:
     waiting: dict[Priority, WaitingRequest] = {}
     tombstones: dict[Priority, Position] = {}
+    cleared: dict[Priority, Cleared] = {}
     for priority in PRIORITIES:
         entry = attributes.map(priority, None)
         if entry is None:
@@ -280,7 +344,9 @@ def _read_waiting(
             waiting[priority] = read_registration(priority, entry)
         else:
             tombstones[priority] = (sequence, receives)
-    return waiting, tombstones
+            if "cleared" in entry.raw:
+                cleared[priority] = _read_cleared(priority, entry)
+    return waiting, tombstones, cleared
 
 
 def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
@@ -322,6 +388,19 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
         token_bytes=entry.whole("token_bytes", 0),
+        hidden_until=entry.whole("hidden_until", None),
+    )
+
+
+def _read_cleared(priority: Priority, entry: Attributes) -> Cleared:
+    return Cleared(
+        priority=priority,
+        sequence=entry.text("sequence"),
+        receives=entry.whole("receives"),
+        since=entry.parsed_number("since", _second),
+        execution=entry.text("execution"),
+        request_id=entry.text("request_id", ""),
+        cleared=entry.parsed_number("cleared", _second),
     )
 
 
@@ -364,8 +443,21 @@ def _second(number: str) -> int:
     return second
 
 
-def _read_cancellation(name: str, note: Attributes) -> Cancellation:
-    since = note.whole("since")
-    if not 0 <= since <= _LAST_SECOND:  # commands show it as a date
-        raise MalformedAttribute(f"cancelled.{name}.since", f"must be seconds since the epoch, got {since}")
-    return Cancellation(since, note.text("by", ""))
+def _read_cancellation(note: Attributes) -> Cancellation:
+    return Cancellation(note.parsed_number("since", _second), note.text("by", ""))
+
+
+def _read_lost(note: Attributes) -> Lost:
+    return Lost(
+        request_id=note.text("request_id", ""),
+        priority=note.parsed("priority", _priority),
+        since=note.parsed_number("since", _second),
+        noted=note.parsed_number("noted", _second),
+        reported=note.parsed_number("reported", _second, None),
+    )
+
+
+def _priority(text: str) -> Priority:
+    if text not in PRIORITIES:
+        raise ValueError(f"must be one of {', '.join(PRIORITIES)}, got {text!r}")
+    return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Table
+from slotkeeper.aws.dynamodb import Item, Table
 from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.process import (
     MAX_SLOT_LIMIT,
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _EXISTS = "attribute_exists(process_name)"
+# The maps whose entries are replaced one by one, so that a change of another entry does not refuse the write.
+_MAPS = ("holders", "waiting", "cancelled", "lost")
+# Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
+# "Service, account, and table quotas").
+MAX_REPLACED = 50
 
 
 def check_settings(
@@ -182,6 +187,38 @@ class Processes:
         condition = f"{_EXISTS} AND slots_in_use = :counted AND holders = :holders"
         return self._table.update(seen.name, "SET slots_in_use = :held", condition, values).held
 
+    def read_item(self, name: str) -> Item:
+        """Read a process's item consistently, in DynamoDB's format, also if it is malformed; empty if there is none."""
+        return self._table.read(name)
+
+    def repair(self, name: str, seen: Item, repaired: Item) -> bool:
+        """Replace what differs between two items; False, without effect, if any of it is not as in `seen` any more.
+
+        A new slots_in_use also requires that the holders, whose sum it is, are those of `seen`. At most MAX_REPLACED
+        entries and attributes may differ.
+        """
+        conditions, sets, removed = [_EXISTS], list[str](), list[str]()
+        names, values = dict[str, str](), dict[str, Any]()
+        for number, (path, before, after) in enumerate(_differences(seen, repaired)):
+            names |= {f"#{number}_{depth}": key for depth, key in enumerate(path)}
+            place = ".".join(f"#{number}_{depth}" for depth in range(len(path)))
+            if before is None:
+                conditions.append(f"attribute_not_exists({place})")
+            else:
+                conditions.append(f"{place} = :seen{number}")
+                values[f":seen{number}"] = before
+            if after is None:
+                removed.append(place)
+            else:
+                sets.append(f"{place} = :new{number}")
+                values[f":new{number}"] = after
+            if path == ("slots_in_use",) and "holders" in seen:
+                conditions.append("holders = :holders")
+                values[":holders"] = seen["holders"]
+        parts = [("SET", sets), ("REMOVE", removed)]
+        update = " ".join(f"{verb} {', '.join(places)}" for verb, places in parts if places)
+        return self._table.update(name, update, " AND ".join(conditions), values, names).held
+
     def all(self) -> Iterator[Process | MalformedProcess]:
         """Read every process consistently. A malformed item is yielded as its MalformedProcess error."""
         for page in self._pages():
@@ -198,3 +235,17 @@ class Processes:
     def _change_existing(self, name: str, update: str, values: Mapping[str, Any] | None = None) -> None:
         if not self._table.update(name, update, _EXISTS, values).held:
             raise LookupError(f"process {name!r} does not exist in table {self._table.name}")
+
+
+def _differences(before: Item, after: Item) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The path of each attribute that differs, or of each entry of _MAPS, with both values; None for a missing one."""
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if key in _MAPS and old and new and "M" in old and "M" in new:
+            entries = sorted(old["M"].keys() | new["M"].keys())
+            pairs = ((entry, old["M"].get(entry), new["M"].get(entry)) for entry in entries)
+            yield from (((key, entry), *values) for entry, *values in pairs if values[0] != values[1])
+        else:
+            yield (key,), old, new

@@ -7,11 +7,14 @@
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
-                   priority, weight, since, execution, request_id, token_bytes}, or a tombstone, {sequence, receives}
+                   priority, weight, since, execution, request_id, token_bytes, hidden_until}, or a tombstone,
+                   {sequence, receives}; that of a waker names the request: {since, execution, request_id, cleared} too
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
+    lost           M, optional: execution name of a request whose message is gone -> {request_id, priority, since, noted,
+                   reported} (see lost_requests.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
@@ -20,6 +23,7 @@
 
     reserve   starter            takes a slot, if the request fits and no higher priority waits
     wait      starter            registers the message, so that the next wake can make it visible
+    lose      starter, janitor   moves the name of a request whose message is gone from `waiting` to `lost`
     confirm   workflow           RESERVED -> RUNNING; the Glue job starts only after it
     release   workflow, janitor  frees the slot
     cancel    starter, janitor   frees the slot while it is still RESERVED
@@ -31,7 +35,8 @@ is raised. After an operator raises a limit or lifts a pause, the operator comma
 
 A registration keeps lower priorities out, so each end of its message replaces it by a tombstone: the grant does so in
 the same write, the starter before it dead-letters the message, and each waker whose receipt handle SQS rejects. A
-tombstone refuses a late or repeated `wait` of the same receive.
+tombstone refuses a late or repeated `wait` of the same receive. A waker's one names the request until its message is
+received again, because the message may be gone.
 
 After such an end the next request of the priority is not registered before it has been received, and if slots are
 free, it never is. So the priority has a turn: the write of a grant notes it, if the request had waited, and so does a
@@ -58,6 +63,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
+from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
     MAX_TOKEN_BYTES,
@@ -120,6 +126,8 @@ NOT_NEWER = (
 # 2. The first starter is granted a slot, and replaces the registration of the second receive by its tombstone.
 # 3. SQS rejects its delete, which has the first handle. The message stays hidden, and its group waits behind it.
 NO_NEWER_REGISTRATION = f"(attribute_not_exists(waiting.{{0}}.receipt_handle) OR {NOT_NEWER})"
+# The name of an earlier request, whose message is gone since a later one of its group was delivered, is first moved.
+NOTHING_VANISHED = "(attribute_not_exists(waiting.{0}.execution) OR waiting.{0}.#sequence >= :sequence)"
 ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
 TURN_UPDATE = ", turn_{0} = :turn"  # with a grant, or with the tombstone of a waker
@@ -134,7 +142,8 @@ NEWER_RECEIVE = (
     "OR (waiting.{0}.#sequence = :sequence AND waiting.{0}.receives < :receives))"
 )
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
-OWN_REGISTRATION = f"attribute_exists(waiting.{{0}}.receipt_handle) AND {NOT_NEWER}"
+# Also a waker's tombstone, which names the request. Not that of an earlier message, which then is gone.
+OWN_NAME = "attribute_exists(waiting.{0}.execution) AND waiting.{0}.#sequence = :sequence AND waiting.{0}.receives <= :receives"
 
 CONFIRM_UPDATE = (
     "SET holders.#me.#state = :running, holders.#me.job = target, run_settings = if_not_exists(run_settings, :none)"
@@ -174,6 +183,7 @@ class Slots:
 
     def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, large: Iterable[str] = ()) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
+        self.lost = LostRequests(dynamodb, table_name)
         self._reads_first = dict.fromkeys(large, True)  # as of the last refusal or read
 
     def reserve(self, candidate: Candidate, now: float) -> Reservation:
@@ -204,7 +214,7 @@ class Slots:
                 return Misconfigured(str(error))
             if seen is None:
                 return UnknownProcess()
-            if refused := refusal(candidate, seen):
+            if refused := self._refusal(candidate, seen, now):
                 return refused
         for _ in range(_MAX_WRITES):
             write = self._write_reservation(candidate, seen, now)
@@ -216,9 +226,17 @@ class Slots:
                 return Misconfigured(str(error))
             if seen is None:
                 return UnknownProcess()
-            if refused := refusal(candidate, seen):
+            if refused := self._refusal(candidate, seen, now):
                 return refused
         return Full(seen) if seen else UnknownProcess()
+
+    def _refusal(
+        self, candidate: Candidate, seen: Process, now: float
+    ) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
+        """Return why a reserve would be refused, after the name of a request that has vanished was moved."""
+        if gone := seen.vanished_before(candidate.priority, candidate.position):
+            self.lost.add(seen, gone, now)
+        return refusal(candidate, seen)
 
     def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
         weight = candidate.weight_in(seen) if seen else 1
@@ -239,7 +257,8 @@ class Slots:
         earlier = PRIORITIES
         if delivery := candidate.delivery:
             earlier = higher(candidate.priority)
-            conditions += [HAS_TARGET, NO_NEWER_REGISTRATION.format(candidate.priority)]
+            own = (NO_NEWER_REGISTRATION, NOTHING_VANISHED)
+            conditions += [HAS_TARGET, *(text.format(candidate.priority) for text in own)]
             update += GRANTED_UPDATE.format(candidate.priority)
             names["#sequence"] = "sequence"
             values |= {**_compared(delivery), ":tombstone": _tombstone(delivery)}
@@ -252,20 +271,22 @@ class Slots:
         conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
         return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
 
-    def wait(self, candidate: Candidate, seen: Process) -> Registration:
+    def wait(self, candidate: Candidate, seen: Process, hidden_until: float) -> Registration:
         """Register a refused delivery, so that the next wake makes its message visible.
 
         `since` is the time at which the message was sent, however often the request was refused.
 
         Args:
             seen: the process's item at the refusal (Full, Paused).
+            hidden_until: when the message will come back without a wake, in seconds since the epoch.
         """
         delivery, weight = candidate.delivery, candidate.weight_in(seen)
         if delivery is None:
             raise ValueError("a candidate without a message cannot wait")
         refused = [NO_ROOM, "size(holders) >= :most", "paused = :true"]
         refused += [REGISTERED.format(priority) for priority in higher(candidate.priority)]
-        condition = WAIT_CONDITION.format(refused=" OR ".join(refused), newer=NEWER_RECEIVE.format(candidate.priority))
+        newer = f"{NEWER_RECEIVE} AND {NOTHING_VANISHED}".format(candidate.priority)
+        condition = WAIT_CONDITION.format(refused=" OR ".join(refused), newer=newer)
         entry = {
             **_position(delivery),
             "receipt_handle": {"S": delivery.receipt_handle},
@@ -273,6 +294,7 @@ class Slots:
             "weight": _number(weight),
             "since": _number(int(delivery.sent_at)),
             "execution": {"S": candidate.execution},
+            "hidden_until": _number(math.ceil(hidden_until)),
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
         if candidate.task_token:
             entry["token_bytes"] = _number(candidate.token_bytes)
@@ -359,22 +381,30 @@ class Slots:
     def clear(self, process: str, waiting: WaitingRequest, now: float) -> bool:
         """Replace a registration whose receipt handle SQS has rejected by its tombstone; False if it has changed.
 
+        The tombstone names the request, because the message may be gone (lost_requests.py).
         A rejected handle never becomes valid again, so no wake is lost. A message that was received since then is
         registered with its new handle before the starter hides it. Until then its priority has its turn: the wakes of
         lower ones, which no registration keeps out any more, are delayed.
         """
-        tombstone = {"sequence": {"S": waiting.sequence}, "receives": _number(waiting.receives)}
+        tombstone = {
+            "sequence": {"S": waiting.sequence},
+            "receives": _number(waiting.receives),
+            "since": _number(waiting.since),
+            "execution": {"S": waiting.execution},
+            "request_id": {"S": waiting.request_id},
+            "cleared": _number(int(now)),
+        }
         values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}, ":turn": _turn(now)}
         update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE + TURN_UPDATE, SAME_HANDLE))
         return self._table.update(process, update, condition, values).held
 
     def end_wait(self, candidate: Candidate) -> bool:
-        """Replace the registration of a message that is about to be dead-lettered by its tombstone; False if none."""
+        """Replace what names a message that is about to be dead-lettered by its tombstone; False if nothing does."""
         delivery = candidate.delivery
         if delivery is None:
             return False
         values = {":entry": _tombstone(delivery), **_compared(delivery)}
-        update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, OWN_REGISTRATION))
+        update, condition = (text.format(candidate.priority) for text in (ENTRY_UPDATE, OWN_NAME))
         return self._table.update(candidate.process, update, condition, values, {"#sequence": "sequence"}).held
 
     def to_wake(self, process: str, now: float) -> Wake | None:

@@ -14,6 +14,7 @@ from slotkeeper.slots.task_tokens import without_token
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.literals import QueueAttributeNameType
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
 MAX_HIDE_SECONDS = 1800
@@ -83,6 +84,18 @@ class RequestQueue:
             visible[int(failed["Id"])] = False if _is_spent(failed["Code"]) else None
         return visible
 
+    def is_empty(self) -> bool:
+        """Whether the queue has no message, neither a visible nor a hidden one.
+
+        The counts are approximate, and lag by up to a minute (SQS API Reference, GetQueueAttributes).
+        """
+        counts: Sequence[QueueAttributeNameType] = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+        ]
+        counted = self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=counts)["Attributes"]
+        return all(int(counted[name]) == 0 for name in counts)
+
     def _set_visibility(self, receipt_handle: str, seconds: int) -> bool:
         try:
             self._sqs.change_message_visibility(
@@ -99,6 +112,9 @@ class RequestQueue:
 
         Its body has no task token, so that a redriven request answers no caller a second time.
 
+        It has a message group of its own, since at most ten messages of a group can be read before one is deleted. The
+        order of the requests is in the attributes: `sent_at`, then `sequence_number`.
+
         The deduplication id is the message id, which is the same for a redelivery and different for a redriven message.
         With the request's name instead, SQS would drop the dead-letter message of a request that is redriven and
         refused again within five minutes.
@@ -107,6 +123,8 @@ class RequestQueue:
             "code": text(code, 100),
             "reason": text(reason, MAX_REASON_CHARACTERS),
             "source_message_id": text(delivery.message_id, 100),
+            "message_group": text(delivery.group_id, 128),
+            "sequence_number": text(delivery.sequence, 40),
             "receives": number(delivery.receives),
             "sent_at": number(int(delivery.sent_at)),
         }
@@ -114,7 +132,7 @@ class RequestQueue:
             QueueUrl=self._dead_letter_queue_url,
             MessageBody=without_token(delivery.body),
             MessageAttributes=attributes,
-            MessageGroupId=delivery.group_id,
+            MessageGroupId=delivery.message_id,
             MessageDeduplicationId=delivery.message_id,
         )
 

@@ -3,23 +3,31 @@
     HTTP 503 from https://api.example/orders/8812?try=2 after 1.5 s
     HTTP 503 from https://api.example/orders/<n>?<query> after <n> s
 
-An HTTP status stays, because another status is another cause.
+A status or an error code stays, because another one is another cause.
 """
 
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 
 from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS
 
 MAX_FINGERPRINT_CHARACTERS = 160
 
-# After a word for it: `HTTP 503`, `status code: 502`; at the end of a clause: `the API failed with 503`; or at the
-# beginning, before its name: `404 Not Found`.
+# The name of a status after its number, as in `404 Not Found`; `Client Error` and `Server Error` are of the library
+# Requests.
+_NAMES = "|".join(["Client Error", "Server Error", *(re.escape(each.phrase) for each in HTTPStatus if each >= 400)])
+# After a word for it: `HTTP 503`, `status code: 502`, `exit code 137`, `[Errno 111]`, `ORA-00942`; where a clause ends
+# or continues: `the API failed with 503 after 2 s`; or before its name.
 _STATUS = re.compile(
-    r"\b(?:HTTP(?:/\d(?:\.\d)?)?|[Ss]tatus(?: [Cc]ode)?)[ :=]{1,2}[1-5]\d\d\b"
-    r"|\b(?:with|answered|answers|returned|returns|got|code|[Ee]rror)[ :=]{1,2}[45]\d\d(?=$|[.,:;)])(?!\.\d)"
+    r"\b(?:HTTP(?:/\d(?:\.\d)?)?|[Ss]tatus)[ :=]{1,2}[1-5]?\d{1,2}\b(?!\.\d)"
+    r"|\b\w*(?:[Cc]ode|[Ee]rrno)[ :=]{1,2}\d{1,5}\b(?!\.\d)"
+    r"|\b(?:(?:ORA|PLS)-\d{5}\b|SQLSTATE\W{1,2}\w{5}\b)"
+    r"|\b(?:with|answered|answers|returned|returns|got|[Ee]rror)[ :=]{1,2}[45]\d\d"
+    r"(?=$|[.,:;)]| (?:for|from|after|on)\b)(?!\.\d)"
     r"|^[45]\d\d(?=$|:| [A-Z][a-z])"
+    rf"|(?<![\w.])[45]\d\d\)?:? (?:{_NAMES})\b"
 )
 _QUERY = re.compile(r"(https?://[^\s?#'\"]*)[?#][^\s'\"]*")
 _QUOTED = re.compile(r"(?<!\w)('[^']*'|\"[^\"]*\"|`[^`]*`)(?!\w)")

@@ -1,0 +1,251 @@
+"""`slotkeeper explain`, which is also `slotkeeper request show`: where a request is, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from slotkeeper.retry.downstream.downstreams import DEFAULT
+from slotkeeper.retry.downstream.health import Health
+from slotkeeper.retry.downstream.table import MalformedHealth
+from slotkeeper.retry.ledger import MalformedRow
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.conditions import Condition, stopped_event_source
+from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.downstream_control import DownstreamControl
+from slotkeeper_cli.downstream_items import read_downstreams
+from slotkeeper_cli.downstream_text import details, line, not_closed
+from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.explanation import Facts, explain_attempts, explain_lease, explain_queue
+from slotkeeper_cli.formatting import count, local_time, seconds
+from slotkeeper_cli.queue_attributes import event_source_mappings, message_counts, queue_attributes
+from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
+from slotkeeper_cli.request_ids import RequestId
+from slotkeeper_cli.request_states import ALL_STATES, RequestState
+from slotkeeper_cli.request_text import render
+from slotkeeper_cli.run_times import slot_seconds
+from slotkeeper_cli.search import NotRead
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
+from slotkeeper_cli.work_explanation import downstream_conditions, explain_work
+from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
+
+HELP = f"""Show where a request is, and why.
+
+It shows what the request waits for and when it is expected to start, or why it ended so. Each attempt is {ALL_STATES}.
+
+The command searches slots, executions, the dead-letter queues, the audit log and the worker's ledger. RequestQueue
+cannot be searched, so a request that is not found may be queued. What could not be read is counted.
+"""
+
+# Processes in which a request that was not found is explained. With more, the process must be given.
+MAX_QUEUES = 10
+_QUEUED = (RequestState.WAITING, RequestState.QUEUED)
+
+
+def explain(
+    request_id: RequestId,
+    process: Annotated[str | None, typer.Option(help="Search only this process.", autocompletion=process_names)] = None,
+) -> None:
+    """Show where a request is and why. `HELP` is the text of --help."""
+    context = current_context()
+    search = Explained(context, request_id)
+    data = search.run(process)
+    context.out.result(data, lambda console: render(console, data))
+    if not search.is_known and data["state"] is None:
+        if data["not_read"]:
+            raise CommandFailed(
+                f"no request {request_id} found in what could be read: see what could not be read above"
+            )
+        raise NotFound(f"no request {request_id} found, and no message of it can be queued: check the id")
+
+
+class Explained:
+    """One search for a request, and its explanations as JSON shows them."""
+
+    def __init__(self, context: CommandContext, given: str) -> None:
+        self._stack = context.stack
+        self._given = given
+        self._control = SlotControl(context.stack)
+        self._finder = RequestFinder(context.stack, self._control)
+        self._search = self._finder.search
+        self._now = time.time()
+        self.is_known = False
+
+    def run(self, only: str | None) -> dict[str, Any]:
+        """Search, in one process or in all and in the worker.
+
+        Raises:
+            NotFound: there is no such process, or no such execution.
+        """
+        known, malformed = self._control.read_all()
+        if only is not None:
+            known, malformed = (
+                [one for one in known if one.name == only],
+                [one for one in malformed if one.process == only],
+            )
+            if not (known or malformed):
+                self._control.process(only)  # raises NotFound with the names of the processes
+        self._search.not_read += [_malformed(error) for error in malformed]
+        self._finder.malformed = {error.process: error for error in malformed}
+        attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
+        if only is None:
+            attempts += self._finder.find_without_process(
+                self._given, {each.name for each in known} | self._finder.malformed.keys()
+            )
+        facts = self._facts()
+        found = [self._found(one, facts) for one in attempts]
+        leases = [lease for process in known for lease in self._leases(process, facts)]
+        name = attempts[0].request_id if attempts else self._given
+        work, work_queued = self._work(name, bool(attempts)) if only is None and is_deployed(self._stack) else (None, 0)
+        self.is_known = bool(found or leases or work)
+        states = [each["state"] for each in (*found, *leases, *([work] if work else []))]
+        data: dict[str, Any] = {
+            "request_id": name,
+            "state": states[0] if states else None,
+            "found": found,
+            "leases": leases,
+            "work": work,
+            "queued_messages": facts.queued,
+            "queues": [],
+            "may_be": [],
+        }
+        if not self.is_known:
+            stubs = [Process(each.process, 0, 0, {}, False, "") for each in malformed]
+            processes = [*known, *stubs]
+            data |= self._unknown(processes if len(processes) <= MAX_QUEUES else [], len(processes), facts, work_queued)
+        return data | {
+            "not_read": [each.as_dict() for each in self._search.not_read],
+            "searched": self._search.searched,
+        }
+
+    def _facts(self) -> Facts:
+        stack, search = self._stack, self._search
+        attributes = queue_attributes(stack, "RequestQueue")
+        counts = message_counts(attributes)
+        mappings = search.read(
+            "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
+        )
+        return Facts(
+            now=self._now,
+            event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
+            queued=counts["visible"] + counts["in_flight"],
+            slot_seconds=search.read("recent executions", lambda: slot_seconds(stack), {}),
+            grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
+            malformed={name: str(error) for name, error in self._finder.malformed.items()},
+        )
+
+    def _found(self, one: RequestAttempts, facts: Facts) -> dict[str, Any]:
+        explanation = explain_attempts(one, facts)
+        data = {"process": one.process.name, "request_id": one.request_id, **explanation.as_dict(self._now)}
+        if explanation.state in _QUEUED:
+            data["holders"] = holders_as_dicts(one.process, self._finder.request_ids, self._now)
+        return data | {"attempts": [attempt.as_dict() for attempt in one.attempts]}
+
+    def _leases(self, process: Process, facts: Facts) -> list[dict[str, Any]]:
+        holder = process.holders.get(self._given)
+        if holder is None or not holder.is_lease:
+            return []
+        return [
+            {
+                "process": process.name,
+                "lease": self._given,
+                **explain_lease(process, self._given, holder, facts).as_dict(self._now),
+            }
+        ]
+
+    def _unknown(self, known: Sequence[Process], number: int, facts: Facts, work_queued: int) -> dict[str, Any]:
+        """What is known of a request that was found nowhere."""
+        may_be = []
+        if facts.queued:
+            messages = count(facts.queued, "message")
+            may_be.append(f"it is queued: RequestQueue has about {messages} of all processes, and cannot be searched")
+            may_be += self._removed()
+        if number > len(known) and facts.queued:
+            may_be[-1] += f". To see why a request waits in one of {number:,} processes, give --process"
+        for one in self._search.not_read:
+            if one.messages is not None:
+                messages = count(one.messages, "message")
+                may_be.append(f"it is one of about {messages} of {one.source} that could not be read")
+        if work_queued:
+            messages = count(work_queued, "message")
+            may_be.append(f"it is a request of the worker without an attempt: WorkQueue has about {messages}")
+            may_be += [f"it is held back: {line(one, self._now)}" for one in not_closed(read_downstreams(self._stack))]
+        may_be += [
+            "it was never sent, or SQS refused it",
+            "its message was deleted before it was received",
+            "it ended more than 90 days ago, after which Step Functions deletes an execution",
+            "its dead-letter message was deleted, or expired after 14 days",
+        ]
+        state = RequestState.PERHAPS_QUEUED if facts.queued or work_queued else None
+        queues = [self._queue(one, facts) for one in known] if facts.queued else []
+        return {"state": state, "queues": queues, "may_be": may_be}
+
+    def _queue(self, process: Process, facts: Facts) -> dict[str, Any]:
+        # A late redelivery registers a request that has run.
+        waiting = [
+            each
+            for each in waiting_requests(process, self._now)
+            if self._control.workflow.describe(each.execution) is None
+        ]
+        return {
+            "process": process.name,
+            **explain_queue(process, facts).as_dict(self._now),
+            "holders": holders_as_dicts(process, self._finder.request_ids, self._now),
+            "waiting": [as_dict(process, each, self._now) for each in waiting],
+        }
+
+    def _removed(self) -> list[str]:
+        """The processes that were removed lately, whose queued requests are dead-lettered when they are received."""
+        since = self._now - 86_400
+        read = self._search.read(
+            "AuditLogGroup", lambda: read_audit(self._stack, "action", "process remove", since), Audited([])
+        )
+        return [
+            f"it is a request of process {each['process']}, which was removed at {local_time(seconds(each['at']))}: "
+            "it is dead-lettered as UnknownProcess when it is received, within half an hour"
+            for each in read.lines
+        ]
+
+    def _work(self, name: str, is_request: bool) -> tuple[dict[str, Any] | None, int]:
+        """The request of the worker with an id, and how many messages WorkQueue has if there is none."""
+        stack, search = self._stack, self._search
+        search.searched.append("RequestLedgerTable")
+        try:
+            work = find_work(stack, search, name, search_dead_letters=not is_request)
+        except MalformedRow as error:
+            return {"request_id": name, "state": None, "malformed": str(error)}, 0
+        attributes = queue_attributes(stack, "WorkQueue")
+        if work is None:
+            return None, sum(message_counts(attributes).values()) if not is_request else 0
+        conditions = self._downstream(work) if work.state is RequestState.WAITING else []
+        mappings = search.read(
+            "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
+        )
+        event_source = [] if mappings is None else stopped_event_source(mappings)
+        return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now), 0
+
+    def _downstream(self, work: FoundWork) -> list[Condition]:
+        """The conditions of the downstream of a work request that fail."""
+        control = DownstreamControl(self._stack)
+        name = (work.row and work.row.downstream) or DEFAULT
+
+        def fail() -> list[Condition]:
+            health = control.all.get(name, Health())
+            if isinstance(health, MalformedHealth):
+                self._search.not_read.append(NotRead("DownstreamTable", str(health)))
+                return []
+            shown = details(name, health, control.settings(name), control.most, self._now)
+            return downstream_conditions(shown, self._now)
+
+        return self._search.read("DownstreamTable", fail, [])
+
+
+def _malformed(error: MalformedProcess) -> NotRead:
+    why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
+    return NotRead("SlotTable", f"{why}: slotkeeper process repair {error.process}")

@@ -1,0 +1,211 @@
+"""`slotkeeper process repair`: replace the malformed attributes of a process's item."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from slotkeeper.aws.dynamodb import Item, MalformedAttribute
+from slotkeeper.slots.process import find_faults
+from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.errors import CommandFailed, CommandRefused
+from slotkeeper_cli.formatting import count, one_line
+from slotkeeper_cli.item_repair import Keys, RepairPlan, Value, plan_repair, value_at
+from slotkeeper_cli.repair_sources import read_sources
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.task_tokens import FIELD, HIDDEN, hide_tokens
+
+# Of a holder: with them its caller can be answered, and its lease be extended.
+_SECRET = (FIELD, "code")
+_LONGEST_AUDITED = 2000  # characters of a value
+
+
+def repair(
+    process: Annotated[
+        str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)
+    ],
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Value of a malformed attribute for which the command knows no source, such as slot_limit=5; may be "
+            "repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the writes.")] = False,
+) -> None:
+    """Repair the malformed attributes of a process's item.
+
+    It shows each attribute, the value that repairs it and its source, and writes them after a question. Sources are the
+    value itself (a number that is stored as text), the other attributes, the executions of holders, the audit log and
+    the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A malformed
+    registration is replaced: its message becomes visible again, and registers again.
+    """
+    context = current_context()
+    control, now = SlotControl(context.stack), time.time()
+    given = _given(values or [])
+    item = control.processes.read_item(process)
+    if not item:
+        raise control.not_found(process)
+    if not find_faults(item):
+        data = {"process": process, "faults": [], "changes": [], "open": [], "written": False, "valid": True}
+        context.out.result(data, f"{process}: every attribute is valid. There is nothing to repair.")
+        return
+    try:
+        sources = read_sources(context.stack, control, process, item, now)
+        plan = plan_repair(item, sources, given, now)
+    except ValueError as error:
+        raise typer.BadParameter(f"--set {error}. Nothing was changed.") from error
+    data = _as_dict(process, item, plan)
+    if plan.open or dry_run:
+        context.out.result(data, list(_lines(process, item, plan)))
+        _refuse_open(process, plan, has_log=sources.cancelled is not None)
+        return
+    for line in _lines(process, item, plan):
+        context.out.note(line)
+    context.confirm(f"Write {count(len(plan.choices), 'attribute')} of process {process}?")
+    audit("process repair", process=process, changes=data["changes"])
+    repaired = control.operations.repair(process, item, plan.repaired)
+    if repaired is None:
+        raise CommandFailed(f"the item of process {process} changed meanwhile, so nothing was written: run this again")
+    left = find_faults(control.processes.read_item(process))
+    wake = " A waiting request was woken." * repaired.woken
+    state = "is still malformed" if left else "is valid now"
+    context.out.result(
+        data | {"written": True, "valid": not left, "woken": repaired.woken},
+        [
+            f"{process}: {count(len(plan.choices), 'attribute')} written; the item {state}.{wake}",
+            *_next_steps(plan, process),
+        ],
+    )
+    if left:
+        raise CommandFailed(f"{_named(left)}: run slotkeeper process repair {process} again")
+
+
+def _given(values: Iterable[str]) -> dict[Keys, str]:
+    given = {}
+    for text in values:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set must be PATH=VALUE, as in --set slot_limit=5, got {text!r}")
+        given[tuple(path.split("."))] = value
+    return given
+
+
+def _named(faults: Iterable[MalformedAttribute]) -> str:
+    return "; ".join(f"{'.'.join(fault.keys)} {_expected(fault)}" for fault in faults)
+
+
+def _refuse_open(process: str, plan: RepairPlan, has_log: bool) -> None:
+    if not plan.open:
+        return
+    options = " ".join(f"--set {'.'.join(fault.keys)}=VALUE" for fault in plan.open if fault.kind != "M")
+    give = f"Give each of them: slotkeeper process repair {process} {options}. " * bool(options)
+    log = "" if has_log else " The audit log, another source, could not be read: see docs/permissions.md."
+    raise CommandRefused(f"no source states a safe value: {_named(plan.open)}. {give}Nothing was changed.{log}")
+
+
+def _next_steps(plan: RepairPlan, process: str) -> Iterator[str]:
+    written = {choice.keys: choice.value for choice in plan.choices}
+    if ("holders",) in written:
+        yield (
+            "Next: slotkeeper stack reconcile; slotkeeper doctor --only unheld-runs; wait for the longest lease that "
+            f"your code takes, since its leases are not known; then slotkeeper process resume {process}."
+        )
+    elif written.get(("paused",)) == {"BOOL": True}:
+        yield f"It is paused. When it is to admit requests: slotkeeper process resume {process}"
+
+
+def _lines(process: str, item: Item, plan: RepairPlan) -> Iterator[str]:
+    """Each malformed attribute, its value and the expected one; then each write, and its source."""
+    yield f"{process}: {count(len(plan.faults), 'malformed attribute')}."
+    for fault in plan.faults:
+        yield f"  {'.'.join(fault.keys)} {_expected(fault)}, has {_shown(fault.keys, value_at(item, fault.keys))}"
+    if plan.choices:
+        yield "Writes, each with its source:"
+    for choice in plan.choices:
+        value = _shown(choice.keys, choice.value) if choice.value else "removed"
+        yield f"  {'.'.join(choice.keys)}: {value} ({choice.source})"
+    if plan.is_partial:
+        yield "One write does not replace all of them: run this again for the rest."
+
+
+def _as_dict(process: str, item: Item, plan: RepairPlan) -> dict[str, Any]:
+    def has(keys: Keys) -> Any:
+        return _hidden(keys, value_at(item, keys))
+
+    return {
+        "process": process,
+        "faults": [
+            {"path": list(fault.keys), "has": has(fault.keys), "expected": _expected(fault)} for fault in plan.faults
+        ],
+        "changes": [
+            {
+                "path": list(choice.keys),
+                "has": has(choice.keys),
+                "writes": _hidden(choice.keys, choice.value),
+                "source": choice.source,
+            }
+            for choice in plan.choices
+        ],
+        "open": [".".join(fault.keys) for fault in plan.open],
+        "written": False,
+        "valid": False,
+    }
+
+
+def _expected(fault: MalformedAttribute) -> str:
+    """`must be of DynamoDB type N`: the problem without the value, which may be a token."""
+    return fault.problem.partition(", got")[0]
+
+
+def _hidden(keys: Keys, value: Value | None) -> Any:
+    """An attribute in DynamoDB's format without secrets; a long one as a text, cut."""
+    if value is None:
+        return None
+    text = hide_tokens(json.dumps(_without_secrets(dict(zip(keys[-1:], [value], strict=True))), ensure_ascii=False))
+    if len(text) > _LONGEST_AUDITED:
+        return f"{text[:_LONGEST_AUDITED]}..."
+    return json.loads(text)[keys[-1]]
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: HIDDEN if name in _SECRET else _without_secrets(each) for name, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list) else value
+
+
+def _shown(keys: Keys, value: Value | None) -> str:
+    """An attribute as one line of text: `the text "5"`, `the number 5`."""
+    match _hidden(keys, value):
+        case None:
+            return "no value"
+        case {"N": str(number)}:
+            return f"the number {number}"
+        case {"S": str(text)}:
+            return f"the text {one_line(json.dumps(text, ensure_ascii=False))}"
+        case {"BOOL": bool(flag)}:
+            return str(flag).lower()
+        case other:
+            return one_line(json.dumps(_plain(other), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """An attribute without DynamoDB's types."""
+    match value:
+        case {"M": dict(entries)}:
+            return {name: _plain(each) for name, each in entries.items()}
+        case {"L": list(entries)}:
+            return [_plain(each) for each in entries]
+        case {"N": str(number)} if number.isdigit():
+            return int(number)
+        case {"S": plain} | {"BOOL": plain}:
+            return plain
+    return value

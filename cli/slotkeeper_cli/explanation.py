@@ -1,0 +1,306 @@
+"""Why a request is where it is: one sentence, the conditions that fail, the expected start, and what to do next.
+
+Every function decides from what was read before, and makes no call.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slotkeeper.slots.lost_requests import send_again, submission
+from slotkeeper.slots.process import Holder, Process, WaitingRequest
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
+from slotkeeper_cli.conditions import Condition, because, counting, failing, of_waiting
+from slotkeeper_cli.expected_start import ExpectedStart, expected_start
+from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
+from slotkeeper_cli.holder_work import work_key, work_noun
+from slotkeeper_cli.lease_text import lease_as_dict, lease_text
+from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts
+from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.slot_release import release_of
+from slotkeeper_cli.waiting_requests import ahead_of
+
+_NEW_ID = "A_NEW_ID"
+# Conditions that time ends: with any other, an expected start would be a guess.
+_ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
+# Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
+_NOT_OF_LEASES = {"target", "priority", "queue"}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The answer to "why?".
+
+    Args:
+        answer: one or two sentences.
+        conditions: those of a start that fail.
+        expected: when it is expected to start; None if that is not a matter of time.
+        next_steps: commands, the first is the usual one; empty if there is nothing to do.
+    """
+
+    state: RequestState
+    answer: str
+    conditions: tuple[Condition, ...] = ()
+    expected: ExpectedStart | None = None
+    next_steps: tuple[str, ...] = ()
+
+    def as_dict(self, now: float) -> dict[str, Any]:
+        """The explanation as JSON shows it."""
+        return {
+            "state": self.state,
+            "answer": self.answer,
+            "conditions": [each.as_dict() for each in self.conditions],
+            "expected_start": self.expected and self.expected.as_dict(now),
+            "next_steps": list(self.next_steps),
+        }
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the explanations of a stack's requests have in common.
+
+    Args:
+        now: seconds since the epoch.
+        event_source: the condition that the starter receives messages, if it fails.
+        queued: the approximate number of messages on RequestQueue, of all processes.
+        slot_seconds: for how long recent executions have held their slots, by process.
+        grace_seconds: the stack's GraceSeconds.
+        malformed: what is wrong with the item of a process, by name.
+    """
+
+    now: float
+    event_source: tuple[Condition, ...] = ()
+    queued: int = 0
+    slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    grace_seconds: int = 120
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+
+def explain_attempts(one: RequestAttempts, facts: Facts) -> Explanation:
+    """Explain the last known attempt of a request in a process."""
+    last = one.attempts[-1]
+    match last.state:
+        case RequestState.WAITING:
+            return _waiting(one, last, facts)
+        case RequestState.QUEUED:
+            return _queued(one, last, facts)
+        case RequestState.FAILED | RequestState.DEAD_LETTERED:
+            return _ended_badly(one, last, facts)
+        case RequestState.CANCELLED:
+            return _cancelled(one, last)
+        case RequestState.LOST:
+            return _lost(one, last)
+        case _:
+            return _with_execution(one, last, facts)
+
+
+def _waiting(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+    process = one.process
+    waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
+    conditions = (*facts.event_source, *of_waiting(process, waiting))
+    since = duration(facts.now - waiting.since)
+    answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
+    if not conditions:
+        answer += ". A wake makes its message visible immediately; the janitor repeats a lost one within a minute"
+    else:
+        answer += f". Its message is hidden until a wake{_back(waiting, facts.now)}"
+    ahead = [each.weight for each in ahead_of(process, waiting)]
+    expected = _expected(process, conditions, ahead, waiting.weight, facts)
+    return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
+
+
+def _back(waiting: WaitingRequest, now: float) -> str:
+    """Until when the message of a registration is hidden if no wake comes."""
+    back = waiting.hidden_until
+    if back is None:
+        return ""
+    if back < now:
+        return f", and should have come back {duration(now - back)} ago"
+    return f", or for {duration(back - now)}, until {local_time(back)}"
+
+
+def _queued(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+    """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
+    if not facts.queued:
+        answer = f"{_sent(last)}. RequestQueue is empty: the message was deleted or never sent"
+        if facts.event_source:
+            answer += ", or SQS does not count it yet"
+        again = submission(one.process.name, one.request_id, last.number or 1)
+        return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
+    conditions = queue_conditions(one.process, facts)
+    expected = _expected_behind(one.process, conditions, facts)
+    queued = count(facts.queued, "message")
+    answer = f"{_sent(last)}. It is one of about {queued} on RequestQueue: {because(conditions)}"
+    return Explanation(last.state, f"{answer}.", tuple(conditions), expected, (*_ends(conditions), _cancel(one)))
+
+
+def _sent(attempt: RequestAttempt) -> str:
+    """How an attempt came to RequestQueue."""
+    details = attempt.details
+    if cleared := details.get("cleared"):
+        at = local_time(seconds(cleared))
+        return f"its message was not hidden any more at {at}, when it was to be woken, and has not been received since"
+    by, at = details.get("by", ""), local_time(seconds(details["since"]))
+    whom = (
+        f"a redrive by {by.rpartition(':')[2]}"
+        if by
+        else "the workflow of the attempt before, which had lost its slot,"
+    )
+    return f"{whom} sent attempt {attempt.number} at {at}, and it has not been received since"
+
+
+def _lost(one: RequestAttempts, last: RequestAttempt) -> Explanation:
+    at = local_time(seconds(last.details["noted"]))
+    answer = (
+        f"its message had left RequestQueue at {at}, and nothing had handled it: it was deleted, the queue was purged, "
+        "or SQS moved it to RequestDeadLetterQueue after its last receive"
+    )
+    again = send_again(one.process.name, last.execution, one.process.lost[last.execution])
+    if not again:
+        answer += ". Only its caller can send it again, since a task token belongs to it"
+    return Explanation(last.state, f"{answer}.", next_steps=(again,) if again else ())
+
+
+def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+    message = last.dlq_message
+    reason = str(last.details.get("reason") or last.details.get("error") or (message.reason if message else ""))
+    status = last.details.get("status", "")
+    answer = f"attempt {last.number or 'unknown'} {last.state}"
+    answer += f" ({status})" if status else ""
+    answer += f": {one_line(reason)}" if reason else ""
+    if message is None:
+        answer += (
+            ". Its message is not in FailedRequestQueue: it was not kept, or it was redriven outside slotkeeper, "
+            "deleted, or has expired"
+        )
+        if facts.queued:
+            answer += (
+                f". Attempt {one.next_number} may be one of about {count(facts.queued, 'message')} on RequestQueue"
+            )
+        again = submission(one.process.name, one.request_id, one.next_number)
+        return Explanation(last.state, f"{answer}.", next_steps=(again,))
+    answer += f". It is kept in {message.queue.full_name} ({message.code}) for 14 days"
+    return Explanation(last.state, f"{answer}.", next_steps=_redrive_steps(one, message.code, message.queue.value))
+
+
+def _redrive_steps(one: RequestAttempts, code: str, queue: str) -> tuple[str, ...]:
+    redrive = _redrive(queue, one.request_id)
+    match code:
+        case "UnknownProcess":
+            return f"slotkeeper process add {one.process.name} --limit 1 --target JOB_OR_ARN", redrive
+        case "RequestIdReused":
+            return (submission(one.process.name, _NEW_ID, 1),)
+        case "InvalidRequest" | "LeasesOnly":
+            return (f"slotkeeper dlq show {queue}",)
+        case _:
+            return (redrive,)
+
+
+def _cancelled(one: RequestAttempts, last: RequestAttempt) -> Explanation:
+    by = f" by {last.details['by']}" if last.details.get("by") else ""
+    at = local_time(seconds(last.details["since"]))
+    answer = (
+        f"it was cancelled{by} at {at}. If it is queued, it goes to RequestDeadLetterQueue with code Cancelled when "
+        "it is received. To run it after that, redrive it"
+    )
+    return Explanation(last.state, f"{answer}.", next_steps=(_redrive("request", one.request_id),))
+
+
+def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+    details, target = last.details, last.details.get("target", one.process.target)
+    noun, work = work_noun(target), last.details.get(work_key(target))
+    stop = (_cancel(one, "--stop"),)
+    age = facts.now - seconds(details["since"]) if "since" in details else 0.0
+    match last.state:
+        case RequestState.STARTING:
+            answer = f"it reserved a slot {duration(age)} ago, and its workflow has not confirmed it"
+            if age > facts.grace_seconds:
+                answer += ": its starter has probably died. The janitor frees the slot, and the message comes back"
+            return Explanation(last.state, f"{answer}.")
+        case RequestState.RUNNING:
+            if one.process.name in facts.malformed:
+                return Explanation(last.state, "its execution runs. Whether it holds its slot could not be read.")
+            runs = f"its {noun} {work['id']} is {work['state']}" if work else f"no {noun} of it was found"
+            return Explanation(last.state, f"it has held a slot for {duration(age)}, and {runs}.", next_steps=stop)
+        case RequestState.STOPPED:
+            free = release_of(details).text(facts.now)
+            answer = f"its execution has ended ({details['status']}), and its slot will be free {free}"
+            return Explanation(last.state, f"{answer}.", next_steps=(f"slotkeeper holder release {last.execution}",))
+        case RequestState.FINISHING:
+            return Explanation(last.state, "it has released its slot, and its execution is about to end.")
+        case _:
+            ended = f" at {local_time(seconds(details['ended']))}" if "ended" in details else ""
+            runs = f": {noun} {work['id']} {work['state']}" if work else ""
+            return Explanation(last.state, f"attempt {last.number or 'unknown'} {last.state}{ended}{runs}.")
+
+
+def queue_conditions(process: Process, facts: Facts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
+    """The conditions that keep a request of the default weight from starting that has not been received yet."""
+    if error := facts.malformed.get(process.name):
+        text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
+        repair = f"slotkeeper process repair {process.name}"
+        return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
+    return [*facts.event_source, *failing(process, process.default_weight, priority)]
+
+
+def explain_queue(process: Process, facts: Facts) -> Explanation:
+    """Why a request of a process that is perhaps queued has not started. Its priority and weight are not known."""
+    conditions = queue_conditions(process, facts)
+    answer = f"perhaps queued in {process.name}: {because(conditions)}" if conditions else ""
+    expected = _expected_behind(process, conditions, facts)
+    return Explanation(RequestState.PERHAPS_QUEUED, answer, tuple(conditions), expected, _ends(conditions))
+
+
+def explain_lease(process: Process, name: str, holder: Holder, facts: Facts) -> Explanation:
+    """Why a lease holds its slot."""
+    if holder.until is None:
+        raise ValueError(f"{name} is not a lease")
+    ends = lease_text(lease_as_dict(holder.until, facts.now))
+    answer = f"a block of code holds a slot of {process.name} as this lease for {duration(facts.now - holder.since)}"
+    answer += f", and the lease {ends}. No record shows whether the code still runs"
+    steps = (f"slotkeeper holder release {name}",) if holder.has_expired(facts.now) else ()
+    return Explanation(RequestState.RUNNING, f"{answer}.", next_steps=steps)
+
+
+def lease_conditions(process: Process, weight: int) -> list[Condition]:
+    """The conditions that keep a block of code from taking a lease. Every registered request is before it."""
+    found = [each for each in failing(process, weight, DEFAULT_PRIORITY) if each.name not in _NOT_OF_LEASES]
+    if ahead := list(counting(process, tuple(process.waiting))):
+        text = f"behind the waiting request {ahead[0].request_id}"
+        found.append(Condition("queue", text, {"ahead": [each.request_id for each in ahead]}))
+    return found
+
+
+def _expected(
+    process: Process, conditions: Sequence[Condition], ahead: Sequence[int], weight: int, facts: Facts
+) -> ExpectedStart | None:
+    if not conditions or any(each.name not in _ENDED_BY_TIME for each in conditions):
+        return None
+    return expected_start(process, ahead, weight, facts.slot_seconds.get(process.name, ()), facts.now)
+
+
+def _expected_behind(process: Process, conditions: Sequence[Condition], facts: Facts) -> ExpectedStart | None:
+    """When a request that has not been received is expected to start.
+
+    At the earliest as the one after the registered requests, at the latest as the last of RequestQueue.
+    """
+    ahead, weight = [each.weight for each in counting(process, tuple(process.waiting))], process.default_weight
+    first = _expected(process, conditions, ahead, weight, facts)
+    others = max(0, facts.queued - len(ahead) - 1)
+    last = _expected(process, conditions, [*ahead, *[weight] * others], weight, facts)
+    return first and last and ExpectedStart(first.earliest, last.latest, first.samples)
+
+
+def _ends(conditions: Sequence[Condition]) -> tuple[str, ...]:
+    return tuple(each.ends_by for each in conditions if each.ends_by)
+
+
+def _cancel(one: RequestAttempts, *options: str) -> str:
+    return shlex.join(["slotkeeper", "request", "cancel", one.request_id, "--process", one.process.name, *options])
+
+
+def _redrive(queue: str, request_id: str) -> str:
+    return shlex.join(["slotkeeper", "dlq", "redrive", queue, "--id", request_id])

@@ -1,0 +1,78 @@
+"""The places that a search has read, and what it could not read there: an absence is stated only of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
+from slotkeeper_cli.errors import failure_text
+from slotkeeper_cli.parallel import in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
+
+# The messages that are read of each dead-letter queue.
+_MAX_DEAD_LETTERS = 1000
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """Something that could not be read.
+
+    Args:
+        source: a queue, table or log of the template, or other facts.
+        why: one sentence.
+        messages: how many messages, approximately; None if it is not a number of messages.
+    """
+
+    source: str
+    why: str
+    messages: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as JSON shows it."""
+        return {"source": self.source, "messages": self.messages, "why": self.why}
+
+
+@dataclass
+class Search:
+    """What one command has read."""
+
+    searched: list[str] = field(default_factory=list)
+    not_read: list[NotRead] = field(default_factory=list)
+
+    def read[Result](self, source: str, call: Callable[[], Result], otherwise: Result) -> Result:
+        """The result of a call, or `otherwise` if AWS refuses it, as for a missing permission."""
+        try:
+            result = call()
+        except ClientError as error:
+            self.not_read.append(NotRead(source, failure_text(error)))
+            return otherwise
+        if source not in self.searched:
+            self.searched.append(source)
+        return result
+
+    def missing(self, source: str) -> bool:
+        """Whether something of a source could not be read."""
+        return any(each.source == source for each in self.not_read)
+
+
+def read_dead_letters(
+    stack: StackConnection, search: Search, queues: Sequence[DeadLetterQueueName]
+) -> list[DeadLetterMessage]:
+    """The messages of some dead-letter queues, at most 1,000 of each. The others are recorded in `search`."""
+
+    def peek(queue: DeadLetterQueueName) -> tuple[Search, Read]:
+        own, reader = Search(), DeadLetterQueueReader(stack, queue)
+        return own, own.read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
+
+    messages = []
+    for own, read in in_parallel(peek, queues):
+        search.searched += own.searched
+        search.not_read += own.not_read
+        if read.unread is not None:
+            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.number))
+        messages += read.messages
+    return messages

@@ -1,0 +1,264 @@
+"""What `slotkeeper dlq` answers, and what it could not read."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from slotkeeper_cli.dead_letter_queues import HIDDEN_SECONDS
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail, send_dead_letter
+from tests.cli.situations import Names, Situation
+
+_REQUESTS = [f"r{number:02}" for number in range(24)]
+
+
+def _body(request_id: str, process: str = "sample") -> str:
+    return json.dumps({"process": process, "request_id": request_id})
+
+
+def _refused(operator: Operator) -> Names:
+    """One malformed request and 24 valid ones, which the starter dead-lettered in another order than they were sent."""
+    send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
+    for request_id in reversed(_REQUESTS):
+        sequence = str(9_000_000_000 + 100 * int(request_id[1:]))
+        send_dead_letter(operator, _body(request_id), "UnknownProcess", f"m-{request_id}", sequence=sequence)
+    return {}
+
+
+def _process_removed(operator: Operator) -> Names:
+    """30 requests of a process that was removed while they were queued."""
+    for number in range(30):
+        send_dead_letter(operator, _body(f"r{number}", "gone"), "UnknownProcess", f"m-{number}", "gone")
+    return {}
+
+
+def _moved(operator: Operator, *first: str) -> Names:
+    """24 requests that SQS itself moved, which it does in their own message group and without attributes.
+
+    Args:
+        first: the bodies of messages before them.
+    """
+    for body in [*first, *map(_body, _REQUESTS)]:
+        operator.sqs.send_message(
+            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
+            MessageBody=body,
+            MessageGroupId="sample",
+            MessageDeduplicationId=str(hash(body)),
+        )
+    return {}
+
+
+def _moved_behind_a_malformed_one(operator: Operator) -> Names:
+    return _moved(operator, "not JSON")
+
+
+def _read_by_another(operator: Operator) -> Names:
+    for request_id in ("a", "b", "c"):
+        fail(operator, request_id)
+    operator.sqs.receive_message(
+        QueueUrl=operator.outputs["FailedRequestQueueUrl"], MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN_SECONDS
+    )
+    return {}
+
+
+def _one_read_by_another(operator: Operator) -> Names:
+    fail(operator, "a")
+    operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=HIDDEN_SECONDS)
+    fail(operator, "b")
+    return {}
+
+
+def _malformed(operator: Operator, messages: int = 20) -> Names:
+    bodies = ["not JSON", "[]", '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
+    for number in range(messages):
+        send_dead_letter(operator, bodies[number % 4], "InvalidRequest", f"m-{number}", "sample#high")
+    return {}
+
+
+def _empty(_: Operator) -> Names:
+    return {}
+
+
+_BEHIND = (
+    "About 14 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
+    "only (redrive or discard those first), or another command is reading them"
+)
+_ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
+
+SITUATIONS = [
+    Situation(
+        name="25 requests of one process, one of them malformed: the dry run",
+        state=_refused,
+        question="dlq redrive request --all --dry-run",
+        says=(
+            *(f"would be sent: {request_id}, attempt 2" for request_id in _REQUESTS),
+            "left: m-bad  InvalidRequest: it is not a valid request",
+            "RequestDeadLetterQueue: 24 messages would be sent again, 1 left, 0 failed.",
+        ),
+        never=("could not be read",),
+        shows={"unread": None, "redriven.23.request_id": "r23", "skipped.0.process": "sample"},
+    ),
+    Situation(
+        name="25 requests of one process, one of them malformed: the run sends what the dry run named, in order",
+        state=_refused,
+        question="dlq redrive request --all --yes",
+        says=(
+            *(f"sent: {request_id}, attempt 2" for request_id in _REQUESTS),
+            "left: m-bad  InvalidRequest: it is not a valid request",
+            "RequestDeadLetterQueue: 24 messages sent again, 1 left, 0 failed.",
+        ),
+    ),
+    Situation(
+        name="a process was removed with 30 waiting requests: the last one is found",
+        state=_process_removed,
+        question="request show r29",
+        says=("r29 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
+        shows={"found.0.state": "dead-lettered"},
+    ),
+    Situation(
+        name="a process was removed with 30 waiting requests: the last one is shown with its process",
+        state=_process_removed,
+        question="dlq show request --id r29",
+        says=("r29 (gone, attempt 1)", "code: UnknownProcess", "message group: gone"),
+    ),
+    Situation(
+        name="a process was removed with 30 waiting requests: none can be sent before it is added again",
+        state=_process_removed,
+        question="dlq redrive request --all --yes",
+        says=(
+            "left: r0  UnknownProcess: there is no process 'gone'. Add it with: slotkeeper process add gone --limit 1",
+            "0 messages sent again, 30 left, 0 failed.",
+            "nothing was sent: 30 messages left, for the reasons above",
+        ),
+        exit_code=3,
+    ),
+    Situation(
+        name="24 requests that SQS moved, in one message group",
+        state=_moved,
+        question="dlq list request",
+        says=("RequestDeadLetterQueue (request): 24  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
+        shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
+    ),
+    Situation(
+        name="24 requests that SQS moved, in one message group: shown in full",
+        state=_moved,
+        question="dlq show request --limit 20",
+        says=("r09 (sample, attempt 1)", _BEHIND),
+        shows={"unread.messages": 14},
+    ),
+    Situation(
+        name="24 requests that SQS moved: one that cannot be read may be the one",
+        state=_moved,
+        question="dlq redrive request --id r20 --yes",
+        says=("has no message with id r20. It has: r00", "It may be one that could not be read. " + _BEHIND),
+        exit_code=4,
+    ),
+    Situation(
+        name="24 requests that SQS moved: the dry run states what it cannot read",
+        state=_moved,
+        question="dlq redrive request --all --dry-run",
+        says=("would be sent: r09", _BEHIND, "10 messages would be sent again, 0 left, 0 failed."),
+        never=("would be sent: r10",),
+        shows={"unread.messages": 14},
+    ),
+    Situation(
+        name="24 requests that SQS moved: the run reads on behind those that it sent",
+        state=_moved,
+        question="dlq redrive request --all --yes",
+        says=(*(f"sent: {request_id}" for request_id in _REQUESTS), "24 messages sent again, 0 left, 0 failed."),
+        never=("could not be read",),
+    ),
+    Situation(
+        name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
+        state=_moved_behind_a_malformed_one,
+        question="dlq redrive request --all --yes",
+        says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
+        never=("could not be read",),
+    ),
+    Situation(
+        name="another command is reading all messages",
+        state=_read_by_another,
+        question="dlq list failed",
+        says=("FailedRequestQueue (failed): 3", f"About 3 messages of FailedRequestQueue {_ELSEWHERE}"),
+        shows={"queues.0.unread.messages": 3},
+    ),
+    Situation(
+        name="another command is reading all messages: nothing sent is no success",
+        state=_read_by_another,
+        question="dlq redrive failed --all --yes",
+        says=(
+            _ELSEWHERE,
+            "0 messages sent again, 0 left, 0 failed.",
+            "nothing was sent, since no message could be read that was to be sent",
+        ),
+        exit_code=1,
+    ),
+    Situation(
+        name="another command is reading all messages: nothing deleted is no success",
+        state=_read_by_another,
+        question="dlq discard failed --code Glue.Failed --yes",
+        says=("0 messages deleted.", _ELSEWHERE, "nothing was deleted, since no message could be read"),
+        exit_code=1,
+    ),
+    Situation(
+        name="another command is reading one message",
+        state=_one_read_by_another,
+        question="dlq show failed --id a",
+        says=("It has: b (sample, attempt 1)", "It may be one that could not be read", "About 1 message", _ELSEWHERE),
+        exit_code=4,
+    ),
+    Situation(
+        name="another command is reading one message: the other one is sent",
+        state=_one_read_by_another,
+        question="dlq redrive failed --all --yes",
+        says=("sent: b, attempt 2", "About 1 message of FailedRequestQueue", "1 message sent again, 0 left, 0 failed."),
+    ),
+    Situation(
+        name="the queue is empty: nothing to send",
+        state=_empty,
+        question="dlq redrive request --all",
+        says=("RequestDeadLetterQueue has no message to send again.",),
+        shows={"redriven": [], "unread": None},
+    ),
+    Situation(
+        name="the queue is empty: an id is not found",
+        state=_empty,
+        question="dlq show request --id a",
+        says=("RequestDeadLetterQueue has no message with id a. The queue is empty. Nothing was changed.",),
+        exit_code=4,
+    ),
+    Situation(
+        name="no message has the code",
+        state=_refused,
+        question="dlq redrive request --code Expired --yes",
+        says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code Expired"),
+        exit_code=4,
+    ),
+    Situation(
+        name="200 malformed messages: counted and listed",
+        state=partial(_malformed, messages=200),
+        question="dlq list request",
+        says=(
+            "RequestDeadLetterQueue (request): 200  (200 InvalidRequest)",
+            "m-0 (sample, attempt 1)  InvalidRequest: because of InvalidRequest",
+            "100 more not shown: above --limit 100",
+        ),
+        never=("could not be read",),
+        shows={"queues.0.codes.InvalidRequest": 200, "queues.0.dead_letters.99.process": "sample"},
+    ),
+    Situation(
+        name="20 malformed messages: each is left with the reason",
+        state=_malformed,
+        question="dlq redrive request --all --yes",
+        says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
+        exit_code=3,
+    ),
+    Situation(
+        name="20 malformed messages: deleted by their code",
+        state=_malformed,
+        question="dlq discard request --code InvalidRequest --yes",
+        says=("RequestDeadLetterQueue: 20 messages deleted.",),
+        never=("could not be read",),
+    ),
+]

@@ -1,0 +1,622 @@
+"""What `slotkeeper explain`, which is also `slotkeeper request show`, answers about requests and leases."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from slotkeeper.slots.lost_requests import LostRequests
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.targets import execution_arn
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail, job_run, send_dead_letter
+from tests.cli.refused_requests import NOW, wait_first
+from tests.cli.situations import Names, Situation
+
+
+def _behind_a(operator: Operator) -> Names:
+    return {"a": operator.hold("a"), "b": operator.wait("b")}
+
+
+def _with_history(operator: Operator) -> Names:
+    """Six executions of the process have ended."""
+    for number in range(6):
+        _ended(operator, f"old{number}")
+    return _behind_a(operator)
+
+
+def _disabled(operator: Operator) -> Names:
+    operator.event_source = "Disabled"
+    return _behind_a(operator)
+
+
+def _woken_while_disabled(operator: Operator) -> Names:
+    """Nothing but the event source keeps b from starting."""
+    operator.event_source = "Disabled"
+    a = operator.hold("a")
+    operator.wait("b")
+    operator.slots.release("sample", a, operator.process().holders[a].raw)
+    return {}
+
+
+def _many_reasons(operator: Operator) -> Names:
+    """A paused process whose counter is too high, with requests of all priorities: one of them is too heavy."""
+    operator.processes.set_limit("sample", 6)
+    operator.hold("a", weight=4)
+    operator.wait("low one", "sample", "low", weight=3)
+    operator.wait("normal one", weight=5)
+    operator.wait("urgent", "sample", "high", weight=6)
+    operator.processes.pause("sample")
+    _set(operator, "slots_in_use", {"N": "5"})
+    return {}
+
+
+def _blocked(operator: Operator) -> Names:
+    operator.hold("a")
+    operator.processes.set_limit("sample", 6)
+    operator.wait("heavy", weight=6)
+    operator.processes.set_limit("sample", 5)
+    return {}
+
+
+def _set(operator: Operator, attribute: str, value: dict[str, Any], process: str = "sample") -> None:
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": process}},
+        UpdateExpression="SET #attribute = :value",
+        ExpressionAttributeNames={"#attribute": attribute},
+        ExpressionAttributeValues={":value": value},
+    )
+
+
+def _malformed(operator: Operator) -> Names:
+    """A limit stored as a text; request a runs."""
+    names = {"a": operator.hold("a")}
+    operator.send("b")
+    _set(operator, "slot_limit", {"S": "1"})
+    return names
+
+
+def _queued(operator: Operator) -> Names:
+    _behind_a(operator)
+    operator.send("c")
+    return {}
+
+
+def _nothing(_: Operator) -> Names:
+    return {}
+
+
+def _unsent_and_slots_free(operator: Operator) -> Names:
+    operator.send("b")
+    return {}
+
+
+def _removed(operator: Operator) -> Names:
+    operator.processes.create("gone", 1, "sample-job")
+    operator.send("b", "gone")
+    assert operator.run("process", "remove", "gone", "--yes").exit_code == 0
+    return {}
+
+
+def _running(operator: Operator) -> Names:
+    name = operator.hold("a")
+    return {"a": name, "run": operator.run_glue(name)}
+
+
+def _stopped(operator: Operator) -> Names:
+    names = _running(operator)
+    operator.stop(names["a"])
+    return names
+
+
+def _ended(operator: Operator, request_id: str = "a") -> None:
+    """Let a request run and be aborted."""
+    operator.stop(_released(operator, request_id))
+
+
+def _arn(operator: Operator, execution: str) -> str:
+    return execution_arn(operator.outputs["WorkflowArn"], execution)
+
+
+def _released(operator: Operator, request_id: str = "a", process: str = "sample") -> str:
+    """Let a request run and release its slot."""
+    name = operator.hold(request_id, process)
+    operator.slots.release(process, name, operator.process(process).holders[name].raw)
+    return name
+
+
+def _succeeded(operator: Operator) -> Names:
+    name = _released(operator)
+    run = operator.run_glue(name, "SUCCEEDED")
+    operator.end(_arn(operator, name), "SUCCEEDED")
+    return {"run": run}
+
+
+def _child_succeeded(operator: Operator) -> Names:
+    machine = operator.machine("load")
+    name = _released(operator, process="load")
+    child = operator.run_child(name, machine)
+    operator.end(child, "SUCCEEDED", output='{"rows": 31}')
+    operator.end(_arn(operator, name), "SUCCEEDED")
+    return {"child": child}
+
+
+def _returned(operator: Operator) -> Names:
+    """The janitor reclaimed the reservation of a slow starter, whose workflow then returned the request."""
+    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestReturned")
+    operator.send("b")
+    return {"again": execution_name("sample", "a", 2)}
+
+
+def _failed(operator: Operator) -> Names:
+    _ended(operator)
+    return {"a": fail(operator, cause=job_run("no such month"))}
+
+
+def _failed_without_message(operator: Operator) -> Names:
+    _ended(operator)
+    return {}
+
+
+def _redriven(operator: Operator) -> Names:
+    _failed(operator)
+    assert operator.run("dlq", "redrive", "failed", "--id", "a", "--yes").exit_code == 0
+    return {"again": execution_name("sample", "a", 2)}
+
+
+def _redriven_while_its_slot_settles(operator: Operator) -> Names:
+    """Attempt 1 was aborted and keeps its slot; its request was kept, and redriven."""
+    name = operator.hold("a")
+    operator.stop(name)
+    fail(operator)
+    assert operator.run("dlq", "redrive", "failed", "--id", "a", "--yes").exit_code == 0
+    return {"again": execution_name("sample", "a", 2)}
+
+
+def _redriven_and_purged(operator: Operator) -> Names:
+    _redriven(operator)
+    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
+    return {}
+
+
+def _dead_lettered(code: str, operator: Operator) -> Names:
+    send_dead_letter(operator, code=code)
+    return {}
+
+
+def _cancelled(operator: Operator) -> Names:
+    operator.send("a")
+    assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
+    return {}
+
+
+def _lost(operator: Operator) -> Names:
+    """The message of a registered request was deleted, and the janitor has noted it."""
+    operator.hold("a")
+    operator.wait("b", priority="high")
+    process = operator.process()
+    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).add(
+        process, process.waiting["high"], NOW + 30
+    )
+    return {}
+
+
+def _cleared(operator: Operator) -> Names:
+    """A wake found that the message of a registered request is not hidden any more."""
+    operator.processes.pause("sample")
+    operator.wait("b")
+    operator.processes.resume("sample")
+    operator.slots.clear("sample", operator.process().waiting["normal"], NOW + 30)
+    return {}
+
+
+def _lease(until: int, operator: Operator) -> Names:
+    operator.lease("lease-1", until)
+    return {}
+
+
+def _reserved(operator: Operator) -> Names:
+    operator.hold("a", started=False, confirmed=False)
+    return {}
+
+
+def _moved(operator: Operator) -> Names:
+    """24 requests that SQS itself moved, which it does in their own message group: ten of them can be read."""
+    for number in range(24):
+        operator.sqs.send_message(
+            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
+            MessageBody=json.dumps({"process": "sample", "request_id": f"r{number}"}),
+            MessageGroupId="sample",
+            MessageDeduplicationId=str(number),
+        )
+    return {}
+
+
+def _without_audit_log(operator: Operator) -> Names:
+    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
+    return {}
+
+
+SITUATIONS = [
+    Situation(
+        name="a request waits for the only slot",
+        state=_behind_a,
+        question="explain b",
+        says=(
+            "b in sample: waiting",
+            "it has waited for 1 min, as the first request of its priority: 1 of 1 slot in use.",
+            "Its message is hidden until a wake",
+            "a  RUNNING for 1 min  {a}",
+            "expected start: not known: 0 recent executions of the process, 5 are needed",
+            "-> slotkeeper request cancel b --process sample",
+            "attempt 1: waiting  {b}",
+        ),
+        shows={
+            "state": "waiting",
+            "found.0.conditions.0.condition": "slots",
+            "found.0.conditions.0.slot_limit": 1,
+            "found.0.holders.0.request_id": "a",
+            "found.0.expected_start.samples": 0,
+        },
+    ),
+    Situation(
+        name="request show gives the same answer",
+        state=_behind_a,
+        question="request show b",
+        says=("b in sample: waiting", "as the first request of its priority: 1 of 1 slot in use."),
+    ),
+    Situation(
+        name="status gives the same reason",
+        state=_behind_a,
+        question="status sample",
+        says=("first in the queue: b, waiting for 1 min: 1 of 1 slot in use",),
+    ),
+    Situation(
+        name="a holder has run for longer than each recent execution",
+        state=_with_history,
+        question="explain b",
+        says=("expected start: not known: the holders have run for longer than each recent execution (6 recent",),
+        shows={"found.0.expected_start.samples": 6, "found.0.expected_start.earliest": None},
+    ),
+    Situation(
+        name="the event source is disabled, and the slot is in use",
+        state=_disabled,
+        question="explain b",
+        says=(
+            "no function receives messages of the queue: its event source mapping is Disabled; 1 of 1 slot in use",
+            "-> aws lambda update-event-source-mapping --enabled --uuid mapping-1",
+        ),
+        never=("expected start", "within seconds"),
+    ),
+    Situation(
+        name="the event source is disabled, and a slot is free",
+        state=_woken_while_disabled,
+        question="explain b",
+        says=("as the first request of its priority: no function receives messages of the queue",),
+        never=("is being woken", "within a minute"),
+    ),
+    Situation(
+        name="the event source is disabled, and a request was not received",
+        state=_disabled,
+        question="explain c",
+        says=("c: perhaps queued", "no function receives messages of the queue"),
+        never=("within seconds",),
+    ),
+    Situation(
+        name="status names a disabled event source",
+        state=_disabled,
+        question="status",
+        says=("RequestQueue: no function receives messages of the queue", "-> aws lambda update-event-source-mapping"),
+        shows={"event_source.0.state": "Disabled"},
+    ),
+    Situation(
+        name="several reasons at the same time",
+        state=_many_reasons,
+        question="explain 'low one'",
+        says=(
+            "low one in sample: waiting",
+            "- the process is paused",
+            "- weight 3 does not fit: 5 of 6 in use by 1 holder, by a counter that is 1 too high",
+            "- behind the higher priority high: urgent",
+            "-> slotkeeper process resume sample",
+            "-> slotkeeper stack reconcile sample",
+            "before it: urgent (priority high, weight 6), waiting for 1 min",
+            "before it: normal one (weight 5), waiting for 1 min",
+        ),
+        shows={
+            "found.0.conditions.0.condition": "pause",
+            "found.0.conditions.1.held_weight": 4,
+            "found.0.conditions.2.ahead.1": "normal one",
+        },
+    ),
+    Situation(
+        name="a request is heavier than the limit",
+        state=_blocked,
+        question="explain heavy",
+        says=("blocked: weight 6 above the limit 5", "-> slotkeeper process set-limit sample 6"),
+        never=("expected start",),
+    ),
+    Situation(
+        name="the process has no slots",
+        state=lambda operator: {"a": wait_first(operator)},
+        question="explain a",
+        says=("the process has no slots", "-> slotkeeper process set-limit sample 1"),
+    ),
+    Situation(
+        name="a request behind the first one was not received",
+        state=_queued,
+        question="explain c",
+        says=(
+            "c: perhaps queued. It was found nowhere.",
+            "- it is queued: RequestQueue has about 3 messages of all processes, and cannot be searched",
+            "- it was never sent",
+            "If it is queued in sample:",
+            "perhaps queued in sample: 1 of 1 slot in use; behind the first request of its priority: b",
+            "a  RUNNING for 1 min",
+            "registered: b, waiting for 1 min: 1 of 1 slot in use",
+        ),
+        shows={"state": "perhaps queued", "queued_messages": 3, "queues.0.conditions.1.condition": "queue"},
+    ),
+    Situation(
+        name="a slot is free, and a request was not received",
+        state=_unsent_and_slots_free,
+        question="explain b",
+        says=("b: perhaps queued", "it is queued: RequestQueue has about 1 message"),
+        never=("If it is queued in",),
+    ),
+    Situation(
+        name="a request was never sent",
+        state=_nothing,
+        question="explain typo",
+        says=(
+            "No request typo found. Possible reasons:",
+            "- it was never sent",
+            "no request typo found, and no message",
+        ),
+        never=("sample-",),
+        exit_code=4,
+    ),
+    Situation(
+        name="a request was never sent, and something could not be read",
+        state=_without_audit_log,
+        question="explain typo",
+        says=(
+            "No request typo found",
+            "Not read: AuditLogGroup: FilterLogEvents failed with ResourceNotFoundException",
+            "no request typo found in what could be read",
+        ),
+        exit_code=1,
+    ),
+    Situation(
+        name="a request may be one of the dead letters that cannot be read",
+        state=_moved,
+        question="explain r20",
+        says=(
+            "it is one of about 14 messages of RequestDeadLetterQueue that could not be read",
+            "Not read: about 14 messages of RequestDeadLetterQueue: SQS returns the first ten of message group sample",
+        ),
+        exit_code=1,
+    ),
+    Situation(
+        name="the item of a process is malformed, and a request of it runs",
+        state=_malformed,
+        question="explain a",
+        says=(
+            "a in sample: running",
+            "its execution runs. Whether it holds its slot could not be read.",
+            "attempt 1: running  {a}",
+            "Not read: SlotTable: the item of process sample is malformed",
+            "slotkeeper process repair sample",
+        ),
+    ),
+    Situation(
+        name="the item of a process is malformed, and a request of it is queued",
+        state=_malformed,
+        question="explain b",
+        says=(
+            "b: perhaps queued",
+            "the item of process sample is malformed, so no request of it starts",
+            "-> slotkeeper process repair sample",
+        ),
+        never=("There are no processes", "a slot is free"),
+    ),
+    Situation(
+        name="a process was removed while a request was queued",
+        state=_removed,
+        question="explain b",
+        says=("it is a request of process gone, which was removed at", "dead-lettered as UnknownProcess"),
+    ),
+    Situation(
+        name="the request of a removed process was dead-lettered",
+        state=lambda operator: send_dead_letter(operator, '{"process": "gone", "request_id": "b"}', "UnknownProcess"),
+        question="explain b",
+        says=(
+            "b in gone: dead-lettered",
+            "It is kept in RequestDeadLetterQueue (UnknownProcess)",
+            "-> slotkeeper process add gone --limit 1 --target JOB_OR_ARN",
+            "-> slotkeeper dlq redrive request --id b",
+        ),
+    ),
+    Situation(
+        name="a request runs",
+        state=_running,
+        question="explain a",
+        says=(
+            "a in sample: running",
+            "it has held a slot for 1 min, and its Glue run {run} is RUNNING.",
+            "-> slotkeeper request cancel a --process sample --stop",
+            "glue run: RUNNING {run}",
+        ),
+    ),
+    Situation(
+        name="a request holds a slot, and its workflow has just been started",
+        state=_reserved,
+        question="explain a",
+        says=("a in sample: starting", "it reserved a slot 1 min ago, and its workflow has not confirmed it."),
+        never=("has probably died",),
+    ),
+    Situation(
+        name="a starter died between the reservation and the start",
+        state=_reserved,
+        question="explain a",
+        says=("it reserved a slot 3 min ago", "its starter has probably died. The janitor frees the slot"),
+        at=NOW + 180,
+    ),
+    Situation(
+        name="an aborted execution holds its slot",
+        state=_stopped,
+        question="explain a",
+        says=("a in sample: stopped", "its execution has ended (ABORTED), and its slot will be free by about"),
+    ),
+    Situation(
+        name="a request has released its slot, and its execution has not ended",
+        state=lambda operator: {"a": _released(operator)},
+        question="explain a",
+        says=("a in sample: finishing", "it has released its slot, and its execution is about to end."),
+    ),
+    Situation(
+        name="a request succeeded",
+        state=_succeeded,
+        question="explain a",
+        says=(
+            "a in sample: succeeded",
+            "attempt 1 succeeded at ",
+            ": Glue run {run} SUCCEEDED.",
+            "attempt 1: succeeded",
+        ),
+    ),
+    Situation(
+        name="a request of a state machine succeeded",
+        state=_child_succeeded,
+        question="explain a",
+        says=("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
+    ),
+    Situation(
+        name="a request was returned to the queue",
+        state=_returned,
+        question="explain a",
+        says=(
+            "a in sample: queued",
+            "the workflow of the attempt before, which had lost its slot, sent attempt 2 at ",
+            "attempt 1: returned",
+            "attempt 2: queued  {again}",
+        ),
+    ),
+    Situation(
+        name="a request failed",
+        state=_failed,
+        question="explain a",
+        says=(
+            "a in sample: failed",
+            "attempt 1 failed (ABORTED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
+            "-> slotkeeper dlq redrive failed --id a",
+        ),
+    ),
+    Situation(
+        name="a request failed, and its message is gone",
+        state=_failed_without_message,
+        question="explain a",
+        says=(
+            "Its message is not in FailedRequestQueue",
+            "Attempt 2 may be one of about 1 message on RequestQueue",
+            """-> echo '{"process": "sample", "request_id": "a", "priority": "normal", "attempt": 2}' | slotkeeper""",
+        ),
+    ),
+    Situation(
+        name="a failed request was redriven",
+        state=_redriven,
+        question="explain a",
+        says=(
+            "a in sample: queued",
+            "a redrive by ",
+            "sent attempt 2 at",
+            "it has not been received since",
+            "attempt 1: failed",
+            "attempt 2: queued  {again}",
+        ),
+        shows={"found.0.attempts.1.state": "queued", "found.0.attempts.1.execution": "{again}"},
+    ),
+    Situation(
+        name="a request was redriven while the slot of its first attempt settles",
+        state=_redriven_while_its_slot_settles,
+        question="explain a",
+        says=("sent attempt 2 at", "attempt 1: stopped", "attempt 2: queued  {again}"),
+    ),
+    Situation(
+        name="a redriven request is cancelled: its queued attempt, not the one after it",
+        state=_redriven,
+        question="request cancel a --yes",
+        says=("a (attempt 2, {again}) is cancelled",),
+        never=("if it was redriven", "--attempt 3"),
+    ),
+    Situation(
+        name="a request was redriven, and RequestQueue was purged",
+        state=_redriven_and_purged,
+        question="explain a",
+        says=("RequestQueue is empty: the message was deleted or never sent", '"attempt": 2}'),
+    ),
+    Situation(
+        name="a request was cancelled, and not received since",
+        state=_cancelled,
+        question="explain a",
+        says=("a in sample: cancelled", "it was cancelled by ", "with code Cancelled when it is received"),
+    ),
+    *(
+        Situation(
+            name=f"a request was dead-lettered as {code}",
+            state=partial(_dead_lettered, code),
+            question="explain a",
+            says=("a in sample: dead-lettered", f"because of {code}. It is kept in RequestDeadLetterQueue", step),
+        )
+        for code, step in {
+            "Expired": "-> slotkeeper dlq redrive request --id a",
+            "Cancelled": "-> slotkeeper dlq redrive request --id a",
+            "RequestIdReused": "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
+            "InvalidRequest": "-> slotkeeper dlq show request",
+        }.items()
+    ),
+    Situation(
+        name="a message is no request: no execution was started from it",
+        state=lambda operator: send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad"),
+        question="explain m-bad",
+        says=("m-bad in sample: dead-lettered", "because of InvalidRequest. It is kept in RequestDeadLetterQueue"),
+        never=("sample-",),
+        shows={"found.0.attempts.0.execution": None, "found.0.attempts.0.dead_letter.execution": None},
+    ),
+    Situation(
+        name="the message of a waiting request was deleted",
+        state=_lost,
+        question="explain b",
+        says=(
+            "b in sample: lost",
+            "its message had left RequestQueue at",
+            "-> slotkeeper request submit --process sample --request-id b --priority high",
+        ),
+        never=("never sent",),
+    ),
+    Situation(
+        name="a wake found a message visible",
+        state=_cleared,
+        question="explain b",
+        says=("b in sample: queued", "its message was not hidden any more at"),
+        never=("never sent",),
+    ),
+    Situation(
+        name="a lease",
+        state=partial(_lease, int(NOW) + 90),
+        question="explain lease-1",
+        says=(
+            "lease-1 in sample: a lease",
+            "a block of code holds a slot of sample as this lease for 1 min, and the lease ends in 30 s.",
+        ),
+        never=("holder release",),
+    ),
+    Situation(
+        name="a lease that has expired",
+        state=partial(_lease, int(NOW) + 30),
+        question="explain lease-1",
+        says=("the lease expired 30 s ago", "-> slotkeeper holder release lease-1"),
+    ),
+]

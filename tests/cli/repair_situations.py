@@ -1,0 +1,377 @@
+"""What `slotkeeper process repair` answers, and what other commands answer while an item is malformed."""
+
+from __future__ import annotations
+
+from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.operator_account import Operator
+from tests.cli.refused_requests import NOW
+from tests.cli.situations import Names, Situation
+
+REPAIR = "process repair sample --yes"
+
+
+def _a_text(operator: Operator) -> None:
+    edit(operator, "slot_limit", {"S": "5"})
+
+
+def _a_word_after_set_limit(operator: Operator) -> None:
+    assert operator.run("process", "set-limit", "sample", "7").exit_code == 0
+    edit(operator, "slot_limit", {"S": "seven"})
+
+
+def _no_limit_of_the_stacks_process(operator: Operator) -> None:
+    edit(operator, "slot_limit", None)
+
+
+def _a_word_and_no_source(operator: Operator) -> None:
+    operator.processes.create("other", 2, "sample-job")
+    edit(operator, "slot_limit", {"S": "two"}, "other")
+
+
+def _two_faults(operator: Operator) -> None:
+    _a_text(operator)
+    edit(operator, "slots_in_use", None)
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET paused = :text",
+        ExpressionAttributeValues={":text": {"S": "false"}},
+    )
+
+
+def _a_counter_and_two_holders(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 5)
+    operator.hold("a", weight=3)
+    operator.hold("b")
+    edit(operator, "slots_in_use", {"S": "none"})
+
+
+def _a_holder_without_state(operator: Operator) -> Names:
+    name = operator.hold("a")
+    edit(operator, f"holders/{name}/state", None)
+    return {"a": name}
+
+
+def _a_holder_that_is_a_text(operator: Operator) -> Names:
+    name = operator.hold("a")
+    edit(operator, f"holders/{name}", {"S": "broken"})
+    return {"a": name}
+
+
+def _a_lease_without_end(operator: Operator) -> None:
+    operator.lease("lease-1", int(NOW) + 600)
+    edit(operator, "holders/lease-1/until", None)
+
+
+def _a_token(operator: Operator) -> Names:
+    operator.machine("flows")
+    name = operator.hold("a", "flows", task_token="AQCEAAAAKgAAAAMAAAAAAAAAAsecret")
+    edit(operator, f"holders/{name}/task_token", {"L": [{"S": "AQCEAAAAKgAAAAMAAAAAAAAAAsecret"}]}, "flows")
+    return {"a": name}
+
+
+def _a_registration(operator: Operator) -> None:
+    operator.hold("a")
+    operator.wait("b")
+    edit(operator, "waiting/normal/weight", {"S": "one"})
+
+
+def _a_lost_request(operator: Operator) -> None:
+    note = {"priority": {"S": "normal"}, "since": {"S": "1"}, "noted": {"N": "1"}, "reported": {"L": []}}
+    edit(operator, "lost", {"M": {"sample-1": {"M": note}, "sample-2": {"S": "x"}}})
+
+
+def _no_holders(operator: Operator) -> None:
+    edit(operator, "holders", None)
+
+
+def _a_cancellation(operator: Operator) -> None:
+    operator.hold("a")
+    operator.run("request", "cancel", "b", "--process", "sample", "--yes")
+    edit(operator, "cancelled", {"S": "b"})
+
+
+def _only_a_malformed_process(operator: Operator) -> None:
+    operator.dynamodb.delete_item(TableName=operator.outputs["SlotTableName"], Key={"process_name": {"S": "sample"}})
+    add_malformed(operator)
+
+
+def _also_a_malformed_process(operator: Operator) -> Names:
+    add_malformed(operator)
+    return {"a": operator.hold("a")}
+
+
+NAMED = "process odd: slot_limit must be of DynamoDB type N"
+COMMAND = "slotkeeper process repair odd"
+
+SITUATIONS = [
+    Situation(
+        name="the limit is a text with the number",
+        state=_a_text,
+        question="process repair sample --dry-run",
+        says=(
+            "sample: 1 malformed attribute.",
+            'slot_limit must be of DynamoDB type N, has the text "5"',
+            "slot_limit: the number 5 (the value itself)",
+        ),
+        never=("is valid", "written;"),
+        shows={
+            "faults.0.path.0": "slot_limit",
+            "changes.0.has.S": "5",
+            "changes.0.writes.N": "5",
+            "changes.0.source": "the value itself",
+            "written": False,
+        },
+    ),
+    Situation(
+        name="the limit is a text, and the repair is confirmed",
+        state=_a_text,
+        question=REPAIR,
+        says=("sample: 1 attribute written; the item is valid now.", "slot_limit: the number 5"),
+    ),
+    Situation(
+        name="the limit is a word, and the audit log has the last limit",
+        state=_a_word_after_set_limit,
+        question=REPAIR,
+        says=("the item is valid now", "slot_limit: the number 7 (the audit log, process set-limit at"),
+    ),
+    Situation(
+        name="the stack's process has no limit, and no command has changed it",
+        state=_no_limit_of_the_stacks_process,
+        question=REPAIR,
+        says=("the item is valid now", "has no value", "the stack's parameter SlotLimit"),
+    ),
+    Situation(
+        name="the limit is a word, and no source states it",
+        state=_a_word_and_no_source,
+        question="process repair other --yes",
+        says=(
+            "no source states a safe value: slot_limit",
+            "process repair other --set slot_limit=VALUE",
+            "Nothing was",
+        ),
+        shows={"open.0": "slot_limit", "written": False},
+        exit_code=3,
+    ),
+    Situation(
+        name="the operator states the limit",
+        state=_a_word_and_no_source,
+        question="process repair other --set slot_limit=2 --yes",
+        says=("the item is valid now", "slot_limit: the number 2 (--set)"),
+    ),
+    Situation(
+        name="the operator states a limit that is not valid",
+        state=_a_word_and_no_source,
+        question="process repair other --set slot_limit=100001 --yes",
+        says=("slot_limit must be a whole number from 0 to 100000, got 100001", "Nothing was changed"),
+        exit_code=2,
+    ),
+    Situation(
+        name="the operator states an attribute that is valid",
+        state=_a_text,
+        question="process repair sample --set target=other --yes",
+        says=("target: it is not malformed",),
+        exit_code=2,
+    ),
+    Situation(
+        name="two attributes are malformed, and one is missing",
+        state=_two_faults,
+        question=REPAIR,
+        says=(
+            "3 attributes written; the item is valid now",
+            "3 malformed attributes",
+            "paused: false",
+            "slots_in_use: ",
+        ),
+    ),
+    Situation(
+        name="the counter is a text",
+        state=_a_counter_and_two_holders,
+        question=REPAIR,
+        says=("the item is valid now", "slots_in_use: the number 4 (the sum of the holders' weights)"),
+    ),
+    Situation(
+        name="a holder has no state",
+        state=_a_holder_without_state,
+        question=REPAIR,
+        says=("the item is valid now", 'holders.{a}.state: the text "RUNNING"'),
+    ),
+    Situation(
+        name="a holder is a text",
+        state=_a_holder_that_is_a_text,
+        question=REPAIR,
+        says=("the item is valid now", 'holders.{a}: {"state": "RUNNING", "since": ', "its execution; its weight: "),
+    ),
+    Situation(
+        name="a lease has no end",
+        state=_a_lease_without_end,
+        question=REPAIR,
+        says=(
+            "the item is valid now",
+            f"holders.lease-1.until: the number {int(NOW) + 60 + 86_400} (the longest that a lease can still last)",
+        ),
+    ),
+    Situation(
+        name="a task token is a list",
+        state=_a_token,
+        question="process repair flows --yes",
+        says=("the item is valid now", 'has "(hidden)"', "holders.{a}.task_token: removed"),
+        never=("secret",),
+    ),
+    Situation(
+        name="a registration is malformed",
+        state=_a_registration,
+        question=REPAIR,
+        says=(
+            "the item is valid now",
+            "waiting.normal.weight must be",
+            "waiting.normal: ",
+            "its tombstone: the request",
+        ),
+    ),
+    Situation(
+        name="the notes of lost requests are malformed",
+        state=_a_lost_request,
+        question=REPAIR,
+        says=(
+            "the item is valid now",
+            "lost.sample-1.since: the number 1",
+            "reported: removed",
+            "lost.sample-2: removed",
+        ),
+    ),
+    Situation(
+        name="no holder can be read",
+        state=_no_holders,
+        question=REPAIR,
+        says=("the item is valid now", "Next: slotkeeper stack reconcile", "holders: {}", "paused: true"),
+    ),
+    Situation(
+        name="no cancellation can be read",
+        state=_a_cancellation,
+        question=REPAIR,
+        says=("the item is valid now", "the lines of request cancel in the audit log"),
+    ),
+    Situation(
+        name="the item is valid",
+        state=lambda _: None,
+        question=REPAIR,
+        says=("sample: every attribute is valid. There is nothing to repair.",),
+        shows={"valid": True, "written": False},
+    ),
+    Situation(
+        name="there is no such process",
+        state=add_malformed,
+        question="process repair unknown --yes",
+        says=("there is no process 'unknown'. The processes are: odd (malformed), sample",),
+        exit_code=4,
+    ),
+    Situation(
+        name="the repair is not confirmed",
+        state=_a_text,
+        question="process repair sample",
+        says=("slot_limit: the number 5", "give --yes to confirm. Nothing was changed."),
+        exit_code=3,
+    ),
+    # ----------------------------------------------------------------- the other commands while an item is malformed
+    Situation(
+        name="the only process is malformed, and the processes are listed",
+        state=_only_a_malformed_process,
+        question="process list",
+        says=(NAMED, COMMAND),
+        never=("There are no processes",),
+        shows={"processes": [], "malformed.0": NAMED + ", got {'S': '3'}"},
+    ),
+    Situation(
+        name="a malformed process is not reconciled",
+        state=_also_a_malformed_process,
+        question="stack reconcile --check",
+        says=("1 malformed process was neither compared nor changed", NAMED, COMMAND),
+        never=("matches the running executions",),
+        exit_code=5,
+    ),
+    Situation(
+        name="a malformed process is reconciled by name",
+        state=_also_a_malformed_process,
+        question="stack reconcile odd --check",
+        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="a request is submitted to a malformed process",
+        state=_also_a_malformed_process,
+        question="request submit --process odd --request-id r",
+        says=(NAMED, COMMAND),
+        never=("there is no process",),
+    ),
+    Situation(
+        name="a request is submitted to a process that does not exist",
+        state=_also_a_malformed_process,
+        question="request submit --process unknown --request-id r",
+        says=("there is no process unknown. The processes are: odd, sample",),
+        exit_code=4,
+    ),
+    Situation(
+        name="all processes are paused, and one is malformed",
+        state=_also_a_malformed_process,
+        question="process pause --all",
+        says=("sample: paused", "1 process not paused", NAMED, COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="all processes are resumed, and one is malformed",
+        state=_also_a_malformed_process,
+        question="process resume --all --force",
+        says=("sample: resumed", "1 process not resumed", NAMED, COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="the only process is malformed, and all are paused",
+        state=_only_a_malformed_process,
+        question="process pause --all",
+        says=("1 process not paused", COMMAND),
+        never=("there are no processes",),
+        exit_code=1,
+    ),
+    Situation(
+        name="a malformed process is added",
+        state=_also_a_malformed_process,
+        question="process add odd --limit 2 --target sample-job",
+        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="a limit is set, and another process of its job is malformed",
+        state=_also_a_malformed_process,
+        question="process set-limit sample 2",
+        says=("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
+    ),
+    Situation(
+        name="the limit of a malformed process is set",
+        state=_also_a_malformed_process,
+        question="process set-limit odd 2",
+        says=("the item of process 'odd' in SlotTable is malformed: slot_limit", COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="a holder that may be that of a malformed process is released",
+        state=_also_a_malformed_process,
+        question="holder release unknown",
+        says=("no request 'unknown' holds a slot of the processes that could be read", NAMED, COMMAND),
+        exit_code=3,
+    ),
+    Situation(
+        name="a request that may be that of a malformed process is cancelled",
+        state=_also_a_malformed_process,
+        question="request cancel unknown --yes",
+        says=("no process that could be read has received request unknown", NAMED, COMMAND),
+        exit_code=3,
+    ),
+    Situation(
+        name="the doctor names the command",
+        state=_also_a_malformed_process,
+        question="doctor --only processes --only drift",
+        says=(NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
+        exit_code=5,
+    ),
+]

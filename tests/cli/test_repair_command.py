@@ -1,0 +1,364 @@
+"""`slotkeeper process repair`: its writes, their conditions, and the holders that it keeps."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.process import find_faults
+from slotkeeper.slots.processes import MAX_REPLACED, Processes
+from slotkeeper_cli.context import CommandContext
+from tests.cli.malformed_items import add_malformed, edit, stored
+from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.queue_contents import send_dead_letter
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
+REPAIR = ("process", "repair", "sample", "--yes")
+
+
+def _repair(operator: Operator, *arguments: str) -> dict[str, Any]:
+    """Repair the sample process; return its item, which is valid afterwards."""
+    ended = operator.run(*REPAIR, *arguments, "--json")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.json["valid"]
+    item = stored(operator)
+    assert find_faults(item) == []
+    return item
+
+
+def test_only_what_is_malformed_is_written(operator: Operator) -> None:
+    operator.hold("a")
+    operator.wait("b")
+    before = stored(operator)
+    edit(operator, "slot_limit", {"S": "1"})
+
+    assert _repair(operator) == before
+
+
+def test_a_dry_run_and_a_refused_question_write_nothing(operator: Operator) -> None:
+    edit(operator, "slot_limit", {"S": "5"})
+    malformed = stored(operator)
+
+    operator.run("process", "repair", "sample", "--dry-run", "--yes")
+    operator.run("process", "repair", "sample")
+
+    assert (stored(operator), operator.audited()) == (malformed, [])
+
+
+def test_the_audit_line_has_each_value_before_and_after(operator: Operator) -> None:
+    edit(operator, "slot_limit", {"S": "5"})
+
+    _repair(operator)
+
+    (line,) = operator.audited()
+    assert (line["action"], line["process"]) == ("process repair", "sample")
+    assert line["changes"] == [
+        {"path": ["slot_limit"], "has": {"S": "5"}, "writes": {"N": "5"}, "source": "the value itself"}
+    ]
+
+
+def test_a_repaired_value_is_a_source_of_the_next_repair(operator: Operator) -> None:
+    edit(operator, "slot_limit", {"S": "many"})
+    _repair(operator, "--set", "slot_limit=9")
+    edit(operator, "slot_limit", {"S": "many"})
+
+    assert _repair(operator)["slot_limit"] == {"N": "9"}
+
+
+def test_a_refused_add_is_no_source(operator: Operator) -> None:
+    operator.run("process", "add", "sample", "--limit", "50", "--target", "sample-job")
+    operator.run("process", "set-limit", "sample", "7")
+    operator.run("process", "add", "sample", "--limit", "60", "--target", "sample-job")
+    edit(operator, "slot_limit", None)
+
+    assert _repair(operator)["slot_limit"] == {"N": "7"}
+
+
+def test_settings_come_from_the_line_that_added_the_process(operator: Operator) -> None:
+    machine = operator.machine()
+    settings = ("--default-weight", "4", "--timeout-minutes", "30", "--settle-seconds", "60", "--turn-seconds", "5")
+    operator.run("process", "add", "flows", "--limit", "8", "--target", machine, *settings)
+    valid = stored(operator, "flows")
+    for name in ("slot_limit", "target", "default_weight", "run_settings", "turn_seconds"):
+        edit(operator, name, {"L": []}, "flows")
+
+    assert operator.run("process", "repair", "flows", "--yes").exit_code == 0
+    assert stored(operator, "flows") == valid
+
+
+def test_a_removed_process_leaves_no_source(operator: Operator) -> None:
+    operator.run("process", "add", "other", "--limit", "5", "--target", "sample-job")
+    operator.run("process", "remove", "other", "--yes")
+    operator.processes.create("other", 1, "sample-job")
+    edit(operator, "slot_limit", None, "other")
+
+    assert operator.run("process", "repair", "other", "--yes").exit_code == 3
+
+
+def test_without_the_audit_log_the_parameter_is_no_source_of_the_limit(operator: Operator) -> None:
+    """A later set-limit may have lowered it."""
+
+    edit(operator, "slot_limit", None)
+
+    with StubbedCalls("logs", {"FilterLogEvents": lambda _: {"Error": {"Code": "AccessDeniedException"}}}):
+        ended = operator.run(*REPAIR)
+
+    assert ended.exit_code == 3
+    assert "--set slot_limit=VALUE" in ended.stderr
+    assert "The audit log, another source, could not be read" in ended.stderr
+
+
+@pytest.mark.parametrize("changed", ["slot_limit", "holders"])
+def test_a_change_after_the_question_is_not_overwritten(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    operator.processes.set_limit("sample", 5)
+    operator.hold("a", weight=3)
+    edit(operator, "slot_limit", {"S": "5"})
+    edit(operator, "slots_in_use", None)
+
+    def change(*_: object) -> None:
+        if changed == "slot_limit":
+            operator.processes.set_limit("sample", 1)
+        else:
+            edit(
+                operator, "holders/late", {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}, "weight": {"N": "2"}}}
+            )
+
+    monkeypatch.setattr(CommandContext, "confirm", change)
+    ended = operator.run("process", "repair", "sample")
+
+    assert ended.exit_code == 1
+    assert "changed meanwhile, so nothing was written: run this again" in ended.stderr
+    assert "slots_in_use" not in stored(operator)
+
+
+def test_a_change_of_another_holder_does_not_refuse_the_repair(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator.processes.set_limit("sample", 5)
+    broken, other = operator.hold("a"), operator.hold("b")
+    edit(operator, f"holders/{broken}/since", {"S": "then"})
+    monkeypatch.setattr(
+        CommandContext, "confirm", lambda *_: edit(operator, f"holders/{other}/quiet_since", {"N": "5"})
+    )
+
+    ended = operator.run("process", "repair", "sample")
+
+    assert ended.exit_code == 0, ended.stderr
+    assert stored(operator)["holders"]["M"][other]["M"]["quiet_since"] == {"N": "5"}
+
+
+def test_what_is_malformed_after_the_write_is_named(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(operator, "slot_limit", {"S": "5"})
+    write = Processes.repair
+
+    def break_again(self: Processes, *arguments: Any) -> bool:
+        is_written = write(self, *arguments)
+        edit(operator, "slots_in_use", {"S": "0"})
+        return is_written
+
+    monkeypatch.setattr(Processes, "repair", break_again)
+    ended = operator.run(*REPAIR)
+
+    assert ended.exit_code == 1
+    assert "is still malformed" in ended.stdout
+    assert "slots_in_use must be of DynamoDB type N: run slotkeeper process repair sample again" in ended.stderr
+
+
+def test_more_attributes_than_one_write_replaces_take_two(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 2 * MAX_REPLACED)
+    names = [operator.lease(f"lease-{number}", 1_790_000_600) for number in range(MAX_REPLACED + 5)]
+    for name in names:
+        edit(operator, f"holders/{name}/until", {"S": "1790000600"})
+
+    first = operator.run(*REPAIR)
+
+    assert first.exit_code == 1
+    assert "run this again for the rest" in first.stderr
+    assert len(_repair(operator)["holders"]["M"]) == len(names)
+
+
+# ------------------------------------------------------------------------------------------------- holders are kept
+
+
+@pytest.mark.parametrize("attribute", ["state", "since", "weight", "job", "quiet_since", "task_token", "redriven"])
+@pytest.mark.parametrize("value", [{"L": []}, {"S": "odd"}, {"N": "1.5"}], ids=str)
+def test_a_holder_is_never_removed(operator: Operator, attribute: str, value: dict[str, Any]) -> None:
+    operator.processes.set_limit("sample", 5)
+    name = operator.hold("a", weight=3)
+    edit(operator, f"holders/{name}/{attribute}", value)
+
+    if find_faults(stored(operator)):
+        _confirmed_in_history(operator, name)
+        _repair(operator)
+
+    process = operator.process()
+    holder = process.holders[name]
+    assert (holder.state, holder.weight, process.slots_in_use) == ("RUNNING", 3, 3)
+
+
+def _confirmed_in_history(operator: Operator, name: str) -> None:
+    """The history of an execution that has confirmed sample-job."""
+    output = f'{{"Attributes": {{"holders": {{"M": {{"{name}": {{"M": {{"job": {{"S": "sample-job"}}}}}}}}}}}}}}'
+    exited = {"type": "TaskStateExited", "stateExitedEventDetails": {"name": "ConfirmSlot", "output": output}}
+    operator.histories[name] = [{"type": "ExecutionStarted"}, exited]
+
+
+def test_the_target_of_a_holder_is_asked_for_if_its_history_does_not_state_it(operator: Operator) -> None:
+    """The process's own may have changed since, and the janitor would not find the run that is alive."""
+    name = operator.hold("a")
+    edit(operator, f"holders/{name}/job", {"N": "1"})
+
+    ended = operator.run(*REPAIR)
+    assert ended.exit_code == 3
+    assert f"--set holders.{name}.job=VALUE" in ended.stderr
+
+    assert _repair(operator, "--set", f"holders.{name}.job=sample-job")["holders"]["M"][name]["M"]["job"] == {
+        "S": "sample-job"
+    }
+
+
+@pytest.mark.parametrize("since", [{"S": "1790000000"}, {"L": []}], ids=str)
+def test_a_holder_keeps_the_start_of_its_execution(operator: Operator, since: dict[str, Any]) -> None:
+    """A later time would hide a Glue run that is alive from the janitor."""
+    name = operator.hold("a")
+    edit(operator, f"holders/{name}/since", since)
+    described = operator.workflow.describe(name)
+    assert described is not None
+    assert described.started_at is not None
+
+    assert _repair(operator)["holders"]["M"][name]["M"]["since"] == {"N": str(int(described.started_at))}
+
+
+def test_the_weight_of_a_holder_without_execution_is_the_rest_of_the_counter(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 9)
+    operator.hold("a", weight=2)
+    operator.lease("lease-1", 1_790_000_600, weight=5)
+    edit(operator, "holders/lease-1/weight", {"S": "heavy"})
+
+    item = _repair(operator)
+    assert item["holders"]["M"]["lease-1"]["M"]["weight"] == {"N": "5"}
+    assert item["slots_in_use"] == {"N": "7"}
+
+
+def test_a_weight_that_no_source_states_is_asked_for(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 9)
+    operator.lease("lease-1", 1_790_000_600, weight=5)
+    edit(operator, "holders/lease-1/weight", {"S": "heavy"})
+    edit(operator, "slots_in_use", None)
+
+    assert "--set holders.lease-1.weight=VALUE" in operator.run(*REPAIR).stderr
+    assert _repair(operator, "--set", "holders.lease-1.weight=6")["slots_in_use"] == {"N": "6"}
+
+
+def test_a_counter_below_the_repaired_weights_is_raised(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 9)
+    name = operator.hold("a", weight=5)
+    edit(operator, f"holders/{name}/weight", {"S": "?"})
+    edit(operator, "slots_in_use", {"N": "1"})
+
+    item = _repair(operator)
+    assert (item["holders"]["M"][name]["M"]["weight"], item["slots_in_use"]) == ({"N": "5"}, {"N": "5"})
+
+
+@pytest.mark.parametrize("value", [{"S": "broken"}, {"L": []}], ids=str)
+def test_a_holder_that_is_no_map_and_has_no_execution_is_kept(operator: Operator, value: dict[str, Any]) -> None:
+    operator.processes.set_limit("sample", 9)
+    operator.lease("lease-1", 1_790_000_600, weight=5)
+    edit(operator, "holders/lease-1", value)
+    _repair(operator)
+
+    holder = operator.process().holders["lease-1"]
+    assert (holder.state, holder.weight) == ("RUNNING", 5)
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("state", None), ("state", {"S": "HELD"}), ("code", {"N": "1"})])
+def test_a_lease_stays_one(operator: Operator, attribute: str, value: dict[str, Any] | None) -> None:
+    operator.lease("lease-1", 1_790_000_600)
+    edit(operator, f"holders/lease-1/{attribute}", value)
+    _repair(operator)
+
+    holder = operator.process().holders["lease-1"]
+    assert (holder.is_lease, holder.until) == (True, 1_790_000_600)
+
+
+def test_without_holders_the_process_stays_paused_until_reconcile_has_adopted(operator: Operator) -> None:
+    name = operator.hold("a")
+    edit(operator, "holders", {"S": "gone"})
+    _repair(operator)
+
+    assert operator.process().paused
+    assert operator.run("process", "resume", "sample").exit_code == 3
+    assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
+
+
+# ------------------------------------------------------------------------------------------------------------- wakes
+
+
+def test_a_repaired_limit_wakes_the_waiting_request(operator: Operator, woken: list[str]) -> None:
+    name = operator.hold("a")
+    operator.wait("b")
+    edit(operator, "slot_limit", {"S": "2"})
+
+    assert "A waiting request was woken." in operator.run(*REPAIR).stdout
+    assert (woken, name in operator.process().holders) == (["handle-b"], True)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "left"),
+    [
+        ("weight", {"S": "one"}, {"sequence", "receives", "since", "execution", "request_id", "cleared"}),
+        ("since", {"S": "then"}, {"sequence", "receives"}),
+        ("sequence", None, None),
+    ],
+)
+def test_the_message_of_a_malformed_registration_becomes_visible(
+    operator: Operator, woken: list[str], attribute: str, value: dict[str, Any] | None, left: set[str] | None
+) -> None:
+    operator.hold("a")
+    operator.wait("b")
+    edit(operator, f"waiting/normal/{attribute}", value)
+
+    tombstone = _repair(operator)["waiting"]["M"].get("normal")
+    assert (tombstone and set(tombstone["M"])) == left
+    assert woken == ["handle-b"]
+
+
+# ----------------------------------------------------------------------------------------------------- other commands
+
+
+def test_requests_of_a_malformed_process_are_not_redriven(operator: Operator) -> None:
+    send_dead_letter(operator, '{"process": "odd", "request_id": "a"}')
+    add_malformed(operator)
+
+    ended = operator.run("dlq", "redrive", "request", "--all", "--yes")
+
+    assert "the item of process 'odd' is malformed" in ended.stdout
+    assert "slotkeeper process repair odd" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("process", "value", "codes", "limit"),
+    [("sample", {"S": "5"}, [0, 0, 0, 0, 0], 5), ("other", {"S": "five"}, [0, 3, 3, 0, 0], 4)],
+)
+def test_the_commands_of_the_runbook_repair_a_limit(
+    operator: Operator, process: str, value: dict[str, Any], codes: list[int], limit: int
+) -> None:
+    (section,) = re.findall(r"^## MalformedProcessAlarm\n(.*?)^## ", RUNBOOKS.read_text(), re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"slotkeeper (process [^`#\n]*)", section)
+    operator.processes.create("other", 1, "sample-job")
+    edit(operator, "slot_limit", value, process)
+
+    named = (command.replace("<process>", process).replace("<limit>", "4") for command in commands)
+    ended = [operator.run(*shlex.split(command), "--yes") for command in named]
+
+    assert [one.exit_code for one in ended] == codes
+    assert f"slotkeeper process repair {process}" in ended[0].stdout
+    assert "malformed" not in ended[-1].stdout
+    assert operator.process(process).slot_limit == limit
+    assert operator.run("doctor", "--only", "processes").exit_code == 0

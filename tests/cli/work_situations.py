@@ -1,0 +1,208 @@
+"""What `slotkeeper explain` answers about requests of the worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import give_up
+from tests.cli.refused_requests import NOW
+from tests.cli.situations import Names, Situation
+
+_MESSAGE = Message("w", {"city": "Oslo"})
+_OPEN = Health(state=State.OPEN, since=NOW, probe_at=NOW + 90)
+
+
+def _claimed(operator: Operator) -> tuple[Ledger, Claimed]:
+    ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
+    claimed = ledger.claim(_MESSAGE, "claim", NOW, 125, "default")
+    assert isinstance(claimed, Claimed)
+    return ledger, claimed
+
+
+def _runs(operator: Operator) -> Names:
+    _claimed(operator)
+    return {}
+
+
+def _retried(operator: Operator, health: Health | None = None) -> Names:
+    """The first attempt failed, and the next one is due a minute later."""
+    ledger, claimed = _claimed(operator)
+    ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
+    ledger.settle_waiting(_MESSAGE, claimed, NOW + 60)
+    if health:
+        _put(operator, health)
+    return {}
+
+
+def _put(operator: Operator, health: Health) -> None:
+    table = DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"])
+    table.change("default", lambda _: (health, None))
+
+
+def _succeeded(operator: Operator) -> Names:
+    ledger, claimed = _claimed(operator)
+    ledger.settle_succeeded(_MESSAGE, claimed, "{}")
+    return {}
+
+
+def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) -> Names:
+    if has_row:
+        ledger, claimed = _claimed(operator)
+        ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
+        ledger.settle_dead_lettered(_MESSAGE, claimed)
+    if has_message:
+        give_up(operator, "w")
+    return {}
+
+
+def _malformed_row(operator: Operator) -> Names:
+    item = {"request_id": {"S": "w"}, "status": {"N": "1"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
+    return {}
+
+
+def _malformed_downstream(operator: Operator) -> Names:
+    _retried(operator)
+    item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)
+    return {}
+
+
+def _held_back(operator: Operator) -> Names:
+    """A message that no worker has accepted, while the breaker is open."""
+    _put(operator, _OPEN)
+    body = json.dumps({"request_id": "w", "payload": {}})
+    operator.sqs.send_message(QueueUrl=operator.outputs["WorkQueueUrl"], MessageBody=body)
+    return {}
+
+
+def _disabled(operator: Operator) -> Names:
+    operator.event_source = "Disabled"
+    return _retried(operator)
+
+
+SITUATIONS = [
+    Situation(
+        name="the next attempt is due later",
+        state=_retried,
+        question="explain w",
+        says=(
+            "w in the worker: waiting",
+            "attempt 1 failed (HTTP 503). Attempt 2 is due in 30 s, at ",
+            "-> slotkeeper retry run-now w",
+            "-> slotkeeper retry cancel w",
+            "attempt 1: failed",
+            "HTTP 503",
+            "attempt 2: due ",
+        ),
+        shows={"state": "waiting", "work.next_attempt_at": "2026-09-21T14:14:20Z", "work.history.0.error": "HTTP 503"},
+        at=NOW + 30,
+    ),
+    Situation(
+        name="the next attempt is overdue",
+        state=_retried,
+        question="explain w",
+        says=("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
+        at=NOW + 300,
+    ),
+    Situation(
+        name="the breaker is open",
+        state=partial(_retried, health=_OPEN),
+        question="explain w",
+        says=("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
+        shows={"work.conditions.0.condition": "breaker", "work.conditions.0.state": "OPEN"},
+        at=NOW + 61,
+    ),
+    Situation(
+        name="an operator has opened the breaker",
+        state=partial(_retried, health=replace(_OPEN, forced=True)),
+        question="explain w",
+        says=("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
+    ),
+    Situation(
+        name="all permitted callers are under way",
+        state=partial(_retried, health=Health(limit_set=1, permits={"p": (NOW + 900, 0)})),
+        question="explain w",
+        says=("downstream default: 1 of 1 permitted caller under way",),
+        shows={"work.conditions.0.limit": 1},
+    ),
+    Situation(
+        name="the retry budget is used up",
+        state=partial(_retried, health=Health(spent=1000.0, refilled=NOW + 61)),
+        question="explain w",
+        says=("downstream default: the retry budget is used up",),
+        at=NOW + 61,
+    ),
+    Situation(
+        name="the state of the downstream is malformed",
+        state=_malformed_downstream,
+        question="explain w",
+        says=("w in the worker: waiting", "Not read: DownstreamTable: "),
+    ),
+    Situation(
+        name="the event source is disabled, and an attempt is overdue",
+        state=_disabled,
+        question="explain w",
+        says=("Attempt 2 was due", "no function receives messages of the queue: its event source mapping is Disabled"),
+        at=NOW + 90,
+    ),
+    Situation(
+        name="an attempt runs",
+        state=_runs,
+        question="explain w",
+        says=("w in the worker: running", "attempt 1 started at", "If its worker has died, it is made again after"),
+    ),
+    Situation(
+        name="work succeeded",
+        state=_succeeded,
+        question="explain w",
+        says=("w in the worker: succeeded", "attempt 1 succeeded."),
+    ),
+    Situation(
+        name="work was dead-lettered",
+        state=partial(_given_up, has_row=True),
+        question="explain w",
+        says=(
+            "1 attempt made, then dead-lettered: it failed. It is in WorkDeadLetterQueue (AttemptsExhausted).",
+            "-> slotkeeper dlq redrive work --id w",
+        ),
+        shows={"work.dead_letter.queue": "WorkDeadLetterQueue"},
+    ),
+    Situation(
+        name="work was dead-lettered, and its row has expired",
+        state=partial(_given_up, has_row=False),
+        question="explain w",
+        says=("w in the worker: dead-lettered", "it failed. It is in WorkDeadLetterQueue (AttemptsExhausted)."),
+    ),
+    Situation(
+        name="work was dead-lettered, and its message is gone",
+        state=partial(_given_up, has_row=True, has_message=False),
+        question="explain w",
+        says=("1 attempt made, then dead-lettered: HTTP 503. No dead-letter message of it was found",),
+    ),
+    Situation(
+        name="the row of the ledger is malformed",
+        state=_malformed_row,
+        question="explain w",
+        says=("w in the worker: ", "of the request ledger: status"),
+    ),
+    Situation(
+        name="the breaker holds a message back before its first attempt",
+        state=_held_back,
+        question="explain w",
+        says=(
+            "w: perhaps queued",
+            "- it is a request of the worker without an attempt: WorkQueue has about 1 message",
+            "- it is held back: downstream default: the breaker is OPEN",
+        ),
+        never=("no request",),
+        shows={"state": "perhaps queued"},
+    ),
+]

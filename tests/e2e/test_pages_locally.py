@@ -1,0 +1,115 @@
+"""What the pages let their reader try on the stack of `make local-up`, in a shell.
+
+The tests share one stack. The last one stops it, as its page does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from dev.emulator.aws import EngineError
+from dev.emulator.environment import ROOT
+from dev.tools.function_folders import own_module
+from tests.e2e.page_reader import PageReader, commands
+from tests.support.waiting import wait_until
+
+SETUP, ASK, _ACCOUNT = commands("try-it.md", "5. Your own code")
+JOB_PAGE = "your-glue-job.md"
+(JOB_SCRIPT,) = re.findall(
+    r"## Try your job here\n.*?```python\n(.*?)```", (ROOT / "docs" / JOB_PAGE).read_text(), re.DOTALL
+)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageReader]:
+    made = PageReader(tmp_path_factory.mktemp("reader"))
+    yield made
+    with suppress(EngineError):
+        made.engine().stop()
+
+
+@pytest.fixture(scope="module")
+def reader(checkout: PageReader) -> PageReader:
+    """A reader whose shell has the variables of the running stack."""
+    assert 'eval "$(slotkeeper' in checkout.carry_out(SETUP)
+    return checkout
+
+
+def test_boto3_in_the_readers_shell_asks_the_local_stack(reader: PageReader) -> None:
+    shown = reader.carry_out(ASK)
+    queue = reader.engine().outputs["RequestQueueArn"]
+    assert re.search(rf"^RequestQueueArn +{queue}$", shown, re.MULTILINE)
+    assert shown.endswith(f"{queue}\n")
+
+
+def test_a_block_of_ones_own_holds_a_slot_and_a_second_one_is_refused(reader: PageReader) -> None:
+    (block,) = commands("leases.md", "Try it here")
+    shown = reader.carry_out(block)
+    held, refused = shown.split("a slot for 60 s\n")[1:]
+    assert re.search(r"\blease\b", held), held
+    assert "SlotUnavailable: " in refused
+
+
+def test_a_state_machine_of_ones_own_runs_and_fails_in_a_slot(reader: PageReader) -> None:
+    (block,) = commands("state-machines.md", "Try it here")
+    shown = reader.carry_out(block)
+    assert re.search(r"monday  \S+  SUCCEEDED", shown), shown
+    assert re.search(r"nothing  \S+  FAILED", shown), shown
+    assert "StateMachine.ExecutionNotSucceeded" in shown
+
+
+def test_the_chatbot_answers_with_the_next_token_after_an_invalidation(reader: PageReader) -> None:
+    (block,) = commands("shared-token.md", "Try it here")
+    shown = reader.carry_out(block)
+    assert shown.count("You said 2 words") == 2, shown
+    first, second = (int(each) for each in re.findall(r"[Gg]eneration +(\d+)", shown))
+    assert second == first + 1
+
+
+@pytest.mark.skipif(own_module("worker", "sample") is None, reason="the shipped work is replaced")
+def test_work_is_dead_lettered_corrected_and_redriven(reader: PageReader) -> None:
+    send, correct, show = commands("retries.md", "Try it here")
+    shown = reader.carry_out(send)
+    assert "orders is dead-lettered after 1 attempt: Poison" in shown
+    reader.carry_out(correct)
+    ledger = reader.engine().outputs["RequestLedgerTableName"]
+
+    def status() -> str:
+        row = reader.engine().client("dynamodb").get_item(TableName=ledger, Key={"request_id": {"S": "orders"}})["Item"]
+        return str(row["status"]["S"])
+
+    wait_until(lambda: status() == "SUCCEEDED", "the second attempt to succeed")
+    assert "attempt 2" in reader.carry_out(show)
+
+
+def test_a_job_of_ones_own_runs_fails_is_corrected_and_redriven(checkout: PageReader) -> None:
+    reader = checkout
+    script = reader.checkout.parent / "sales" / "load.py"
+    script.parent.mkdir()
+    script.write_text(JOB_SCRIPT)
+    try_it, redrive, show = commands(JOB_PAGE, "Try your job here")
+    shown = reader.carry_out(try_it)
+    aws = reader.engine()
+    assert aws.outputs["GlueJobName"] == "load"
+    assert f"Glue job load runs {script}" in shown
+    eu = re.search(r"sent: eu  (\S+)  SUCCEEDED", shown)
+    assert eu, shown
+    logs = reader.checkout / "build" / "local" / "glue"
+    assert (logs / f"{eu[1]}.output.log").read_text() == f"{eu[1]}: 2026-11-22\n"
+    assert re.search(r"sent: us  \S+  FAILED", shown), shown
+    assert "GlueArgumentError: the following arguments are required: --day" in shown
+
+    script.write_text("print('without a day')\n")
+    reader.carry_out(redrive)
+
+    def states() -> list[str]:
+        return [run["JobRunState"] for run in aws.client("glue").get_job_runs(JobName="load")["JobRuns"]]
+
+    wait_until(lambda: states() == ["SUCCEEDED", "FAILED", "SUCCEEDED"], "the second attempt to succeed")
+    assert "attempt 2: succeeded" in reader.carry_out(show)
+    with pytest.raises(EngineError):
+        reader.engine()

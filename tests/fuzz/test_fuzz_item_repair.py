@@ -1,0 +1,60 @@
+"""The plan of `slotkeeper process repair` for any item of the slot table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+
+from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.process import find_faults, read_process
+from slotkeeper_cli.item_repair import Sources, Stated, plan_repair, value_at
+from tests.fuzz.strategies import items
+from tests.fuzz.test_fuzz_slot_items import TOMBSTONE, VALID, waiting
+
+NOW = 1_790_000_000.0
+EXECUTION = Execution("p-1", "RUNNING", None, '{"weight": 2}', started_at=NOW - 60)
+SOURCES = Sources(
+    "https://queue",
+    {"p-1": EXECUTION},
+    {"p-1": "job"},
+    {("slot_limit",): Stated({"N": "4"}, "stated"), ("target",): Stated({"S": "job"}, "stated")},
+    {"p-4": NOW},
+)
+
+
+GONE = {"request_id": {"S": "order-5"}, "priority": {"S": "low"}, "since": {"N": "1"}, "noted": {"N": "2"}}
+CLEARED = {"execution": {"S": "p-6"}, "request_id": {"S": "order-6"}, "since": {"N": "1"}, "cleared": {"N": "2"}}
+WHOLE = VALID | {
+    "waiting": {"M": waiting()["M"] | {"high": {"M": TOMBSTONE | CLEARED}}},
+    "lost": {"M": {"p-5": {"M": GONE}}},
+}
+
+
+@given(item=items(WHOLE).map(lambda item: item | {"process_name": {"S": "p"}}))
+@example(item=VALID | {"slots_in_use": {"S": "3"}, "holders": {"M": {"p-1": {"S": "x"}}}})
+@example(item=VALID | {"slot_limit": None} | {"holders": {"M": {"p-9": {"NULL": True}}}})
+def test_a_plan_drops_no_holder_and_admits_no_more(item: dict[str, Any]) -> None:
+    item = {name: value for name, value in item.items() if value is not None}
+    faults = find_faults(item)
+
+    plan = plan_repair(item, SOURCES, {}, NOW)
+
+    repaired, opened = plan.repaired, {fault.keys for fault in plan.open}
+    assert {fault.keys for fault in find_faults(repaired)} <= opened | ({("slots_in_use",)} if opened else set())
+    if not faults:
+        assert (list(plan.choices), repaired) == ([], item)
+    written = {choice.keys for choice in plan.choices}
+    malformed = {fault.keys for fault in faults}
+    # Nothing else is written: only a malformed attribute, the counter, and the pause that a rebuilt map requires.
+    for keys in written - malformed - {("slots_in_use",), ("paused",)}:
+        assert keys[0] in ("waiting", "lost") or value_at(repaired, keys[:-1]) is not None
+    before, after = (value_at(each, ("holders",)) or {} for each in (item, repaired))
+    assert before.get("M", {}).keys() <= after.get("M", {}).keys()
+    if not opened:
+        process = read_process(repaired)
+        assert process.slots_in_use >= process.held_weight or not faults
+        assert process.paused or ("holders",) not in written
+        if ("slot_limit",) in malformed:
+            text = item.get("slot_limit", {}).get("S", "")
+            assert process.slot_limit in {4} | ({int(text)} if text.strip().isdecimal() else set())
