@@ -110,7 +110,9 @@ class RequestFinder:
         queues = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
         self._dead_letters = read_dead_letters(stack, self.search, queues)
         since = self._now - RETENTION_SECONDS
-        read = self.search.read("AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([]))
+        read = self.search.try_read(
+            "AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([])
+        )
         if not read.is_complete:
             self.search.not_read.append(NotRead("AuditLogGroup", "it has too many redrives: only the oldest were read"))
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}

@@ -43,7 +43,7 @@ class Search:
     searched: list[str] = field(default_factory=list)
     not_read: list[NotRead] = field(default_factory=list)
 
-    def read[Result](self, source: str, call: Callable[[], Result], otherwise: Result) -> Result:
+    def try_read[Result](self, source: str, call: Callable[[], Result], otherwise: Result) -> Result:
         """The result of a call, or `otherwise` if AWS refuses it, as for a missing permission."""
         try:
             result = call()
@@ -64,12 +64,12 @@ def read_dead_letters(
 ) -> list[DeadLetterMessage]:
     """The messages of some dead-letter queues, at most 1,000 of each. The others are recorded in `search`."""
 
-    def peek(queue: DeadLetterQueueName) -> tuple[Search, Read]:
+    def read_queue(queue: DeadLetterQueueName) -> tuple[Search, Read]:
         own, reader = Search(), DeadLetterQueueReader(stack, queue)
-        return own, own.read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
+        return own, own.try_read(queue.full_name, lambda: reader.peek(_MAX_DEAD_LETTERS), Read([], None))
 
     messages = []
-    for own, read in in_parallel(peek, queues):
+    for own, read in in_parallel(read_queue, queues):
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:

@@ -37,9 +37,7 @@ from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
 
-It shows what a request waits for and when it is expected to start, or why it ended so, and what to do next.
-
-Each attempt is {ALL_STATES}.
+It shows what the request waits for and when it is expected to start, or why it ended so. Each attempt is {ALL_STATES}.
 
 The command searches slots, executions, the dead-letter queues, the audit log and the worker's ledger. RequestQueue
 cannot be searched, so a request that is not found may be queued. What could not be read is counted.
@@ -57,7 +55,7 @@ def explain(
     """Show where a request is and why. `HELP` is the text of --help."""
     context = current_context()
     search = Explained(context, request_id)
-    data = search.run(process)
+    data = search.collect(process)
     context.out.result(data, lambda console: render(console, data))
     if not search.is_known and data["state"] is None:
         if data["not_read"]:
@@ -79,7 +77,7 @@ class Explained:
         self._now = time.time()
         self.is_known = False
 
-    def run(self, only: str | None) -> dict[str, Any]:
+    def collect(self, only: str | None) -> dict[str, Any]:
         """Search, in one process or in all and in the worker.
 
         Raises:
@@ -130,14 +128,14 @@ class Explained:
         stack, search = self._stack, self._search
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
-        mappings = search.read(
+        mappings = search.try_read(
             "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
         return Facts(
             now=self._now,
             event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
             queued=counts["visible"] + counts["in_flight"],
-            slot_seconds=search.read("recent executions", lambda: slot_seconds(stack), {}),
+            slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
             grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
         )
@@ -205,7 +203,7 @@ class Explained:
     def _removed(self) -> list[str]:
         """The processes that were removed lately, whose queued requests are dead-lettered when they are received."""
         since = self._now - 86_400
-        read = self._search.read(
+        read = self._search.try_read(
             "AuditLogGroup", lambda: read_audit(self._stack, "action", "process remove", since), Audited([])
         )
         return [
@@ -226,7 +224,7 @@ class Explained:
         if work is None:
             return None, sum(message_counts(attributes).values()) if not is_request else 0
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
-        mappings = search.read(
+        mappings = search.try_read(
             "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
         event_source = [] if mappings is None else stopped_event_source(mappings)
@@ -245,7 +243,7 @@ class Explained:
             shown = details(name, health, control.settings(name), control.most, self._now)
             return downstream_conditions(shown, self._now)
 
-        return self._search.read("DownstreamTable", fail, [])
+        return self._search.try_read("DownstreamTable", fail, [])
 
 
 def _malformed(error: MalformedProcess) -> NotRead:

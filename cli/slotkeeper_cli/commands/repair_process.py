@@ -12,6 +12,7 @@ import typer
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import find_faults
 from slotkeeper_cli.audit import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import count, one_line
@@ -26,7 +27,9 @@ _LONGEST_AUDITED = 2000  # characters of a value
 
 
 def repair(
-    process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
+    process: Annotated[
+        str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)
+    ],
     values: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,9 +45,10 @@ def repair(
 
     It shows each attribute with the value that repairs it and its source, and writes the values after a question.
 
-    Sources are the value itself (a number that is stored as text), the other attributes, the executions of holders, the
-    audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A
-    malformed registration is replaced: its message becomes visible again, and registers again.
+    It shows each attribute, the value that repairs it and its source, and writes them after a question. Sources are the
+    value itself (a number that is stored as text), the other attributes, the executions of holders, the audit log and
+    the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A malformed
+    registration is replaced: its message becomes visible again, and registers again.
     """
     context = current_context()
     control, now = SlotControl(context.stack), time.time()
