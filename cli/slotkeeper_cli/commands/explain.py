@@ -21,7 +21,7 @@ from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import details, line, not_closed
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.explanation import Facts, explain_attempts, explain_lease, explain_queue
+from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue
 from slotkeeper_cli.formatting import count, local_time, seconds
 from slotkeeper_cli.queue_attributes import event_source_mappings, message_counts, queue_attributes
 from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
@@ -124,14 +124,14 @@ class Explained:
             "searched": self._search.searched,
         }
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> StackFacts:
         stack, search = self._stack, self._search
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
         mappings = search.try_read(
             "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
-        return Facts(
+        return StackFacts(
             now=self._now,
             event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
             queued=counts["visible"] + counts["in_flight"],
@@ -140,14 +140,14 @@ class Explained:
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
         )
 
-    def _found(self, one: RequestAttempts, facts: Facts) -> dict[str, Any]:
+    def _found(self, one: RequestAttempts, facts: StackFacts) -> dict[str, Any]:
         explanation = explain_attempts(one, facts)
         data = {"process": one.process.name, "request_id": one.request_id, **explanation.as_dict(self._now)}
         if explanation.state in _QUEUED:
             data["holders"] = holders_as_dicts(one.process, self._finder.request_ids, self._now)
         return data | {"attempts": [attempt.as_dict() for attempt in one.attempts]}
 
-    def _leases(self, process: Process, facts: Facts) -> list[dict[str, Any]]:
+    def _leases(self, process: Process, facts: StackFacts) -> list[dict[str, Any]]:
         holder = process.holders.get(self._given)
         if holder is None or not holder.is_lease:
             return []
@@ -159,7 +159,7 @@ class Explained:
             }
         ]
 
-    def _unknown(self, known: Sequence[Process], number: int, facts: Facts, work_queued: int) -> dict[str, Any]:
+    def _unknown(self, known: Sequence[Process], number: int, facts: StackFacts, work_queued: int) -> dict[str, Any]:
         """What is known of a request that was found nowhere."""
         may_be = []
         if facts.queued:
@@ -186,7 +186,7 @@ class Explained:
         queues = [self._queue(one, facts) for one in known] if facts.queued else []
         return {"state": state, "queues": queues, "may_be": may_be}
 
-    def _queue(self, process: Process, facts: Facts) -> dict[str, Any]:
+    def _queue(self, process: Process, facts: StackFacts) -> dict[str, Any]:
         # A late redelivery registers a request that has run.
         waiting = [
             each
