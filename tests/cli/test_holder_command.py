@@ -6,8 +6,7 @@ import pytest
 
 from slotkeeper.slots.reservation import Candidate
 from slotkeeper_cli.commands import holder
-from tests.cli.operator_account import Operator
-from tests.support.boundary import refuse
+from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.module_time import replace_time
 
 
@@ -206,12 +205,14 @@ def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:
 def test_a_holder_whose_work_may_not_be_read_is_released_with_force_only(operator: Operator) -> None:
     name = operator.hold("a")
     _end(operator, name)
-    refuse(operator.glue, "GetJobRuns", "AccessDeniedException", times=9)
+    denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
 
-    ended = operator.run("holder", "release", name)
+    with StubbedCalls("glue", {"GetJobRuns": lambda _: denied}):
+        ended = operator.run("holder", "release", name)
     assert ended.exit_code == 3
     assert "you may not read whether its Glue run of Glue job sample-job has ended" in ended.stderr
     assert operator.process().slots_in_use == 1
 
-    assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
+    with StubbedCalls("glue", {"GetJobRuns": lambda _: denied}):
+        assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
     assert operator.process().slots_in_use == 0
