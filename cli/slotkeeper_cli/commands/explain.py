@@ -37,7 +37,9 @@ from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
 
-It shows what the request waits for and when it is expected to start, or why it ended so. Each attempt is {ALL_STATES}.
+It shows what a request waits for and when it is expected to start, or why it ended so, and what to do next.
+
+Each attempt is {ALL_STATES}.
 
 The command searches slots, executions, the dead-letter queues, the audit log and the worker's ledger. RequestQueue
 cannot be searched, so a request that is not found may be queued. What could not be read is counted.

@@ -45,10 +45,9 @@ def repair(
 
     It shows each attribute with the value that repairs it and its source, and writes the values after a question.
 
-    It shows each attribute, the value that repairs it and its source, and writes them after a question. Sources are the
-    value itself (a number that is stored as text), the other attributes, the executions of holders, the audit log and
-    the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A malformed
-    registration is replaced: its message becomes visible again, and registers again.
+    Sources are the value itself (a number that is stored as text), the other attributes, the executions of holders, the
+    audit log and the stack's parameters. No holder is removed. slots_in_use becomes the sum of the holders' weights. A
+    malformed registration is replaced: its message becomes visible again, and registers again.
     """
     context = current_context()
     control, now = SlotControl(context.stack), time.time()
