@@ -414,7 +414,7 @@ CASES = [
             "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
             "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
             "ExpressionAttributeValues": {
-                ":entry": _TOMBSTONE,
+                ":entry": {"M": _POSITION | _NAMED},
                 ":handle": {"S": "handle"},
                 ":turn": {"N": str(ENTERED)},
             },

@@ -310,7 +310,7 @@ class Janitor:
         before the count, and is unchanged after it, is that of a message that nothing has handled.
         """
         overdue = [(process, each) for process in processes for each in process.overdue(self.clock())]
-        if not overdue:
+        if not overdue or self.clock() >= until:
             return
         with report.guard("Could not check if the messages of waiting requests still exist", requests=len(overdue)):
             if self.queue.is_empty():

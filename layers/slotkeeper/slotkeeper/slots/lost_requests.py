@@ -1,12 +1,12 @@
-"""Requests whose message has left RequestQueue although nothing has handled it: deleted, purged, or moved by SQS itself.
+"""Requests whose message has left RequestQueue unhandled: deleted, purged, expired, or moved by SQS itself.
 
 A waiting request is named in its process's item, as a registration or as what a waker has left of it (Cleared). Its
 message's own end removes the name: the write of the grant, and before a dead letter is deleted `end_wait`. So a name
 whose message is gone shows a request that nothing will start. The message is gone
 
-- when a later message of its group asks for a slot: a FIFO queue delivers none while an earlier one is left. The starter
+- if a later message of its group asks for a slot: a FIFO queue delivers none while an earlier one is left. The starter
   finds it, because neither a grant nor a registration may replace an older name (NOTHING_VANISHED in protocol.py).
-- when RequestQueue has no message at all. The janitor finds it, and asks only if a message is overdue.
+- if RequestQueue has no message at all. The janitor finds it, and asks only if a message is overdue.
 
 A receipt handle that SQS rejects does not show it: the message may be visible again, or be received at this moment.
 

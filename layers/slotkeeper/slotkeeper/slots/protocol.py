@@ -13,8 +13,8 @@
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
-    lost           M, optional: execution name of a request whose message is gone -> {request_id, priority, since, noted,
-                   reported} (see lost_requests.py)
+    lost           M, optional: execution name of a request whose message is gone -> {request_id, priority, since,
+                   noted, reported} (see lost_requests.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
@@ -143,7 +143,10 @@ NEWER_RECEIVE = (
 )
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
 # Also a waker's tombstone, which names the request. Not that of an earlier message, which then is gone.
-OWN_NAME = "attribute_exists(waiting.{0}.execution) AND waiting.{0}.#sequence = :sequence AND waiting.{0}.receives <= :receives"
+OWN_NAME = (
+    "attribute_exists(waiting.{0}.execution) AND waiting.{0}.#sequence = :sequence "
+    "AND waiting.{0}.receives <= :receives"
+)
 
 CONFIRM_UPDATE = (
     "SET holders.#me.#state = :running, holders.#me.job = target, run_settings = if_not_exists(run_settings, :none)"
