@@ -103,7 +103,8 @@ class LostRequests:
             names["#oldest"] = min(others, key=lambda name: others[name])
         position = {"sequence": {"S": gone.sequence}, "receives": {"N": str(gone.receives)}}
         note: dict[str, Any] = {"since": {"N": str(gone.since)}, "noted": {"N": str(int(now))}}
-        note |= {"priority": {"S": gone.priority}, "request_id": {"S": gone.request_id}}
+        note |= {"priority": {"S": gone.priority}}
+        note |= {"request_id": {"S": gone.request_id}} if gone.request_id else {}
         values = {
             ":tombstone": {"M": position},
             ":note": {"M": note},

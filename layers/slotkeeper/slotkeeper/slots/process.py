@@ -113,8 +113,8 @@ class Cleared:
     """The tombstone of a registration whose receipt handle SQS rejected. It names the request, for which no wake comes.
 
     The request's message is visible, is being received, or is gone. When it is received, its grant, its registration or
-    its dead letter replaces this. `since`: when it was sent, `cleared`: when SQS rejected the handle; seconds since the
-    epoch.
+    its dead letter replaces this. `since`: when it was sent. `cleared`: when SQS rejected the handle, which began a turn
+    of the priority. Both are in seconds since the epoch.
     """
 
     priority: Priority
@@ -252,7 +252,8 @@ class Process:
 
     def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
         """The requests whose messages should have been received again some minutes ago; those may be gone."""
-        return [each for each in self.named.values() if each.back_at and now >= each.back_at + SETTLED_SECONDS]
+        back = [(each, each.back_at) for each in self.named.values()]
+        return [each for each, at in back if at is not None and now >= at + SETTLED_SECONDS]
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
@@ -290,7 +291,8 @@ def read_process(item: Mapping[str, Any]) -> Process:
     """
     attributes = Attributes(item)
     try:
-        waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})))
+        turns = read_turns(attributes)
+        waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})), turns)
         settings = attributes.map("run_settings", Attributes({}))
         return Process(
             name=attributes.text("process_name"),
@@ -311,7 +313,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
             timeout_minutes=settings.whole("timeout_minutes", None),
             settle_seconds=settings.whole("settle_seconds", 0),
             queue_url=attributes.text("queue_url", ""),
-            turns=read_turns(attributes),
+            turns=turns,
             turn_seconds=read_turn_seconds(attributes),
         )
     except MalformedAttribute as error:
@@ -319,7 +321,7 @@ def read_process(item: Mapping[str, Any]) -> Process:
 
 
 def _read_waiting(
-    attributes: Attributes,
+    attributes: Attributes, turns: Mapping[Priority, int]
 ) -> tuple[dict[Priority, WaitingRequest], dict[Priority, Position], dict[Priority, Cleared]]:
     waiting: dict[Priority, WaitingRequest] = {}
     tombstones: dict[Priority, Position] = {}
@@ -334,8 +336,8 @@ def _read_waiting(
             waiting[priority] = read_registration(priority, entry)
         else:
             tombstones[priority] = (sequence, receives)
-            if "cleared" in entry.raw:
-                cleared[priority] = _read_cleared(priority, entry)
+            if "execution" in entry.raw:
+                cleared[priority] = _read_cleared(priority, entry, turns)
     return waiting, tombstones, cleared
 
 
@@ -382,7 +384,7 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
     )
 
 
-def _read_cleared(priority: Priority, entry: Attributes) -> Cleared:
+def _read_cleared(priority: Priority, entry: Attributes, turns: Mapping[Priority, int]) -> Cleared:
     return Cleared(
         priority=priority,
         sequence=entry.text("sequence"),
@@ -390,7 +392,7 @@ def _read_cleared(priority: Priority, entry: Attributes) -> Cleared:
         since=entry.parsed_number("since", _second),
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
-        cleared=entry.parsed_number("cleared", _second),
+        cleared=turns.get(priority, 0) // 1000,
     )
 
 

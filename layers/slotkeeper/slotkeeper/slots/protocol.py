@@ -8,7 +8,7 @@
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id, token_bytes, hidden_until}, or a tombstone,
-                   {sequence, receives}; that of a waker names the request: {since, execution, request_id, cleared} too
+                   {sequence, receives}; that of a waker names the request: {since, execution, request_id} too
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
@@ -394,9 +394,7 @@ class Slots:
             "receives": _number(waiting.receives),
             "since": _number(waiting.since),
             "execution": {"S": waiting.execution},
-            "request_id": {"S": waiting.request_id},
-            "cleared": _number(int(now)),
-        }
+        } | ({"request_id": {"S": waiting.request_id}} if waiting.request_id else {})
         values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}, ":turn": _turn(now)}
         update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE + TURN_UPDATE, SAME_HANDLE))
         return self._table.update(process, update, condition, values).held
