@@ -203,7 +203,7 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
     },
     LostRequests: {
-        "add": (_with_name, _fits, _priorities, _waiting, _seconds),
+        "lose": (_with_name, _fits, _priorities, _waiting, _seconds),
         "mark_reported": (_keyed, _executions, _seconds),
         "drop": (_keyed, _executions),
     },

@@ -412,6 +412,11 @@ class SlotsState(World):
     def _queue(self) -> Record:
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
 
+    def _names_in(self, queue: str) -> set[str]:
+        """The names of the executions of a queue's messages."""
+        messages = self.services["sqs"][queue]["messages"]
+        return {_parsed(message["body"], message["group"]).execution_name for message in messages}
+
     def _receivable(self) -> list[Record]:
         return self._messages()[0]
 

@@ -154,10 +154,10 @@ class SlotsWorld(SlotsProperties):
         if self._to_release():
             return [Choice("release", name) for name in self._to_release()]
         if not self.timeless:
-            return [Choice("pass_time")] if self._is_unfinished() else []
+            return [Choice("pass_time")] if self._is_unfinished() or self.unreported() else []
         if self.status_events:
             return [Choice("deliver_event", self._due_events()[0])]
-        if self._holders() or self._unsettled() or overlooked:
+        if self._holders() or self._unsettled() or overlooked or self.unreported():
             return [Choice("run_janitor", "later")]
         return [Choice("expire", message["id"]) for message in self._in_flight() if not self.is_blocked(message)]
 

@@ -108,7 +108,7 @@ def test_the_oldest_note_gives_way_to_the_newest(account: Account) -> None:
     for number in range(MAX_LOST + 2):
         account.register(f"p-{number}", sequence=str(number + 1))
         seen = account.item()
-        assert account.slots.lost.add(seen, seen.waiting["normal"], NOW + number) is True
+        assert account.slots.lost.lose(seen, seen.waiting["normal"], NOW + number) is True
     assert account.item().lost.keys() == {f"p-{number}" for number in range(2, MAX_LOST + 2)}
 
 
@@ -117,7 +117,7 @@ def test_a_name_that_has_changed_is_not_moved(account: Account) -> None:
     account.register("p-back")
     seen = account.item()
     account.register("p-back", receives=2)
-    assert account.slots.lost.add(seen, seen.waiting["normal"], NOW) is False
+    assert account.slots.lost.lose(seen, seen.waiting["normal"], NOW) is False
     assert account.item().lost == {}
 
 

@@ -316,7 +316,7 @@ class Janitor:
             if self.queue.is_empty():
                 for process, gone in overdue:
                     if self.clock() < until:
-                        self.slots.lost.add(process, gone, self.clock())
+                        self.slots.lost.lose(process, gone, self.clock())
 
     def _report_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Report the lost requests that have no execution, and drop the notes of those that were sent again."""

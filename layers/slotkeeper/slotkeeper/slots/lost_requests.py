@@ -90,17 +90,19 @@ class LostRequests:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
 
-    def add(self, process: Process, gone: WaitingRequest | Cleared, now: float) -> bool:
+    def lose(self, process: Process, gone: WaitingRequest | Cleared, now: float) -> bool:
         """Move the name of a request from `waiting` to `lost`, in one write; False if its entry has changed."""
         # Two updates: DynamoDB cannot set a key of a map that does not exist, and an item has no map at first.
         add_map = "SET lost = if_not_exists(lost, :none)"
         self._table.update(process.name, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         update, condition = (text.format(gone.priority) for text in (LOSE_UPDATE, LOSE_CONDITION))
         names = {"#me": gone.execution, "#sequence": "sequence"}
-        others = {name: lost.noted for name, lost in process.lost.items() if name != gone.execution}
-        if len(others) >= MAX_LOST:
-            update += " REMOVE lost.#oldest"
-            names["#oldest"] = min(others, key=lambda name: others[name])
+        others = [name for name in process.lost if name != gone.execution]
+        # All above the most, since requests of other priorities may have been noted after the same read.
+        oldest = sorted(others, key=lambda name: process.lost[name].noted)[: max(0, len(others) - MAX_LOST + 1)]
+        if oldest:
+            names |= {f"#old{number}": name for number, name in enumerate(oldest)}
+            update += " REMOVE " + ", ".join(f"lost.#old{number}" for number in range(len(oldest)))
         position = {"sequence": {"S": gone.sequence}, "receives": {"N": str(gone.receives)}}
         note: dict[str, Any] = {"since": {"N": str(gone.since)}, "noted": {"N": str(int(now))}}
         note |= {"priority": {"S": gone.priority}}

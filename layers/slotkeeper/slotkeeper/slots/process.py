@@ -113,8 +113,8 @@ class Cleared:
     """The tombstone of a registration whose receipt handle SQS rejected. It names the request, for which no wake comes.
 
     The request's message is visible, is being received, or is gone. When it is received, its grant, its registration or
-    its dead letter replaces this. `since`: when it was sent. `cleared`: when SQS rejected the handle, which began a turn
-    of the priority. Both are in seconds since the epoch.
+    its dead letter replaces this. `since`: when it was sent. `cleared`: when SQS rejected the handle, and a turn of the
+    priority began. Both are in seconds since the epoch.
     """
 
     priority: Priority

@@ -238,7 +238,7 @@ class Slots:
     ) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
         """Return why a reserve would be refused, after the name of a request that has vanished was moved."""
         if gone := seen.vanished_before(candidate.priority, candidate.position):
-            self.lost.add(seen, gone, now)
+            self.lost.lose(seen, gone, now)
         return refusal(candidate, seen)
 
     def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
