@@ -9,6 +9,7 @@ from typing import Any
 
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
+from slotkeeper.slots.lost_requests import SETTLED_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
@@ -244,6 +245,7 @@ class SlotsProperties(SlotsState):
             self._check_freed()
             self._check_woken()
             self._check_settled()
+            self._check_reported()
 
     def _check_freed(self) -> None:
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
@@ -275,6 +277,18 @@ class SlotsProperties(SlotsState):
                 if late > 2 * PERIOD:
                     raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
                 self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+
+    def _check_reported(self) -> None:
+        """S3b: while RequestQueue is empty, each name becomes a note, and each note is reported or dropped."""
+        if self._queue()["messages"]:
+            self.left_queue_at = self.now
+        for process in filter(None, map(self._process, self.processes)) if self.unreported() else ():
+            due = [each.back_at or 0 for each in process.named.values()]
+            due += [each.noted for each in process.lost.values() if each.reported is None]
+            late = self.now - max([each + SETTLED_SECONDS for each in due], default=self.now)
+            late = min(late, self.now - max(self.left_queue_at, self.disturbed_at, self.outage_until))
+            if late > 2 * PERIOD:
+                raise Violation("S3b", f"a lost request of {process.name} was not reported for {late:.0f} s")
 
     def _check_settled(self) -> None:
         """S3: what may not be read or answered keeps no request from being settled, once its slot is free."""

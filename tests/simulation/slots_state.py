@@ -293,6 +293,9 @@ class SlotsState(World):
         self._to_wake: dict[str, tuple[WaitingRequest | None, float]] = {}
         # Whether a fault or a removal has happened since the last janitor run that began while no other actor worked.
         self.needs_janitor = False
+        # Of a timeless world: the request that the newest janitor run should report, if it began without other actors.
+        self.noting = ""
+        self.left_queue_at = self.now  # the last message of RequestQueue, as far as the clock has moved since
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
@@ -529,6 +532,7 @@ class SlotsState(World):
             self.denied,
             self.unreadable,
             self.needs_janitor,
+            self.noting,
             self.replacements,
             self.others,
             self.janitor_runs,
