@@ -104,7 +104,7 @@ def _lost(name: str = NAME, **changes: Any) -> dict[str, Any]:
 
 def test_a_lost_request_is_named_with_the_command_that_sends_it_again() -> None:
     (finding,) = checks.lost(facts(**_lost()))
-    assert finding.saw.startswith("process p: the message of order-1, sent at 1970-01-01T00:00:01Z, is gone")
+    assert finding.saw.startswith("process p: the message of order-1, sent at 1970-01-01T00:00:01Z, no longer exists")
     assert "slotkeeper request submit --process p --request-id order-1 --priority high;" in finding.do
     (of_caller,) = checks.lost(facts(**_lost("p-of-a-caller")))
     assert of_caller.do.startswith("its caller must repeat it")

@@ -1,5 +1,5 @@
 """A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, free the slots
-of dead holders, then find requests whose messages are gone.
+of dead holders, then find requests that have lost their messages.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
@@ -304,7 +304,7 @@ class Janitor:
                     self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
 
     def _note_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Note the waiting requests whose messages are gone because RequestQueue is empty.
+        """Note the waiting requests that have lost their messages, because RequestQueue is empty.
 
         A message's own end removes its name from the item before the message leaves the queue. So a name that was read
         before the count, and is unchanged after it, is that of a message that nothing has handled.

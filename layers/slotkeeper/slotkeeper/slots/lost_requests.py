@@ -1,8 +1,8 @@
 """Requests whose message has left RequestQueue unhandled: deleted, purged, expired, or moved by SQS itself.
 
 A waiting request is named in its process's item, as a registration or as what a waker has left of it (Cleared). Its
-message's own end removes the name: the write of the grant, and before a dead letter is deleted `end_wait`. So a name
-whose message is gone shows a request that nothing will start. The message is gone
+message's own end removes the name: the write of the grant, and before the original of a dead letter is deleted
+`end_wait`. So nothing will start a request that is named and has no message. That is known in two cases:
 
 - if a later message of its group asks for a slot: a FIFO queue delivers none while an earlier one is left. The starter
   finds it, because neither a grant nor a registration may replace an older name (NOTHING_VANISHED in protocol.py).
@@ -48,12 +48,12 @@ LOSE_CONDITION = (
 
 @dataclass(frozen=True)
 class Lost:
-    """A request whose message is gone. Times are seconds since the epoch.
+    """A request that waited and has no message. Times are seconds since the epoch.
 
     Attributes:
         request_id: may be empty.
         since: when its message was sent.
-        noted: when its message was found to be gone.
+        noted: when its message was missed.
         reported: when the janitor reported it. None: not yet; it may still find that the request has run.
     """
 
@@ -116,7 +116,7 @@ class LostRequests:
         return self._table.update(process.name, update, condition, values, names).held
 
     def mark_reported(self, process: str, execution: str, now: float) -> bool:
-        """Record that a lost request was reported; False if it was, or if the note is gone."""
+        """Record that a lost request was reported; False if it was, or if there is no note."""
         condition = "attribute_exists(lost.#me) AND attribute_not_exists(lost.#me.reported)"
         values = {":now": {"N": str(int(now))}}
         return self._table.update(process, "SET lost.#me.reported = :now", condition, values, {"#me": execution}).held

@@ -112,7 +112,7 @@ class WaitingRequest:
 class Cleared:
     """The tombstone of a registration whose receipt handle SQS rejected. It names the request, for which no wake comes.
 
-    The request's message is visible, is being received, or is gone. When it is received, its grant, its registration or
+    The request's message is visible, is being received, or is lost. When it is received, its grant, its registration or
     its dead letter replaces this. `since`: when it was sent. `cleared`: when SQS rejected the handle, and a turn of the
     priority began. Both are in seconds since the epoch.
     """
@@ -141,8 +141,8 @@ class Process:
     Attributes:
         waiting: the registered head of each priority's message group.
         tombstones: for a priority without a registration, the position of its last one.
-        cleared: the tombstones that name a request, whose message may be gone.
-        lost: execution name -> a request whose message is gone, so that nothing will start it.
+        cleared: the tombstones that name a request, whose message may be lost.
+        lost: execution name -> a request without a message, which nothing will start.
         timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
         settle_seconds: seconds for which a slot is kept after its child execution was aborted or has timed out.
         queue_url: of the queue in which its requests wait. Empty: unknown.
@@ -246,12 +246,12 @@ class Process:
         return {**self.waiting, **self.cleared}
 
     def vanished_before(self, priority: Priority, position: Position | None) -> WaitingRequest | Cleared | None:
-        """The request whose message is gone, because a later one of its group was delivered at this position."""
+        """The request that has no message any more, because a later one of its group was delivered at this position."""
         named = self.named.get(priority)
         return named if named and position and named.sequence < position[0] else None
 
     def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
-        """The requests whose messages should have been received again some minutes ago; those may be gone."""
+        """The requests whose messages should have been received again some minutes ago."""
         back = [(each, each.back_at) for each in self.named.values()]
         return [each for each, at in back if at is not None and now >= at + SETTLED_SECONDS]
 
