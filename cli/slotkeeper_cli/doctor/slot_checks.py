@@ -178,7 +178,7 @@ def lost(facts: Facts) -> Iterator[Finding]:
             command = send_again(process.name, execution, one)
             again = f"send it again with its arguments, once: {command}" if command else "its caller must repeat it"
             yield problem(
-                f"process {process.name}: the message of {one.request_id or execution}, sent at {iso(one.since)}, is "
+                f"process {process.name}: the message of {one.request_id or execution}, sent at {iso(one.since)}, "
                 "no longer exists, and it was not started",
                 f"{again}; unless slotkeeper dlq list request shows it",
             )
