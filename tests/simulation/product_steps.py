@@ -20,6 +20,7 @@ from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import Holder, MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -132,8 +133,13 @@ def _process(in_use: int, held: int) -> Process:
     return Process(KEY, 2, in_use, {f"p-{number}": holder for number in range(held)}, False, "j")
 
 
-def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int) -> tuple[Any, ...]:
-    return candidate, *_with_process(both, fits, in_use, in_use)
+def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int, *more: Any) -> tuple[Any, ...]:
+    return candidate, *_with_process(both, fits, in_use, in_use), *more
+
+
+def _with_name(both: Both, fits: bool, priority: Priority, seen: WaitingRequest, now: float) -> tuple[Any, ...]:
+    (process,) = _with_process(both, fits, 1, 1)
+    return process, process.named.get(priority, seen), now
 
 
 def _with_registration(both: Both, now: float, fits: bool, priority: Priority, seen: WaitingRequest) -> tuple[Any, ...]:
@@ -169,6 +175,7 @@ _PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
 _TABLES = {
     Slots: "slots",
     Cancellations: "slots",
+    LostRequests: "slots",
     Processes: "slots",
     TokenTable: "tokens",
     Ledger: "ledger",
@@ -179,7 +186,7 @@ _TABLES = {
 _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
     Slots: {
         "reserve": (_unkeyed, _candidates, _seconds),
-        "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few),
+        "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few, _seconds),
         "end_wait": (_unkeyed, _candidates),
         "clear": (_with_registration, _seconds, _fits, _priorities, _waiting),
         "release": (_with_holder, _executions, _fits, _seen_holders),
@@ -194,6 +201,11 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "add": (_keyed, _executions, _seconds, _bys),
         "drop": (_keyed, _executions, _noted),
         "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
+    },
+    LostRequests: {
+        "lose": (_with_name, _fits, _priorities, _waiting, _seconds),
+        "mark_reported": (_keyed, _executions, _seconds),
+        "drop": (_keyed, _executions),
     },
     Processes: {
         "create": (_keyed, _limits, _jobs, st.booleans(), st.sampled_from([1, 2])),
@@ -261,6 +273,8 @@ _FIRST = {
     "receipt_handle": {"S": "a"},
     "sequence": {"S": "1".zfill(40)},
     "receives": {"N": str(RECEIVES[0])},
+    "since": {"N": str(int(NOW))},
+    "execution": {"S": EXECUTIONS[0]},
 }
 
 

@@ -293,6 +293,9 @@ class SlotsState(World):
         self._to_wake: dict[str, tuple[WaitingRequest | None, float]] = {}
         # Whether a fault or a removal has happened since the last janitor run that began while no other actor worked.
         self.needs_janitor = False
+        # Of a timeless world: the request that the newest janitor run should report, if it began without other actors.
+        self.noting = ""
+        self.left_queue_at = self.now  # the last message of RequestQueue, as far as the clock has moved since
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
@@ -412,6 +415,11 @@ class SlotsState(World):
     def _queue(self) -> Record:
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
 
+    def _names_in(self, queue: str) -> set[str]:
+        """The names of the executions of a queue's messages."""
+        messages = self.services["sqs"][queue]["messages"]
+        return {_parsed(message["body"], message["group"]).execution_name for message in messages}
+
     def _receivable(self) -> list[Record]:
         return self._messages()[0]
 
@@ -524,6 +532,7 @@ class SlotsState(World):
             self.denied,
             self.unreadable,
             self.needs_janitor,
+            self.noting,
             self.replacements,
             self.others,
             self.janitor_runs,
