@@ -197,7 +197,7 @@ def _lost(operator: Operator) -> Names:
     operator.hold("a")
     operator.wait("b", priority="high")
     process = operator.process()
-    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).add(
+    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).lose(
         process, process.waiting["high"], NOW + 30
     )
     return {}
