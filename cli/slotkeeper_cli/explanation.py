@@ -59,7 +59,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StackFacts:
     """What the explanations of a stack's requests have in common.
 
     Args:
@@ -79,7 +79,7 @@ class Facts:
     malformed: Mapping[str, str] = field(default_factory=dict)
 
 
-def explain_attempts(one: RequestAttempts, facts: Facts) -> Explanation:
+def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
     """Explain the last known attempt of a request in a process."""
     last = one.attempts[-1]
     match last.state:
@@ -97,19 +97,29 @@ def explain_attempts(one: RequestAttempts, facts: Facts) -> Explanation:
             return _with_execution(one, last, facts)
 
 
-def _waiting(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     process = one.process
     waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
-    conditions = (*facts.event_source, *of_waiting(process, waiting))
+    conditions = (*_no_message(facts), *facts.event_source, *of_waiting(process, waiting))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
-    if not conditions:
+    if not facts.queued:
+        answer += ". If so, the janitor names it as lost within some minutes, with the command that sends it again"
+    elif not conditions:
         answer += ". A wake makes its message visible immediately; the janitor repeats a lost one within a minute"
     else:
         answer += f". Its message is hidden until a wake{_back(waiting, facts.now)}"
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
+
+
+def _no_message(facts: StackFacts) -> list[Condition]:
+    """The condition that the message of a waiting request exists, if it fails."""
+    if facts.queued:
+        return []
+    text = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
+    return [Condition("message", text, {"queued_messages": 0})]
 
 
 def _back(waiting: WaitingRequest, now: float) -> str:
@@ -122,7 +132,7 @@ def _back(waiting: WaitingRequest, now: float) -> str:
     return f", or for {duration(back - now)}, until {local_time(back)}"
 
 
-def _queued(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+def _queued(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
     if not facts.queued:
         answer = f"{_sent(last)}. RequestQueue is empty: the message was deleted or never sent"
@@ -164,7 +174,7 @@ def _lost(one: RequestAttempts, last: RequestAttempt) -> Explanation:
     return Explanation(last.state, f"{answer}.", next_steps=(again,) if again else ())
 
 
-def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     message = last.dlq_message
     reason = str(last.details.get("reason") or last.details.get("error") or (message.reason if message else ""))
     status = last.details.get("status", "")
@@ -209,7 +219,7 @@ def _cancelled(one: RequestAttempts, last: RequestAttempt) -> Explanation:
     return Explanation(last.state, f"{answer}.", next_steps=(_redrive("request", one.request_id),))
 
 
-def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: Facts) -> Explanation:
+def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     details, target = last.details, last.details.get("target", one.process.target)
     noun, work = work_noun(target), last.details.get(work_key(target))
     stop = (_cancel(one, "--stop"),)
@@ -237,7 +247,7 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: Facts) ->
             return Explanation(last.state, f"attempt {last.number or 'unknown'} {last.state}{ended}{runs}.")
 
 
-def queue_conditions(process: Process, facts: Facts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
+def queue_conditions(process: Process, facts: StackFacts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
     """The conditions that keep a request of the default weight from starting that has not been received yet."""
     if error := facts.malformed.get(process.name):
         text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
@@ -246,7 +256,7 @@ def queue_conditions(process: Process, facts: Facts, priority: Priority = DEFAUL
     return [*facts.event_source, *failing(process, process.default_weight, priority)]
 
 
-def explain_queue(process: Process, facts: Facts) -> Explanation:
+def explain_queue(process: Process, facts: StackFacts) -> Explanation:
     """Why a request of a process that is perhaps queued has not started. Its priority and weight are not known."""
     conditions = queue_conditions(process, facts)
     answer = f"perhaps queued in {process.name}: {because(conditions)}" if conditions else ""
@@ -254,7 +264,7 @@ def explain_queue(process: Process, facts: Facts) -> Explanation:
     return Explanation(RequestState.PERHAPS_QUEUED, answer, tuple(conditions), expected, _ends(conditions))
 
 
-def explain_lease(process: Process, name: str, holder: Holder, facts: Facts) -> Explanation:
+def explain_lease(process: Process, name: str, holder: Holder, facts: StackFacts) -> Explanation:
     """Why a lease holds its slot."""
     if holder.until is None:
         raise ValueError(f"{name} is not a lease")
@@ -275,14 +285,14 @@ def lease_conditions(process: Process, weight: int) -> list[Condition]:
 
 
 def _expected(
-    process: Process, conditions: Sequence[Condition], ahead: Sequence[int], weight: int, facts: Facts
+    process: Process, conditions: Sequence[Condition], ahead: Sequence[int], weight: int, facts: StackFacts
 ) -> ExpectedStart | None:
     if not conditions or any(each.name not in _ENDED_BY_TIME for each in conditions):
         return None
     return expected_start(process, ahead, weight, facts.slot_seconds.get(process.name, ()), facts.now)
 
 
-def _expected_behind(process: Process, conditions: Sequence[Condition], facts: Facts) -> ExpectedStart | None:
+def _expected_behind(process: Process, conditions: Sequence[Condition], facts: StackFacts) -> ExpectedStart | None:
     """When a request that has not been received is expected to start.
 
     At the earliest as the one after the registered requests, at the latest as the last of RequestQueue.

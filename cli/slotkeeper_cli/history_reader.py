@@ -26,7 +26,7 @@ from slotkeeper_cli.formatting import iso, seconds
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import message_counts, queue_attributes
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
-from slotkeeper_cli.search import NotRead, Search, read_dead_letters
+from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
@@ -113,7 +113,7 @@ class _Reader:
         acts = self._acts()
         work = self._work(processes, attempts, acts)
         attempts = self._with_requests(attempts, processes, {each.execution for each in kept}, described)
-        queued = self._search.read("RequestQueue", lambda: queue_attributes(self._stack, "RequestQueue"), None)
+        queued = self._search.try_read("RequestQueue", lambda: queue_attributes(self._stack, "RequestQueue"), None)
         return WorkHistory(
             since=self._window.since,
             until=self._window.until,
@@ -134,7 +134,7 @@ class _Reader:
         return self._only in (None, process)
 
     def _processes(self) -> dict[str, Process]:
-        known, malformed = self._search.read(
+        known, malformed = self._search.try_read(
             "SlotTable", self._control.read_all, (list[Process](), list[MalformedProcess]())
         )
         names = {each.name for each in known} | {each.process for each in malformed}
@@ -143,7 +143,9 @@ class _Reader:
         for error in malformed:
             if self._concerns(error.process):
                 why = f"the item of process {error.process} is malformed ({error})"
-                self._search.not_read.append(NotRead("SlotTable", f"{why}: slotkeeper process repair {error.process}"))
+                self._search.not_read.append(
+                    UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+                )
         return {each.name: each for each in known if self._concerns(each.name)}
 
     def _bounds(self) -> AuditBounds:
@@ -161,7 +163,7 @@ class _Reader:
     def _attempts(self) -> list[Attempt]:
         """The executions that ran in the period, without their requests."""
         machine = self._stack.outputs["WorkflowArn"]
-        listed = self._search.read(EXECUTIONS, lambda: self._listed(machine, EXECUTIONS), list[Mapping[str, Any]]())
+        listed = self._search.try_read(EXECUTIONS, lambda: self._listed(machine, EXECUTIONS), list[Mapping[str, Any]]())
         attempts = [
             Attempt(
                 each["name"],
@@ -222,7 +224,7 @@ class _Reader:
             self._on_read(REQUESTS, 1)
             return described
 
-        found = self._search.read(REQUESTS, lambda: in_parallel(describe, chosen), list[Execution | None]())
+        found = self._search.try_read(REQUESTS, lambda: in_parallel(describe, chosen), list[Execution | None]())
         described = {each.name: each for each in found if each is not None}
         return [_with_request(each, described.get(each.execution), processes.get(each.process)) for each in attempts]
 
@@ -239,7 +241,7 @@ class _Reader:
         found: list[WorkInterval] = []
         for target in sorted(targets - {"", NO_TARGET}):
             source, read = (CHILDREN, self._children) if is_state_machine(target) else (GLUE_RUNS, self._runs)
-            found += self._search.read(source, partial(read, target, reach), list[WorkInterval]())
+            found += self._search.try_read(source, partial(read, target, reach), list[WorkInterval]())
         window = self._window
         return [
             each
@@ -267,13 +269,13 @@ class _Reader:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
         if "AuditLogGroupName" not in self._stack.outputs:
             why = "the stack has no audit log, so past limits are not known: deploy it again"
-            self._search.not_read.append(NotRead("AuditLogGroup", why))
+            self._search.not_read.append(UnreadSource("AuditLogGroup", why))
             return []
         since = self._window.since - _EARLIER
-        read = self._search.read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
+        read = self._search.try_read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
         if not read.is_complete:
             why = "it has too many lines: only the oldest were read. Give a later --since"
-            self._search.not_read.append(NotRead("AuditLogGroup", why))
+            self._search.not_read.append(UnreadSource("AuditLogGroup", why))
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
 
 

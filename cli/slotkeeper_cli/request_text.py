@@ -82,7 +82,7 @@ def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> N
     for ahead in attempt.get("ahead", []):
         console.print(f"      before it: {waited(ahead)}: {ahead['because']}")
     if dead_letter := attempt.get("dead_letter"):
-        _render_dead_letter(console, dead_letter, attempt.get("reason", ""))
+        _render_dead_letter(console, dead_letter, answer)
 
 
 def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
@@ -113,12 +113,12 @@ def _render_work(console: Console, data: dict[str, Any]) -> None:
     if due := data.get("next_attempt_at"):
         console.print(f"  attempt {last + 1}: due {local_time(seconds(due))}")
     if dead_letter := data.get("dead_letter"):
-        _render_dead_letter(console, dead_letter)
+        _render_dead_letter(console, dead_letter, data["answer"])
 
 
-def _render_dead_letter(console: Console, message: dict[str, Any], shown_reason: str = "") -> None:
-    """Print a dead-letter message, without its reason if the attempt's own is the same."""
-    reason = f": {message['reason']}" if message["reason"] != shown_reason else ""
+def _render_dead_letter(console: Console, message: dict[str, Any], answer: str) -> None:
+    """Print a dead-letter message, without a reason that the answer has."""
+    reason = f": {message['reason']}" if message["reason"] not in answer else ""
     named = f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}"
     print_lines(console, named + reason, "      ")
 

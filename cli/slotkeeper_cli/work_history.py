@@ -23,11 +23,12 @@ from typing import Any
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group, process_of_execution
-from slotkeeper_cli.search import NotRead
+from slotkeeper_cli.search import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"
-# What can be missing in a history, as `NotRead.source` and in `samples`, next to the template's queues, table and log.
+# What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
+# log.
 EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "requests of executions", "Glue runs", "child executions"
 
 
@@ -206,7 +207,7 @@ class WorkHistory:
     kept: Sequence[KeptRequest] = ()
     acts: Sequence[OperatorAct] = ()
     queued: int | None = None
-    not_read: Sequence[NotRead] = ()
+    not_read: Sequence[UnreadSource] = ()
     samples: Mapping[str, str] = field(default_factory=dict)
     bounds: AuditBounds = AuditBounds()
 

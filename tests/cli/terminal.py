@@ -10,6 +10,7 @@ import signal
 import struct
 import sys
 import termios
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -127,7 +128,10 @@ def terminal(
         before: called in the fork before the command, to replace functions there.
     """
     output, pipe = os.pipe() if piped else (None, None)
-    fork, device = pty.fork()
+    with warnings.catch_warnings():
+        # A worker of xdist has a thread that waits for messages, and holds no lock that the command needs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fork, device = pty.fork()
     if fork == 0:
         _run(arguments, pipe, before)
     if pipe is not None:

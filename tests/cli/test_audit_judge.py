@@ -12,7 +12,7 @@ from slotkeeper.slots.lost_requests import Lost
 from slotkeeper.slots.process import Holder
 from slotkeeper_cli.audit_judge import judge
 from slotkeeper_cli.check_result import CheckResult, Result
-from slotkeeper_cli.search import NotRead
+from slotkeeper_cli.search import UnreadSource
 from slotkeeper_cli.work_history import GLUE_RUN, AuditBounds, OperatorAct, Sending, WorkHistory, WorkInterval
 from tests.cli.work_histories import START, attempt, clean, correct_histories, history, name, process, work
 
@@ -207,9 +207,9 @@ NEEDS = {
 
 @pytest.mark.parametrize(("source", "checks"), NEEDS.items(), ids=NEEDS)
 def test_a_check_without_its_records_is_not_shown(source: str, checks: list[str]) -> None:
-    lacking = replace(clean(), not_read=[NotRead(source, "AccessDenied")])
+    lacking = replace(clean(), not_read=[UnreadSource(source, "AccessDenied")])
     assert not_shown(lacking) == checks
-    lost = replace(_without_kept(), not_read=[NotRead("FailedRequestQueue", "AccessDenied")])
+    lost = replace(_without_kept(), not_read=[UnreadSource("FailedRequestQueue", "AccessDenied")])
     assert (failing(lost), not_shown(lost)) == ([], ["accounted"])
 
 

@@ -56,6 +56,8 @@ def processes(operator: Operator) -> None:
         "slotkeeper stack reconcile sa",
         "slotkeeper request submit --process sa",
         "slotkeeper request show a --process sa",
+        "slotkeeper explain a --process sa",
+        "slotkeeper process repair sa",
         "slotkeeper request cancel a --process sa",
         "slotkeeper --stack slotkeeper status sa",
         "slotkeeper status --region us-east-1 sa",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slotkeeper.slots.cancellation import Cancellation
+from slotkeeper.slots.lost_requests import Lost
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
+from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.doctor import CHECKS
 from slotkeeper_cli.doctor import slot_checks as checks
 from slotkeeper_cli.doctor.facts import HeldSlot
 from slotkeeper_cli.doctor.health_checks import HealthCheck
-from tests.cli.doctor_facts import NOW, levels, process, queue, seen, waiting_request
+from tests.cli.doctor_facts import NOW, facts, levels, process, queue, seen, waiting_request
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -23,7 +26,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 29
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 30
 
 
 SHARED = [process(name="a"), process(name="b")]  # with 3 slots each
@@ -89,6 +92,27 @@ def _heads(**weights: int) -> dict[str, Any]:
     """A process with a limit of 3, of which 2 are in use, with waiting requests of these priorities and weights."""
     waiting = {name: waiting_request(name, request_id=name, weight=weight) for name, weight in weights.items()}
     return {"queues": HIDDEN, "processes": [process(holders={"p-1": HEAVY}, slots_in_use=2, waiting=waiting)]}
+
+
+NAME = execution_name("p", "order-1", 1)
+LOST = Lost("order-1", "high", since=1, noted=2, reported=3)
+
+
+def _lost(name: str = NAME, **changes: Any) -> dict[str, Any]:
+    return {"processes": [process(lost={name: replace(LOST, **changes)})]}
+
+
+def test_a_lost_request_is_named_with_the_command_that_sends_it_again() -> None:
+    (finding,) = checks.lost(facts(**_lost()))
+    assert finding.saw.startswith("process p: the message of order-1, sent at 1970-01-01T00:00:01Z, no longer exists")
+    assert "slotkeeper request submit --process p --request-id order-1 --priority high;" in finding.do
+    (of_caller,) = checks.lost(facts(**_lost("p-of-a-caller")))
+    assert of_caller.do.startswith("its caller must repeat it")
+
+
+def test_a_request_that_the_janitor_has_not_reported_as_lost_is_no_finding() -> None:
+    """It may have run, and then it has an execution."""
+    assert seen(checks.lost, **_lost(reported=None)) == []
 
 
 BLOCKED = "process p never admits {}, which is above its limit of 3"

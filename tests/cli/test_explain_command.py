@@ -16,7 +16,7 @@ from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
 from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
-from slotkeeper_cli.explanation import Facts, explain_queue, lease_conditions
+from slotkeeper_cli.explanation import StackFacts, explain_queue, lease_conditions
 from slotkeeper_cli.request_states import RequestState
 from slotkeeper_cli.slot_release import SlotRelease, estimate
 from slotkeeper_cli.waiting_requests import waiting_requests
@@ -117,7 +117,7 @@ def test_the_expected_start(
 
 def test_a_queued_request_starts_after_the_registered_ones_or_after_the_whole_queue() -> None:
     of = process(slot_limit=1, slots_in_use=1, holders={"p-1": replace(HOLDER, since=int(NOW))})
-    facts = Facts(NOW, queued=3, slot_seconds={of.name: TENS})
+    facts = StackFacts(NOW, queued=3, slot_seconds={of.name: TENS})
     expected = explain_queue(of, facts).expected
     # The holder takes 20 to 100 s, and each of the two requests that may be before it too.
     assert expected == ExpectedStart(NOW + 20, NOW + 300, 10)

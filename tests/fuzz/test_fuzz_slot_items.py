@@ -30,11 +30,12 @@ WAITING = {
     "execution": {"S": "p-3"},
     "request_id": {"S": "order-3"},
 }
-TOMBSTONE = {name: WAITING[name] for name in ("sequence", "receives")}
+TOMBSTONE = {name: WAITING[name] for name in ("sequence", "receives", "since", "execution", "request_id")}
+LOST = {"request_id": {"S": "order-5"}, "priority": {"S": "low"}, "since": {"N": "1"}, "noted": {"N": "1700000000"}}
 
 
 def waiting(**changes: Any) -> dict[str, Any]:
-    """Registrations, one with changes, and a tombstone."""
+    """Registrations, one with changes, and the tombstone of a waker."""
     return {"M": {"high": {"M": TOMBSTONE}, "normal": {"M": WAITING | changes}, "low": {"M": WAITING}}}
 
 
@@ -44,6 +45,7 @@ VALID = PROCESS | {
     "holders": {"M": {"p-1": HEAVY, "p-2": RUNS}},
     "waiting": waiting(),
     "paused": {"BOOL": False},
+    "lost": {"M": {"p-5": {"M": LOST}}},
     "cancelled": {"M": {"p-4": {"M": {"since": {"N": "1700000000"}, "by": {"S": "anna"}}}}},
 }
 
@@ -109,7 +111,7 @@ def test_f7_a_message_for_any_item_has_one_end_before_sqs_deletes_it(
 
 def _check_only_its_own_holder_changed(before: dict[str, Any], after: dict[str, Any], me: str) -> None:
     for item in (before, after):
-        for name in ("slots_in_use", "waiting", *(f"turn_{priority}" for priority in PRIORITIES)):
+        for name in ("slots_in_use", "waiting", "lost", *(f"turn_{priority}" for priority in PRIORITIES)):
             item.pop(name, None)
     if "M" in after.get("holders", {}):
         after["holders"]["M"].pop(me, None)

@@ -24,6 +24,8 @@ JOBS, LAYER, COMMAND = (ROOT / "jobs", ROOT / "layers" / "slotkeeper", ROOT / "c
 PACKAGES = {"slotkeeper": LAYER, "slotkeeper_cli": COMMAND}
 
 MODULE, REGISTERED = "<module>", "cli/slotkeeper_cli/commands/"
+# The shell calls it before a command runs. It names the checks of doctor.
+COMPLETION = COMMAND / "slotkeeper_cli" / "completion.py"
 
 
 @dataclass
@@ -82,7 +84,7 @@ def _modules(paths: list[Path]) -> list[Path]:
     """These modules and their imports from this project's packages."""
     modules = list(paths)
     for path in modules:  # grows during the loop
-        modules += [module for module in _imported(path) if module not in modules]
+        modules += [module for module in _imported(path) if module not in modules and module != COMPLETION]
     return modules
 
 

@@ -90,6 +90,9 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "a reserved slot, not started", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
     yield Case(function, "a drifted counter", {}, put(SLOTS, process(job, slots_in_use={"N": "1"})))
     yield Case(function, "a request waits although a slot is free", {}, put(SLOTS, process(job, **WAITING)))
+    gone = {"hidden_until": {"N": "1700000000"}} | WAITING["waiting"]["M"]["normal"]["M"]
+    overdue = {"waiting": {"M": {"normal": {"M": gone}}}, "paused": {"BOOL": True}}
+    yield Case(function, "a waiting request's message does not come back", {}, put(SLOTS, process(job, **overdue)))
     yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))
     yield Case(function, "its run lives again", {}, ended(alive=True, **quiet))
     yield Case(function, "the first check of a run", {}, ended(**held("RUNNING", job)))

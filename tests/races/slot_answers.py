@@ -41,7 +41,7 @@ class Writes:
                 continue
             if waiting.receipt_handle:
                 self.waits[waiting.receipt_handle] += 1
-            elif was and was.receipt_handle and not is_grant:
+            elif was and was.receipt_handle and not is_grant and new.lost == old.lost:
                 self.ended[was.receipt_handle] += 1
 
 

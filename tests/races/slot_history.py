@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A registration, or with an empty receipt handle a tombstone."""
+    """A registration, or with an empty receipt handle a tombstone. Only that of a waker names an execution."""
 
     sequence: str
     receives: int
@@ -69,6 +69,7 @@ class Item:
     """The process's item at one instant. `disturbed` changes when the test itself writes a wrong count.
 
     `waiting` is by priority: each registration and tombstone. So is `turns`: when the last turn began.
+    `lost`: the requests that were found to be gone, and the mark of the reserve that found it.
     """
 
     limit: int
@@ -77,6 +78,7 @@ class Item:
     paused: bool
     waiting: Mapping[str, Waiting]
     turns: Mapping[str, int]
+    lost: Mapping[str, int]
     disturbed: int
 
     @classmethod
@@ -88,6 +90,7 @@ class Item:
             paused=raw.get("paused", {}).get("BOOL", False),
             waiting={priority: Waiting.read(entry["M"]) for priority, entry in raw["waiting"]["M"].items()},
             turns={each: int(raw[f"turn_{each}"]["N"]) for each in PRIORITIES if f"turn_{each}" in raw},
+            lost={name: int(note["M"]["noted"]["N"]) for name, note in raw.get("lost", {"M": {}})["M"].items()},
             disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
         )
 
@@ -95,8 +98,8 @@ class Item:
     def digest(self) -> int:
         """Equal items have equal digests; other items almost certainly have others."""
         holders, waiting = frozenset(self.holders.items()), frozenset(self.waiting.items())
-        turns = frozenset(self.turns.items())
-        return hash((self.limit, self.count, holders, self.paused, waiting, turns, self.disturbed))
+        turns, lost = frozenset(self.turns.items()), frozenset(self.lost.items())
+        return hash((self.limit, self.count, holders, self.paused, waiting, turns, lost, self.disturbed))
 
     @property
     def weight(self) -> int:

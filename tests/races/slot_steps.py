@@ -79,6 +79,8 @@ class Rules:
         tombstone = granted and Waiting(*granted.position, "", 0, "")
         for priority in PRIORITIES:
             was, now = old.waiting.get(priority), new.waiting.get(priority)
+            if was and was.execution and now and now.sequence > was.sequence:
+                yield f"the name of an earlier message, {was}, was replaced by {now}"
             if granted and granted.sequence and priority == granted.priority:
                 if now != tombstone:
                     yield f"{granted} admitted without its tombstone: {was} became {now}"
@@ -91,7 +93,7 @@ class Rules:
                     yield f"{was} was removed"
                 elif now.receipt_handle:
                     yield from self._wrong_registration(old, priority, now)
-                elif was is None or not was.receipt_handle or now.position < was.position:
+                elif was is None or not was.execution or now.position < was.position:
                     yield f"{was} was replaced by an older tombstone: {now}"
 
     def _wrong_registration(self, old: Item, priority: Priority, now: Waiting) -> Iterator[str]:

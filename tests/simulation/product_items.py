@@ -64,6 +64,10 @@ _receives = st.sampled_from([{"N": str(number)} for number in RECEIVES])
 _cancelled = st.dictionaries(st.sampled_from(EXECUTIONS), _map({"since": _times}, {"by": _texts})).map(
     lambda noted: {"M": noted}
 )
+_lost = st.dictionaries(
+    st.sampled_from(EXECUTIONS),
+    _map({"request_id": _texts, "priority": _texts, "since": _times, "noted": _times}, {"reported": _times}),
+).map(lambda noted: {"M": noted})
 _turns = st.sampled_from([{"N": str(int(NOW * 1000) + ahead)} for ahead in (-1500, -1, 0, 5000)])
 _positions = {"sequence": _sequences, "receives": _receives}
 
@@ -77,7 +81,12 @@ def _waiting(priority: Priority) -> Items:
         "since": _times,
         "execution": st.sampled_from([{"S": name} for name in EXECUTIONS]),
     }
-    return st.one_of(_map(_positions | registered, {"request_id": _texts}), _map(_positions, {}))
+    named = {name: registered[name] for name in ("since", "execution")} | {"request_id": _texts}
+    return st.one_of(
+        _map(_positions | registered, {"request_id": _texts, "hidden_until": _times}),
+        _map(_positions, {}),
+        _map(_positions | named, {}),
+    )
 
 
 _kept = st.fixed_dictionaries(
@@ -85,6 +94,7 @@ _kept = st.fixed_dictionaries(
     optional={
         "default_weight": st.just({"N": "2"}),
         "cancelled": _cancelled,
+        "lost": _lost,
         "paused": st.sampled_from([{"BOOL": True}, {"BOOL": False}]),
         "turn_high": _turns,
         "turn_normal": _turns,

@@ -20,6 +20,7 @@ from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import Holder, MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -30,7 +31,7 @@ from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
-from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, RECEIVES, Item
+from tests.simulation.product_items import EXECUTIONS, HOLDERS, ITEMS, KEY, MESSAGES, NOW, RECEIVES, Item
 from tests.simulation.transcript import Question
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
@@ -132,8 +133,20 @@ def _process(in_use: int, held: int) -> Process:
     return Process(KEY, 2, in_use, {f"p-{number}": holder for number in range(held)}, False, "j")
 
 
-def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int) -> tuple[Any, ...]:
-    return candidate, *_with_process(both, fits, in_use, in_use)
+def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int, *more: Any) -> tuple[Any, ...]:
+    return candidate, *_with_process(both, fits, in_use, in_use), *more
+
+
+def _with_item(both: Both, fits: bool, seen: Item, repaired: Item) -> tuple[Any, ...]:
+    key = {"process_name": {"S": KEY}}
+    seen = (fits and both.item(KEY)) or seen | key
+    limit = "8" if seen.get("slot_limit") == {"N": "7"} else "7"  # a repair changes something
+    return KEY, seen, repaired | key | {"slot_limit": {"N": limit}}
+
+
+def _with_name(both: Both, fits: bool, priority: Priority, seen: WaitingRequest, now: float) -> tuple[Any, ...]:
+    (process,) = _with_process(both, fits, 1, 1)
+    return process, process.named.get(priority, seen), now
 
 
 def _with_registration(both: Both, now: float, fits: bool, priority: Priority, seen: WaitingRequest) -> tuple[Any, ...]:
@@ -169,6 +182,7 @@ _PLAN, _ERROR, _NOW = st.just({"why": "w"}), st.just("e"), st.just(NOW)
 _TABLES = {
     Slots: "slots",
     Cancellations: "slots",
+    LostRequests: "slots",
     Processes: "slots",
     TokenTable: "tokens",
     Ledger: "ledger",
@@ -179,7 +193,7 @@ _TABLES = {
 _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
     Slots: {
         "reserve": (_unkeyed, _candidates, _seconds),
-        "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few),
+        "wait": (_with_seen, _candidates.filter(lambda candidate: candidate.delivery), _fits, _few, _seconds),
         "end_wait": (_unkeyed, _candidates),
         "clear": (_with_registration, _seconds, _fits, _priorities, _waiting),
         "release": (_with_holder, _executions, _fits, _seen_holders),
@@ -195,6 +209,11 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "drop": (_keyed, _executions, _noted),
         "drop_expired": (_keyed, st.dictionaries(_executions, _noted, min_size=1, max_size=1), st.just(NOW + 2e6)),
     },
+    LostRequests: {
+        "lose": (_with_name, _fits, _priorities, _waiting, _seconds),
+        "mark_reported": (_keyed, _executions, _seconds),
+        "drop": (_keyed, _executions),
+    },
     Processes: {
         "create": (_keyed, _limits, _jobs, st.booleans(), st.sampled_from([1, 2])),
         "remove": (_keyed,),
@@ -204,6 +223,8 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "pause": (_keyed,),
         "resume": (_keyed,),
         "repair_counter": (_with_process, _fits, _few, _few),
+        "read_item": (_keyed,),
+        "repair": (_with_item, _fits, ITEMS["slots"], ITEMS["slots"]),
         "all": (_unkeyed,),
         "name_targets": (_unkeyed,),
     },
@@ -261,6 +282,8 @@ _FIRST = {
     "receipt_handle": {"S": "a"},
     "sequence": {"S": "1".zfill(40)},
     "receives": {"N": str(RECEIVES[0])},
+    "since": {"N": str(int(NOW))},
+    "execution": {"S": EXECUTIONS[0]},
 }
 
 

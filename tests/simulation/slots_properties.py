@@ -9,6 +9,7 @@ from typing import Any
 
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
+from slotkeeper.slots.lost_requests import SETTLED_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
@@ -16,7 +17,7 @@ from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.aws.stepfunctions import OPEN
-from tests.simulation.frozen import Record
+from tests.simulation.frozen import Record, freeze
 from tests.simulation.slots_state import (
     GRACE,
     JOB,
@@ -36,8 +37,10 @@ from tests.simulation.slots_state import (
     request_of,
     weight_of,
 )
-from tests.simulation.workflow import FAILED
+from tests.simulation.workflow import FAILED, REQUESTS
 from tests.simulation.worlds import Violation
+
+_NONE = freeze({"M": {}})
 
 
 class SlotsProperties(SlotsState):
@@ -53,6 +56,7 @@ class SlotsProperties(SlotsState):
             if item is not before:
                 self._before = self._before | {name: item}
                 self._check_process(item, before)
+                self._check_names(item, before)
         holders = self._holders()
         for name in self._cancelled():
             if name in holders:
@@ -112,6 +116,41 @@ class SlotsProperties(SlotsState):
                 entry = before["waiting"]["M"].get(other)
                 if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
                     raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
+
+    def _check_names(self, item: Record, before: Record) -> None:
+        """S3b after a write: a name ends with its message or moves to `lost`, and no note is wrong."""
+        if "waiting" not in item or "waiting" not in before or self.plan.callers:
+            return  # of a removed process; and a dead letter does not have its request's token, nor its name
+        noted, noted_before = _noted(item), _noted(before)
+        executions, dead = self.services["stepfunctions"], self._names_in(code.DEAD_LETTERS)
+        for name in _named(before) - _named(item) - noted.keys():
+            if name not in item["holders"]["M"] and name not in executions and name not in dead:
+                raise Violation("S3b", f"{name} waits, and its process's item names it no more")
+        # A starter may still dead-letter a message that was removed.
+        exist = self._names_in(REQUESTS) | (set() if self.removed else dead)
+        for name in noted.keys() - noted_before.keys():
+            if name in exist and not self._is_sent_twice(name):
+                raise Violation("S3b", f"{name} is noted as lost although its message exists")
+        for name in noted.keys() & noted_before.keys():
+            is_reported = "reported" in noted[name]["M"] and "reported" not in noted_before[name]["M"]
+            if is_reported and name in executions:
+                raise Violation("S3b", f"{name} is reported as lost although it has been started")
+
+    def _is_sent_twice(self, name: str) -> bool:
+        ids = [id_of(request) for request in self.plan.requests]
+        return any(ids.count(id_of(each)) > 1 and name_of(each) == name for each in self.plan.requests)
+
+    def unreported(self) -> str:
+        """S3b: a request that is still to be noted or reported as lost, since RequestQueue is empty."""
+        if self._queue()["messages"]:
+            return ""
+        for name in self.processes:
+            if left := _named(self._item(name)):
+                return min(left)
+            # In a timeless world the janitor's clock stands still.
+            if left := {each for each, note in _noted(self._item(name)).items() if "reported" not in note["M"]}:
+                return "" if self.timeless else min(left)
+        return ""
 
     def _higher(self, execution: str) -> Sequence[Priority]:
         """The priorities above that of an execution's request."""
@@ -206,6 +245,7 @@ class SlotsProperties(SlotsState):
             self._check_freed()
             self._check_woken()
             self._check_settled()
+            self._check_reported()
 
     def _check_freed(self) -> None:
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
@@ -237,6 +277,18 @@ class SlotsProperties(SlotsState):
                 if late > 2 * PERIOD:
                     raise Violation("S4", f"{name} is dead, and its slot was not freed for {GRACE} + {late:.0f} s")
                 self._check_freed_by_event(name, dead, max([run["ended"] for run in runs], default=0))
+
+    def _check_reported(self) -> None:
+        """S3b: while RequestQueue is empty, each name becomes a note, and each note is reported or dropped."""
+        if self._queue()["messages"]:
+            self.left_queue_at = self.now
+        for process in filter(None, map(self._process, self.processes)) if self.unreported() else ():
+            due = [each.back_at or 0 for each in process.named.values()]
+            due += [each.noted for each in process.lost.values() if each.reported is None]
+            late = self.now - max([each + SETTLED_SECONDS for each in due], default=self.now)
+            late = min(late, self.now - max(self.left_queue_at, self.disturbed_at, self.outage_until))
+            if late > 2 * PERIOD:
+                raise Violation("S3b", f"a lost request of {process.name} was not reported for {late:.0f} s")
 
     def _check_settled(self) -> None:
         """S3: what may not be read or answered keeps no request from being settled, once its slot is free."""
@@ -316,6 +368,8 @@ class SlotsProperties(SlotsState):
         return ""
 
     def check_end(self) -> None:
+        if name := self.unreported():
+            raise Violation("S3b", f"the message of {name} is gone, and nothing reports it")
         if self._holders():
             raise Violation("S4", f"{sorted(self._holders())} hold slots, and no actor will free them")
         executions = self.services["stepfunctions"]
@@ -338,6 +392,16 @@ class SlotsProperties(SlotsState):
             again = execution_name(request["process"], request["request_id"], request["attempt"] + 1, caller)
             if name not in kept and again not in executions and not self.has_succeeded(name):
                 raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
+
+
+def _named(item: Record) -> set[str]:
+    """The executions of the waiting requests that an item names."""
+    entries = item.get("waiting", _NONE)["M"].fields.values()
+    return {entry["M"]["execution"]["S"] for entry in entries if "execution" in entry["M"]}
+
+
+def _noted(item: Record) -> dict[str, Record]:
+    return item.get("lost", _NONE)["M"].fields  # type: ignore[no-any-return]
 
 
 @cache

@@ -206,6 +206,13 @@ def _parsed(body: str, group: str) -> Request:
     return parse_request(Delivery("", body, group, "", "0", 1, 0))
 
 
+@cache
+def _name_in(body: str) -> str:
+    """The name of the execution of a message. A dead letter's message group is its own."""
+    fields = json.loads(body)
+    return _parsed(body, message_group(fields["process"], fields.get("priority", "normal"))).execution_name
+
+
 class StatusEvent(NamedTuple):
     """A status event of a closed execution. `sent`: when; `due`: when it is received next."""
 
@@ -293,6 +300,9 @@ class SlotsState(World):
         self._to_wake: dict[str, tuple[WaitingRequest | None, float]] = {}
         # Whether a fault or a removal has happened since the last janitor run that began while no other actor worked.
         self.needs_janitor = False
+        # Of a timeless world: the request that the newest janitor run should report, if it began without other actors.
+        self.noting = ""
+        self.left_queue_at = self.now  # the last message of RequestQueue, as far as the clock has moved since
         self.faults_at_close: dict[str, int] = {}  # of executions whose status events were sent
         self.status_events: tuple[StatusEvent, ...] = ()  # not received yet, or to be received again
         self.processes = tuple(limits)
@@ -412,6 +422,10 @@ class SlotsState(World):
     def _queue(self) -> Record:
         return self.services["sqs"][REQUESTS]  # type: ignore[no-any-return]
 
+    def _names_in(self, queue: str) -> set[str]:
+        """The names of the executions of a queue's messages."""
+        return {_name_in(message["body"]) for message in self.services["sqs"][queue]["messages"]}
+
     def _receivable(self) -> list[Record]:
         return self._messages()[0]
 
@@ -524,6 +538,7 @@ class SlotsState(World):
             self.denied,
             self.unreadable,
             self.needs_janitor,
+            self.noting,
             self.replacements,
             self.others,
             self.janitor_runs,

@@ -151,13 +151,15 @@ class SlotsWorld(SlotsProperties):
         overlooked = self.overlooked()
         if overlooked and not self.needs_janitor:
             raise Violation("S6", overlooked)
+        if self.noting and self.noting == self.unreported() and not self.needs_janitor:
+            raise Violation("S3b", f"a janitor run has left {self.noting}, whose message is gone, unreported")
         if self._to_release():
             return [Choice("release", name) for name in self._to_release()]
         if not self.timeless:
-            return [Choice("pass_time")] if self._is_unfinished() else []
+            return [Choice("pass_time")] if self._is_unfinished() or self.unreported() else []
         if self.status_events:
             return [Choice("deliver_event", self._due_events()[0])]
-        if self._holders() or self._unsettled() or overlooked:
+        if self._holders() or self._unsettled() or overlooked or self.unreported():
             return [Choice("run_janitor", "later")]
         return [Choice("expire", message["id"]) for message in self._in_flight() if not self.is_blocked(message)]
 
@@ -311,6 +313,7 @@ class SlotsWorld(SlotsProperties):
         self.janitor_runs += self.timeless and when == "now"
         self.next_run = self.now + PERIOD
         self.needs_janitor &= bool(self.actors)
+        self.noting = "" if self.actors or not self.timeless else self.unreported()
         self.log("scheduled run", f"begins ({when})" if when else "begins")
         node = code.janitor_run.begin(*self._janitor_times(), *self.memories[:1])
         self.begin("scheduled run", node, Notes(ahead=LATER if when == "later" else 0))

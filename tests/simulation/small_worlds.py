@@ -155,6 +155,11 @@ SMALL: dict[str, Small] = {
     "3 priorities, 1 slot, no fault": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 0, True),
     "2 priorities, 1 slot, a message removed": Small(_slots(("+a", "b"), 1, 0, False, removals=1), 0, True),
     "2 priorities, 2 slots, a message removed": Small(_slots(("+a", "-b"), 2, 0, False, True, removals=1), 0, True),
+    "1 request, 1 slot, a message removed": Small(_slots("a", 1, 0, True, removals=1), 1, True),
+    "2 requests, 1 slot, a message removed": Small(_slots("ab", 1, 0, False, True, removals=1), 0, True),
+    "2 requests, 1 slot, a message removed, janitor while others are frozen": Small(
+        _slots("ab", 1, 0, True, starters=1, removals=1), 1, False
+    ),
     "2 priorities, 1 slot, cancelled": Small(_slots(("+a", "b"), 1, 0, False, cancels="a"), 0, True),
     "2 priorities, 1 slot": Small(_slots(("+a", "b"), 1, 0, False, starters=1), 1, True),
     "2 priorities, 2 slots, 3 requests, no fault": Small(_slots(("a", "+b", "c"), 2, 0, False, True), 0, False),

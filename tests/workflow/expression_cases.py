@@ -72,7 +72,7 @@ def _searched(starts: int, **more: Any) -> Variables:
 def _registered(priority: str, weight: int = 1) -> dict[str, Any]:
     """The registration of a priority's request, as in the item."""
     entry = {"receipt_handle": {"S": "handle"}, "priority": {"S": priority}, "weight": {"N": str(weight)}}
-    return {"M": _POSITION | entry | {"since": {"N": "1"}, "execution": {"S": "p-2"}}}
+    return {"M": _POSITION | entry | _REQUEST_NAME}
 
 
 def _of_priority(priority: str) -> dict[str, Any]:
@@ -101,6 +101,7 @@ _FULL = {"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}
 _DRIFTED = {"slots_in_use": {"N": "11"}, "slot_limit": {"N": "10"}}
 _POSITION = {"sequence": {"S": "7".zfill(40)}, "receives": {"N": "2"}}
 _TOMBSTONE = {"M": _POSITION}
+_REQUEST_NAME = {"since": {"N": "1"}, "execution": {"S": "p-2"}}
 _BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
 _BODY_OF = _BODY[:-1] % 2 + ',"priority":"%s","weight":5}'
 _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
@@ -405,21 +406,24 @@ CASES = [
         for errors, is_refused in ((REJECTED_HANDLES, True), (OTHER_SQS_ERRORS, False))
         for error in errors
     ),
-    case(
-        "ClearWaiting.Arguments",
-        {
-            "TableName": "${SlotTableName}",
-            "Key": {"process_name": {"S": "p"}},
-            "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
-            "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
-            "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
-            "ExpressionAttributeValues": {
-                ":entry": _TOMBSTONE,
-                ":handle": {"S": "handle"},
-                ":turn": {"N": str(ENTERED)},
+    *(
+        case(
+            "ClearWaiting.Arguments",
+            {
+                "TableName": "${SlotTableName}",
+                "Key": {"process_name": {"S": "p"}},
+                "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
+                "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
+                "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
+                "ExpressionAttributeValues": {
+                    ":entry": {"M": _POSITION | _REQUEST_NAME | given},
+                    ":handle": {"S": "handle"},
+                    ":turn": {"N": str(ENTERED)},
+                },
             },
-        },
-        {"first": _registered("low")["M"]},
+            {"first": _registered("low")["M"] | given},
+        )
+        for given in ({}, {"request_id": {"S": "order-1"}})
     ),
     case("ClearWaiting.Assign", {"wakes": 2}, {"wakes": 1}),
     case("ClearWaiting.Catch.0.Assign", {"wakes": 2}, {"wakes": 1}),

@@ -21,7 +21,7 @@ from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import details, line, not_closed
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.explanation import Facts, explain_attempts, explain_lease, explain_queue
+from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue
 from slotkeeper_cli.formatting import count, local_time, seconds
 from slotkeeper_cli.queue_attributes import event_source_mappings, message_counts, queue_attributes
 from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
@@ -29,7 +29,7 @@ from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import ALL_STATES, RequestState
 from slotkeeper_cli.request_text import render
 from slotkeeper_cli.run_times import slot_seconds
-from slotkeeper_cli.search import NotRead
+from slotkeeper_cli.search import UnreadSource
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
 from slotkeeper_cli.work_explanation import downstream_conditions, explain_work
@@ -57,7 +57,7 @@ def explain(
     """Show where a request is and why. `HELP` is the text of --help."""
     context = current_context()
     search = Explained(context, request_id)
-    data = search.run(process)
+    data = search.collect(process)
     context.out.result(data, lambda console: render(console, data))
     if not search.is_known and data["state"] is None:
         if data["not_read"]:
@@ -79,7 +79,7 @@ class Explained:
         self._now = time.time()
         self.is_known = False
 
-    def run(self, only: str | None) -> dict[str, Any]:
+    def collect(self, only: str | None) -> dict[str, Any]:
         """Search, in one process or in all and in the worker.
 
         Raises:
@@ -126,30 +126,30 @@ class Explained:
             "searched": self._search.searched,
         }
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> StackFacts:
         stack, search = self._stack, self._search
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
-        mappings = search.read(
+        mappings = search.try_read(
             "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
-        return Facts(
+        return StackFacts(
             now=self._now,
             event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
             queued=counts["visible"] + counts["in_flight"],
-            slot_seconds=search.read("recent executions", lambda: slot_seconds(stack), {}),
+            slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
             grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
         )
 
-    def _found(self, one: RequestAttempts, facts: Facts) -> dict[str, Any]:
+    def _found(self, one: RequestAttempts, facts: StackFacts) -> dict[str, Any]:
         explanation = explain_attempts(one, facts)
         data = {"process": one.process.name, "request_id": one.request_id, **explanation.as_dict(self._now)}
         if explanation.state in _QUEUED:
             data["holders"] = holders_as_dicts(one.process, self._finder.request_ids, self._now)
         return data | {"attempts": [attempt.as_dict() for attempt in one.attempts]}
 
-    def _leases(self, process: Process, facts: Facts) -> list[dict[str, Any]]:
+    def _leases(self, process: Process, facts: StackFacts) -> list[dict[str, Any]]:
         holder = process.holders.get(self._given)
         if holder is None or not holder.is_lease:
             return []
@@ -161,7 +161,7 @@ class Explained:
             }
         ]
 
-    def _unknown(self, known: Sequence[Process], number: int, facts: Facts, work_queued: int) -> dict[str, Any]:
+    def _unknown(self, known: Sequence[Process], number: int, facts: StackFacts, work_queued: int) -> dict[str, Any]:
         """What is known of a request that was found nowhere."""
         may_be = []
         if facts.queued:
@@ -188,7 +188,7 @@ class Explained:
         queues = [self._queue(one, facts) for one in known] if facts.queued else []
         return {"state": state, "queues": queues, "may_be": may_be}
 
-    def _queue(self, process: Process, facts: Facts) -> dict[str, Any]:
+    def _queue(self, process: Process, facts: StackFacts) -> dict[str, Any]:
         # A late redelivery registers a request that has run.
         waiting = [
             each
@@ -205,7 +205,7 @@ class Explained:
     def _removed(self) -> list[str]:
         """The processes that were removed lately, whose queued requests are dead-lettered when they are received."""
         since = self._now - 86_400
-        read = self._search.read(
+        read = self._search.try_read(
             "AuditLogGroup", lambda: read_audit(self._stack, "action", "process remove", since), Audited([])
         )
         return [
@@ -226,7 +226,7 @@ class Explained:
         if work is None:
             return None, sum(message_counts(attributes).values()) if not is_request else 0
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
-        mappings = search.read(
+        mappings = search.try_read(
             "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
         )
         event_source = [] if mappings is None else stopped_event_source(mappings)
@@ -240,14 +240,14 @@ class Explained:
         def fail() -> list[Condition]:
             health = control.all.get(name, Health())
             if isinstance(health, MalformedHealth):
-                self._search.not_read.append(NotRead("DownstreamTable", str(health)))
+                self._search.not_read.append(UnreadSource("DownstreamTable", str(health)))
                 return []
             shown = details(name, health, control.settings(name), control.most, self._now)
             return downstream_conditions(shown, self._now)
 
-        return self._search.read("DownstreamTable", fail, [])
+        return self._search.try_read("DownstreamTable", fail, [])
 
 
-def _malformed(error: MalformedProcess) -> NotRead:
+def _malformed(error: MalformedProcess) -> UnreadSource:
     why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
-    return NotRead("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+    return UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")

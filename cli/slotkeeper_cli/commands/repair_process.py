@@ -12,6 +12,7 @@ import typer
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import find_faults
 from slotkeeper_cli.audit_log import audit
+from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import count, one_line
@@ -26,7 +27,9 @@ _LONGEST_AUDITED = 2000  # characters of a value
 
 
 def repair(
-    process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
+    process: Annotated[
+        str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)
+    ],
     values: Annotated[
         list[str] | None,
         typer.Option(

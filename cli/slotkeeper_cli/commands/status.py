@@ -83,7 +83,7 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
     queues, search = all_queue_attributes(stack), Search()
     queue_arn = queues["RequestQueue"]["QueueArn"]
-    mappings = search.read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
+    mappings = search.try_read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
     event_source = [] if mappings is None else stopped_event_source(mappings)
     executions = _executions(control, processes, request_ids)
     work = work_of_holders(stack, processes)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.job_checks import job_problems, most_holders
 from slotkeeper_cli.target_checks import machine_problems
 from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
@@ -169,6 +170,21 @@ def waiting(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def lost(facts: Facts) -> Iterator[Finding]:
+    """The janitor drops a note when its request has an execution, at its next run."""
+    for process in facts.processes:
+        for execution, one in process.lost.items():
+            if one.reported is None or facts.execution_status(execution):
+                continue
+            command = send_again(process.name, execution, one)
+            again = f"send it again with its arguments, once: {command}" if command else "its caller must repeat it"
+            yield problem(
+                f"process {process.name}: the message of {one.request_id or execution}, sent at {iso(one.since)}, "
+                "no longer exists, and it was not started",
+                f"{again}; unless slotkeeper dlq list request shows it",
+            )
+
+
 CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
     HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
@@ -200,4 +216,5 @@ CHECKS = (
     HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs, of_processes=True),
     HealthCheck("waiting", "no request waits although a slot is free", waiting, of_processes=True),
     HealthCheck("blocked", "no waiting request has a weight above the limit", blocked, of_processes=True),
+    HealthCheck("lost", "no waiting request has lost its message", lost, of_processes=True),
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
+from slotkeeper.slots.lost_requests import MAX_LOST
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MAX_TOKEN_BYTES
 from slotkeeper.slots.protocol import ALWAYS_FIT, Slots
 from slotkeeper.slots.request import PRIORITIES
@@ -41,7 +42,10 @@ def largest_item() -> dict[str, Any]:
         "execution": {"S": "e" * 80},
         "request_id": {"S": "\U0001f600" * 128},
         "token_bytes": {"N": str(MAX_TOKEN_CHARACTERS)},
+        "hidden_until": A_TIME,
     }
+    lost = {name: registration[name] for name in ("request_id", "priority")}
+    lost |= dict.fromkeys(("since", "noted", "reported"), A_TIME)
     cancellation = {"since": A_TIME, "by": {"S": "\U0001f600" * 64}}
     return {
         "process_name": {"S": "p" * 47},
@@ -50,6 +54,8 @@ def largest_item() -> dict[str, Any]:
         "holders": {"M": holders},
         "waiting": {"M": {priority: {"M": registration} for priority in PRIORITIES}},
         "cancelled": {"M": {name: {"M": cancellation} for name in names[:MAX_CANCELLATIONS]}},
+        # Each message group may have added one after the same read.
+        "lost": {"M": {name: {"M": lost} for name in names[: MAX_LOST + len(PRIORITIES)]}},
         "paused": {"BOOL": True},
         "target": TARGET,
         "run_settings": {"M": {"timeout_minutes": A_NUMBER, "settle_seconds": A_NUMBER}},

@@ -54,12 +54,11 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
     assert account.item().waiting["normal"].execution == "p-newer"
 
 
-@pytest.mark.parametrize("newer", [{"sequence": "10", "receives": 1}, {"sequence": "9", "receives": 4}])
-def test_a_newer_delivery_replaces_an_older_registration(account: Account, newer: dict[str, Any]) -> None:
+def test_a_newer_receive_replaces_an_older_registration(account: Account) -> None:
     account.fill()
-    account.register("p-older", sequence="9", receives=3)
-    assert account.register("p-newer", **newer) == Registration.REGISTERED
-    assert account.item().waiting["normal"].execution == "p-newer"
+    account.register(receives=3)
+    assert account.register(receives=4) == Registration.REGISTERED
+    assert account.item().waiting["normal"].receives == 4
 
 
 def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(account: Account) -> None:

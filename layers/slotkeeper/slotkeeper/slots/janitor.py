@@ -1,5 +1,5 @@
 """A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, free the slots
-of dead holders, then find requests whose messages are gone.
+of dead holders, then find requests that have lost their messages.
 
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
@@ -304,19 +304,19 @@ class Janitor:
                     self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
 
     def _note_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Note the waiting requests whose messages are gone because RequestQueue is empty.
+        """Note the waiting requests that have lost their messages, because RequestQueue is empty.
 
         A message's own end removes its name from the item before the message leaves the queue. So a name that was read
         before the count, and is unchanged after it, is that of a message that nothing has handled.
         """
         overdue = [(process, each) for process in processes for each in process.overdue(self.clock())]
-        if not overdue:
+        if not overdue or self.clock() >= until:
             return
         with report.guard("Could not check if the messages of waiting requests still exist", requests=len(overdue)):
             if self.queue.is_empty():
                 for process, gone in overdue:
                     if self.clock() < until:
-                        self.slots.lost.add(process, gone, self.clock())
+                        self.slots.lost.lose(process, gone, self.clock())
 
     def _report_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Report the lost requests that have no execution, and drop the notes of those that were sent again."""

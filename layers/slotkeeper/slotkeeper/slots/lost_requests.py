@@ -1,12 +1,12 @@
-"""Requests whose message has left RequestQueue although nothing has handled it: deleted, purged, or moved by SQS itself.
+"""Requests whose message has left RequestQueue unhandled: deleted, purged, expired, or moved by SQS itself.
 
 A waiting request is named in its process's item, as a registration or as what a waker has left of it (Cleared). Its
-message's own end removes the name: the write of the grant, and before a dead letter is deleted `end_wait`. So a name
-whose message is gone shows a request that nothing will start. The message is gone
+message's own end removes the name: the write of the grant, and before the original of a dead letter is deleted
+`end_wait`. So nothing will start a request that is named and has no message. That is known in two cases:
 
-- when a later message of its group asks for a slot: a FIFO queue delivers none while an earlier one is left. The starter
+- if a later message of its group asks for a slot: a FIFO queue delivers none while an earlier one is left. The starter
   finds it, because neither a grant nor a registration may replace an older name (NOTHING_VANISHED in protocol.py).
-- when RequestQueue has no message at all. The janitor finds it, and asks only if a message is overdue.
+- if RequestQueue has no message at all. The janitor finds it, and asks only if a message is overdue.
 
 A receipt handle that SQS rejects does not show it: the message may be visible again, or be received at this moment.
 
@@ -48,12 +48,12 @@ LOSE_CONDITION = (
 
 @dataclass(frozen=True)
 class Lost:
-    """A request whose message is gone. Times are seconds since the epoch.
+    """A request that waited and has no message. Times are seconds since the epoch.
 
     Attributes:
         request_id: may be empty.
         since: when its message was sent.
-        noted: when its message was found to be gone.
+        noted: when its message was missed.
         reported: when the janitor reported it. None: not yet; it may still find that the request has run.
     """
 
@@ -90,20 +90,23 @@ class LostRequests:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
 
-    def add(self, process: Process, gone: WaitingRequest | Cleared, now: float) -> bool:
+    def lose(self, process: Process, gone: WaitingRequest | Cleared, now: float) -> bool:
         """Move the name of a request from `waiting` to `lost`, in one write; False if its entry has changed."""
         # Two updates: DynamoDB cannot set a key of a map that does not exist, and an item has no map at first.
         add_map = "SET lost = if_not_exists(lost, :none)"
         self._table.update(process.name, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
         update, condition = (text.format(gone.priority) for text in (LOSE_UPDATE, LOSE_CONDITION))
         names = {"#me": gone.execution, "#sequence": "sequence"}
-        others = {name: lost.noted for name, lost in process.lost.items() if name != gone.execution}
-        if len(others) >= MAX_LOST:
-            update += " REMOVE lost.#oldest"
-            names["#oldest"] = min(others, key=lambda name: others[name])
+        others = [name for name in process.lost if name != gone.execution]
+        # All above the most, since requests of other priorities may have been noted after the same read.
+        oldest = sorted(others, key=lambda name: process.lost[name].noted)[: max(0, len(others) - MAX_LOST + 1)]
+        if oldest:
+            names |= {f"#old{number}": name for number, name in enumerate(oldest)}
+            update += " REMOVE " + ", ".join(f"lost.#old{number}" for number in range(len(oldest)))
         position = {"sequence": {"S": gone.sequence}, "receives": {"N": str(gone.receives)}}
         note: dict[str, Any] = {"since": {"N": str(gone.since)}, "noted": {"N": str(int(now))}}
-        note |= {"priority": {"S": gone.priority}, "request_id": {"S": gone.request_id}}
+        note |= {"priority": {"S": gone.priority}}
+        note |= {"request_id": {"S": gone.request_id}} if gone.request_id else {}
         values = {
             ":tombstone": {"M": position},
             ":note": {"M": note},
@@ -113,7 +116,7 @@ class LostRequests:
         return self._table.update(process.name, update, condition, values, names).held
 
     def mark_reported(self, process: str, execution: str, now: float) -> bool:
-        """Record that a lost request was reported; False if it was, or if the note is gone."""
+        """Record that a lost request was reported; False if it was, or if there is no note."""
         condition = "attribute_exists(lost.#me) AND attribute_not_exists(lost.#me.reported)"
         values = {":now": {"N": str(int(now))}}
         return self._table.update(process, "SET lost.#me.reported = :now", condition, values, {"#me": execution}).held

@@ -112,9 +112,9 @@ class WaitingRequest:
 class Cleared:
     """The tombstone of a registration whose receipt handle SQS rejected. It names the request, for which no wake comes.
 
-    The request's message is visible, is being received, or is gone. When it is received, its grant, its registration or
-    its dead letter replaces this. `since`: when it was sent, `cleared`: when SQS rejected the handle; seconds since the
-    epoch.
+    The request's message is visible, is being received, or is lost. When it is received, its grant, its registration or
+    its dead letter replaces this. `since`: when it was sent. `cleared`: when SQS rejected the handle, and a turn of the
+    priority began. Both are in seconds since the epoch.
     """
 
     priority: Priority
@@ -141,8 +141,8 @@ class Process:
     Attributes:
         waiting: the registered head of each priority's message group.
         tombstones: for a priority without a registration, the position of its last one.
-        cleared: the tombstones that name a request, whose message may be gone.
-        lost: execution name -> a request whose message is gone, so that nothing will start it.
+        cleared: the tombstones that name a request, whose message may be lost.
+        lost: execution name -> a request without a message, which nothing will start.
         timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
         settle_seconds: seconds for which a slot is kept after its child execution was aborted or has timed out.
         queue_url: of the queue in which its requests wait. Empty: unknown.
@@ -246,13 +246,14 @@ class Process:
         return {**self.waiting, **self.cleared}
 
     def vanished_before(self, priority: Priority, position: Position | None) -> WaitingRequest | Cleared | None:
-        """The request whose message is gone, because a later one of its group was delivered at this position."""
+        """The request that has no message any more, because a later one of its group was delivered at this position."""
         named = self.named.get(priority)
         return named if named and position and named.sequence < position[0] else None
 
     def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
-        """The requests whose messages should have been received again some minutes ago; those may be gone."""
-        return [each for each in self.named.values() if each.back_at and now >= each.back_at + SETTLED_SECONDS]
+        """The requests whose messages should have been received again some minutes ago."""
+        back = [(each, each.back_at) for each in self.named.values()]
+        return [each for each, at in back if at is not None and now >= at + SETTLED_SECONDS]
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
@@ -305,7 +306,8 @@ def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
 
 
 def _parse(attributes: Attributes) -> Process:
-    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})))
+    turns = read_turns(attributes)
+    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})), turns)
     settings = attributes.map("run_settings", Attributes({}))
     return Process(
         name=attributes.text("process_name"),
@@ -323,13 +325,13 @@ def _parse(attributes: Attributes) -> Process:
         timeout_minutes=settings.whole("timeout_minutes", None),
         settle_seconds=settings.whole("settle_seconds", 0),
         queue_url=attributes.text("queue_url", ""),
-        turns=read_turns(attributes),
+        turns=turns,
         turn_seconds=read_turn_seconds(attributes),
     )
 
 
 def _read_waiting(
-    attributes: Attributes,
+    attributes: Attributes, turns: Mapping[Priority, int]
 ) -> tuple[dict[Priority, WaitingRequest], dict[Priority, Position], dict[Priority, Cleared]]:
     waiting: dict[Priority, WaitingRequest] = {}
     tombstones: dict[Priority, Position] = {}
@@ -344,8 +346,8 @@ def _read_waiting(
             waiting[priority] = read_registration(priority, entry)
         else:
             tombstones[priority] = (sequence, receives)
-            if "cleared" in entry.raw:
-                cleared[priority] = _read_cleared(priority, entry)
+            if "execution" in entry.raw:
+                cleared[priority] = _read_cleared(priority, entry, turns)
     return waiting, tombstones, cleared
 
 
@@ -392,15 +394,16 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
     )
 
 
-def _read_cleared(priority: Priority, entry: Attributes) -> Cleared:
+def _read_cleared(priority: Priority, entry: Attributes, turns: Mapping[Priority, int]) -> Cleared:
+    since = entry.parsed_number("since", _second)
     return Cleared(
         priority=priority,
         sequence=entry.text("sequence"),
         receives=entry.whole("receives"),
-        since=entry.parsed_number("since", _second),
+        since=since,
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
-        cleared=entry.parsed_number("cleared", _second),
+        cleared=max(since, turns.get(priority, 0) // 1000),  # of a repaired item the turn may be an earlier one
     )
 
 

@@ -8,13 +8,13 @@
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id, token_bytes, hidden_until}, or a tombstone,
-                   {sequence, receives}; that of a waker names the request: {since, execution, request_id, cleared} too
+                   {sequence, receives}; that of a waker names the request: {since, execution, request_id} too
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
-    lost           M, optional: execution name of a request whose message is gone -> {request_id, priority, since, noted,
-                   reported} (see lost_requests.py)
+    lost           M, optional: execution name of a request without a message -> {request_id, priority, since,
+                   noted, reported} (see lost_requests.py)
     paused         BOOL: true refuses every reserve
     target         S: what runs in a slot: a Glue job's name, or the ARN of a state machine; "none": no request does
     run_settings   M: {timeout_minutes, settle_seconds}, each optional; the workflow's confirm returns it
@@ -23,7 +23,7 @@
 
     reserve   starter            takes a slot, if the request fits and no higher priority waits
     wait      starter            registers the message, so that the next wake can make it visible
-    lose      starter, janitor   moves the name of a request whose message is gone from `waiting` to `lost`
+    lose      starter, janitor   moves the name of a request that has lost its message from `waiting` to `lost`
     confirm   workflow           RESERVED -> RUNNING; the Glue job starts only after it
     release   workflow, janitor  frees the slot
     cancel    starter, janitor   frees the slot while it is still RESERVED
@@ -36,7 +36,7 @@ is raised. After an operator raises a limit or lifts a pause, the operator comma
 A registration keeps lower priorities out, so each end of its message replaces it by a tombstone: the grant does so in
 the same write, the starter before it dead-letters the message, and each waker whose receipt handle SQS rejects. A
 tombstone refuses a late or repeated `wait` of the same receive. A waker's one names the request until its message is
-received again, because the message may be gone.
+received again, because the message may be lost.
 
 After such an end the next request of the priority is not registered before it has been received, and if slots are
 free, it never is. So the priority has a turn: the write of a grant notes it, if the request had waited, and so does a
@@ -126,7 +126,7 @@ NOT_NEWER = (
 # 2. The first starter is granted a slot, and replaces the registration of the second receive by its tombstone.
 # 3. SQS rejects its delete, which has the first handle. The message stays hidden, and its group waits behind it.
 NO_NEWER_REGISTRATION = f"(attribute_not_exists(waiting.{{0}}.receipt_handle) OR {NOT_NEWER})"
-# The name of an earlier request, whose message is gone since a later one of its group was delivered, is first moved.
+# The name of an earlier request, which has no message since a later one of its group was delivered, is first moved.
 NOTHING_VANISHED = "(attribute_not_exists(waiting.{0}.execution) OR waiting.{0}.#sequence >= :sequence)"
 ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
@@ -142,8 +142,11 @@ NEWER_RECEIVE = (
     "OR (waiting.{0}.#sequence = :sequence AND waiting.{0}.receives < :receives))"
 )
 SAME_HANDLE = "waiting.{0}.receipt_handle = :handle"
-# Also a waker's tombstone, which names the request. Not that of an earlier message, which then is gone.
-OWN_NAME = "attribute_exists(waiting.{0}.execution) AND waiting.{0}.#sequence = :sequence AND waiting.{0}.receives <= :receives"
+# Also a waker's tombstone, which names the request. Not that of an earlier message: that one is lost.
+OWN_NAME = (
+    "attribute_exists(waiting.{0}.execution) AND waiting.{0}.#sequence = :sequence "
+    "AND waiting.{0}.receives <= :receives"
+)
 
 CONFIRM_UPDATE = (
     "SET holders.#me.#state = :running, holders.#me.job = target, run_settings = if_not_exists(run_settings, :none)"
@@ -235,7 +238,7 @@ class Slots:
     ) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
         """Return why a reserve would be refused, after the name of a request that has vanished was moved."""
         if gone := seen.vanished_before(candidate.priority, candidate.position):
-            self.lost.add(seen, gone, now)
+            self.lost.lose(seen, gone, now)
         return refusal(candidate, seen)
 
     def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
@@ -381,7 +384,7 @@ class Slots:
     def clear(self, process: str, waiting: WaitingRequest, now: float) -> bool:
         """Replace a registration whose receipt handle SQS has rejected by its tombstone; False if it has changed.
 
-        The tombstone names the request, because the message may be gone (lost_requests.py).
+        The tombstone names the request, because the message may be lost (lost_requests.py).
         A rejected handle never becomes valid again, so no wake is lost. A message that was received since then is
         registered with its new handle before the starter hides it. Until then its priority has its turn: the wakes of
         lower ones, which no registration keeps out any more, are delayed.
@@ -391,9 +394,7 @@ class Slots:
             "receives": _number(waiting.receives),
             "since": _number(waiting.since),
             "execution": {"S": waiting.execution},
-            "request_id": {"S": waiting.request_id},
-            "cleared": _number(int(now)),
-        }
+        } | ({"request_id": {"S": waiting.request_id}} if waiting.request_id else {})
         values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}, ":turn": _turn(now)}
         update, condition = (text.format(waiting.priority) for text in (ENTRY_UPDATE + TURN_UPDATE, SAME_HANDLE))
         return self._table.update(process, update, condition, values).held

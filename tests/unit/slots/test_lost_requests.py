@@ -1,0 +1,240 @@
+"""Requests whose message is gone are noted once, reported by the janitor, and never while the message exists."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from slotkeeper.observability import logger
+from slotkeeper.slots.admission import DeadLettered
+from slotkeeper.slots.cancellation import RETENTION_SECONDS
+from slotkeeper.slots.lost_requests import MAX_LOST, SETTLED_SECONDS, Lost, LostVerdict, judge_lost, send_again
+from slotkeeper.slots.process import Cleared
+from slotkeeper.slots.request import Priority, execution_name
+from slotkeeper.slots.reservation import Granted, Registration
+from tests.support.boundary import Calls
+from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load, delivery
+
+FIRST = "1".zfill(40)
+BACK = HIDDEN_UNTIL + SETTLED_SECONDS
+NOTED = Lost("order-1", "normal", int(NOW), int(NOW))
+
+
+def _cleared(account: Account, execution: str = "p-gone", **changes: Any) -> None:
+    """A waker finds the receipt handle of a waiting request outdated."""
+    account.fill()
+    account.register(execution, **changes)
+    account.slots.clear("p", account.item().waiting["normal"], NOW)
+
+
+def _purged(account: Account, execution: str = "p-gone", priority: Priority = "normal") -> None:
+    """The message of a waiting request is deleted while its process admits none, so that no wake comes for it."""
+    account.fill()
+    account.processes.pause("p")
+    sent = account.wait_in_queue(execution, priority)
+    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=sent.receipt_handle)
+
+
+def test_a_cleared_registration_names_its_request(account: Account) -> None:
+    _cleared(account)
+    gone = Cleared("normal", FIRST, 1, int(NOW), "p-gone", "", cleared=int(NOW))
+    assert account.item().cleared == {"normal": gone}
+
+
+# A later message of the group
+
+
+@pytest.mark.parametrize("is_cleared", [True, False])
+def test_a_later_message_that_asks_for_a_slot_shows_that_an_earlier_one_is_gone(
+    account: Account, is_cleared: bool
+) -> None:
+    account.fill()
+    account.register("p-gone")
+    if is_cleared:
+        account.slots.clear("p", account.item().waiting["normal"], NOW)
+    assert account.reserve("p-later", sequence="2") == FULL
+    assert account.register("p-later", sequence="2") == Registration.REGISTERED
+    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), int(NOW))}
+    assert account.item().waiting["normal"].execution == "p-later"
+
+
+def test_a_later_message_that_is_granted_a_slot_shows_that_an_earlier_one_is_gone(account: Account) -> None:
+    _cleared(account)
+    account.slots.cancel("p", "p-other")
+    assert account.reserve("p-later", sequence="2") == Granted()
+    assert account.item().lost.keys() == {"p-gone"}
+    assert account.item().tombstones == {"normal": ("2".zfill(40), 1)}
+
+
+def test_a_registration_of_a_later_message_replaces_no_name(account: Account) -> None:
+    """Its reserve, which moves the name, comes again."""
+    account.fill()
+    account.register("p-gone")
+    assert account.register("p-later", sequence="2") == Registration.RESERVE_AGAIN
+    assert account.item().waiting["normal"].execution == "p-gone"
+
+
+def test_the_same_message_that_is_received_again_leaves_no_note(account: Account) -> None:
+    _cleared(account)
+    assert account.register("p-gone", receives=2) == Registration.REGISTERED
+    assert (account.item().cleared, account.item().lost) == ({}, {})
+    account.slots.clear("p", account.item().waiting["normal"], NOW)
+    account.slots.cancel("p", "p-other")
+    assert account.reserve("p-gone", receives=3) == Granted()
+    assert (account.item().cleared, account.item().lost) == ({}, {})
+
+
+def test_a_message_that_is_dead_lettered_after_a_waker_cleared_it_is_named_no_more(account: Account) -> None:
+    """Else the next message of its group would show a request as lost whose message is in the dead-letter queue."""
+    name = execution_name("p", "order-1", 1)
+    _cleared(account, name)
+    account.processes.cancellations.add("p", name, NOW)
+    admission = account.starter.admit(delivery({"process": "p", "request_id": "order-1"}, receives=2), NOW)
+    assert isinstance(admission, DeadLettered)
+    assert account.item().cleared == {}
+
+
+def test_a_request_next_to_no_older_name_makes_no_further_call(account: Account) -> None:
+    account.reserve("p-1")
+    account.slots.cancel("p", "p-1")
+    calls = Calls(account.dynamodb)
+    assert account.reserve("p-2", sequence="2") == Granted()
+    assert calls.made == ["UpdateItem"]
+
+
+def test_the_oldest_note_gives_way_to_the_newest(account: Account) -> None:
+    account.fill()
+    for number in range(MAX_LOST + 2):
+        account.register(f"p-{number}", sequence=str(number + 1))
+        seen = account.item()
+        assert account.slots.lost.lose(seen, seen.waiting["normal"], NOW + number) is True
+    assert account.item().lost.keys() == {f"p-{number}" for number in range(2, MAX_LOST + 2)}
+
+
+def test_a_name_that_has_changed_is_not_moved(account: Account) -> None:
+    account.fill()
+    account.register("p-back")
+    seen = account.item()
+    account.register("p-back", receives=2)
+    assert account.slots.lost.lose(seen, seen.waiting["normal"], NOW) is False
+    assert account.item().lost == {}
+
+
+# An empty queue
+
+
+def test_the_janitor_notes_a_request_for_which_no_wake_comes_after_its_queue_was_purged(account: Account) -> None:
+    _purged(account)
+    account.run_at(BACK - 1)
+    assert account.item().lost == {}
+    account.run_at(BACK)
+    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), BACK)}
+    assert account.item().waiting == {}
+
+
+def test_the_janitor_notes_a_cleared_request_some_minutes_after_its_wake(account: Account) -> None:
+    _cleared(account)
+    account.run_at(NOW + SETTLED_SECONDS - 1)
+    assert account.item().lost == {}
+    account.run_at(NOW + SETTLED_SECONDS)
+    assert account.item().lost.keys() == {"p-gone"}
+
+
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_the_janitor_notes_nothing_while_the_queue_has_a_message(account: Account, is_hidden: bool) -> None:
+    """It may be that of the request: the event source is disabled, or the starter fails at each receive."""
+    _purged(account)
+    if is_hidden:
+        account.send()
+    else:
+        account.sqs.send_message(
+            QueueUrl=account.queue_url, MessageBody="{}", MessageGroupId="q", MessageDeduplicationId="q"
+        )
+    account.run_at(BACK)
+    assert account.item().lost == {}
+
+
+def test_the_janitor_asks_sqs_only_if_a_message_is_overdue(account: Account) -> None:
+    account.fill()
+    account.processes.pause("p")
+    account.wait_in_queue()
+    calls = Calls(account.sqs)
+    account.run_at(BACK - 1)
+    assert calls.made == []
+    account.run_at(BACK)
+    assert calls.made == ["GetQueueAttributes"]
+
+
+# The report
+
+
+def test_a_note_is_judged_by_its_age_and_its_execution() -> None:
+    reported = Lost("order-1", "normal", int(NOW), int(NOW), reported=int(NOW) + SETTLED_SECONDS)
+    assert judge_lost(NOTED, False, NOW + SETTLED_SECONDS - 1) is LostVerdict.KEEP
+    assert judge_lost(NOTED, False, NOW + SETTLED_SECONDS) is LostVerdict.REPORT
+    assert judge_lost(NOTED, True, NOW) is LostVerdict.DROP
+    assert judge_lost(reported, False, NOW + RETENTION_SECONDS - 1) is LostVerdict.KEEP
+    assert judge_lost(reported, False, NOW + RETENTION_SECONDS) is LostVerdict.DROP
+    assert judge_lost(reported, True, NOW + RETENTION_SECONDS - 1) is LostVerdict.DROP
+
+
+def _lost(account: Account, execution: str = "p-gone") -> None:
+    _cleared(account, execution)
+    account.reserve("p-later", sequence="2")
+
+
+def test_a_lost_request_is_reported_once(account: Account) -> None:
+    _lost(account)
+    assert account.run_at(NOW + SETTLED_SECONDS - 1).counts["RequestsLost"] == 0
+    counts = [account.run_at(NOW + SETTLED_SECONDS + seconds).counts["RequestsLost"] for seconds in (0, 60)]
+    assert counts == [1, 0]
+    assert account.item().lost["p-gone"].reported == NOW + SETTLED_SECONDS
+
+
+def test_a_request_that_has_an_execution_is_not_reported(account: Account) -> None:
+    """Its message was received again after it had run, and was then deleted."""
+    name = execution_name("p", "order-1", 1)
+    _lost(account, name)
+    account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name=name, input="{}")
+    assert account.run_at(NOW + SETTLED_SECONDS).counts["RequestsLost"] == 0
+    assert account.item().lost == {}
+
+
+@pytest.mark.parametrize("back", ["waits", "holds a slot", "is cancelled"])
+def test_a_request_that_is_known_again_is_not_reported(account: Account, back: str) -> None:
+    _lost(account)
+    if back == "waits":
+        account.register("p-gone", sequence="3")
+    elif back == "is cancelled":
+        account.processes.cancellations.add("p", "p-gone", NOW)
+    else:
+        account.slots.adopt("p", "p-gone", NOW + SETTLED_SECONDS, "job")
+    assert account.run_at(NOW + SETTLED_SECONDS).counts["RequestsLost"] == 0
+    assert account.item().lost == {}
+
+
+def test_the_report_names_the_request_and_the_command_that_sends_it_again(
+    account: Account, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(logger, "warning", lambda message, extra: logged.append((message, extra)))
+    name = execution_name("p", "order 1", 1)
+    noted = {"N": str(int(time.time() - SETTLED_SECONDS))}
+    note = {"request_id": {"S": "order 1"}, "priority": {"S": "high"}, "since": {"N": "1"}, "noted": noted}
+    account.write("lost", {"M": {name: {"M": note}}})
+    assert load("janitor").handler({}, CONTEXT)["RequestsLost"] == 1
+    (line,) = (extra for message, extra in logged if "no longer has the message" in message)
+    assert (line["process_name"], line["request_id"], line["execution"]) == ("p", "order 1", name)
+    assert line["send_again"] == "slotkeeper request submit --process p --request-id 'order 1' --priority high"
+
+
+def test_a_later_attempt_is_sent_again_as_the_same_attempt() -> None:
+    command = send_again("p", execution_name("p", "order-1", 2), NOTED)
+    request = '{"process": "p", "request_id": "order-1", "priority": "normal", "attempt": 2}'
+    assert command == f"echo '{request}' | slotkeeper request submit --file -"
+
+
+def test_a_request_whose_caller_waits_has_no_command() -> None:
+    assert send_again("p", execution_name("p", "order-1", 1, "caller"), NOTED) == ""
