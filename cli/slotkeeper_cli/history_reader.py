@@ -233,6 +233,9 @@ class _Reader:
     def _work(
         self, processes: Mapping[str, Process], attempts: Sequence[Attempt], acts: Sequence[OperatorAct]
     ) -> list[WorkInterval]:
+        if self._search.missing("SlotTable"):
+            why = "what the processes run is in SlotTable, which could not be read completely"
+            self._search.not_read += [UnreadSource(source, why) for source in (GLUE_RUNS, CHILDREN)]
         targets = {each.target for each in processes.values()}
         targets |= {holder.target for each in processes.values() for holder in each.holders.values()}
         targets |= {str(each.fields.get("target", "")) for each in acts if each.action == "process add"}
