@@ -1,6 +1,6 @@
 """The judge of a history of work: whether the guarantees of docs/correctness.md held. Pure; makes no call.
 
-A check fails only for what is certain in the records, whatever the clocks rounded. It is not shown if the records that
+A check fails only for what is certain in the records, however times were rounded. It is not shown if the records that
 it needs could not be read, or if nothing happened that could have violated it. Its docstring states what it cannot see.
 """
 

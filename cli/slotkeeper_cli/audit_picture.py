@@ -19,7 +19,7 @@ from slotkeeper_cli.work_history import Attempt, WorkHistory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Processes with most executions that are drawn, and executions of each: more cannot be told apart.
+# Processes with most executions that are drawn, and executions of each: in a larger picture they overlap.
 MAX_DRAWN, MAX_LANES = 6, 2000
 _UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 

@@ -91,7 +91,7 @@ def _limit_lowered(operator: Operator) -> Names:
     return {}
 
 
-def _changed_by_hand(operator: Operator) -> Names:
+def _changed_manually(operator: Operator) -> Names:
     audited(operator, 60, "process set-limit", before=2, after=3)
     ran(operator, "a", 960.25, 990.25)
     return {}
@@ -200,7 +200,7 @@ SITUATIONS = [
     ),
     Situation(
         name="the limit was changed by something else than a command",
-        state=_changed_by_hand,
+        state=_changed_manually,
         question="audit",
         says=("not shown  limit", "at most 1 of an unknown limit", "the limit of sample is not known at every time"),
         at=HOUR,
