@@ -28,7 +28,7 @@ class Breach(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """An execution or a lease that holds a slot. Times are seconds since the epoch. Only leases have an end and a code."""
+    """An execution or a lease that holds a slot. Times are seconds since the epoch; `until` and `code` of a lease."""
 
     state: str
     since: int = 0
@@ -95,6 +95,7 @@ class Item:
         waiting: by priority: each registration and tombstone.
         turns: by priority: when the last turn began.
         lost: execution name -> when it was noted that its message is lost.
+        cancelled: the executions of cancelled requests.
         disturbed: changes when a test itself writes a wrong count.
         at: when it was written, in seconds since the epoch, if that was recorded.
     """
@@ -107,6 +108,7 @@ class Item:
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     turns: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, int] = field(default_factory=dict)
+    cancelled: frozenset[str] = frozenset()
     target: str = ""
     default_weight: int = 1
     disturbed: int = 0
@@ -115,7 +117,7 @@ class Item:
     @classmethod
     def read(cls, raw: Mapping[str, Any], at: float = 0.0) -> Item:
         """Parse an item in DynamoDB's format."""
-        maps = {name: raw.get(name, {"M": {}})["M"] for name in ("holders", "waiting", "lost")}
+        maps = {name: raw.get(name, {"M": {}})["M"] for name in ("holders", "waiting", "lost", "cancelled")}
         return cls(
             process=raw["process_name"]["S"],
             limit=int(raw["slot_limit"]["N"]),
@@ -125,6 +127,7 @@ class Item:
             waiting={priority: Waiting.read(entry["M"]) for priority, entry in maps["waiting"].items()},
             turns={each: int(raw[f"turn_{each}"]["N"]) for each in PRIORITIES if f"turn_{each}" in raw},
             lost={name: int(note["M"]["noted"]["N"]) for name, note in maps["lost"].items()},
+            cancelled=frozenset(maps["cancelled"]),
             target=raw["target"]["S"],
             default_weight=int(raw.get("default_weight", {"N": "1"})["N"]),
             disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
@@ -163,7 +166,7 @@ class Asked(NamedTuple):
     """The request of a new holder.
 
     Attributes:
-        priority: None for one without a message, which all that wait keep out.
+        priority: None for a lease and for a request without a message, which all that wait keep out.
         weight: 0 is the process's default weight. None: not known.
         position: of its delivery, which has waited. None: not known, or no message.
     """
@@ -184,6 +187,8 @@ def wrong_item(item: Item, *, counted: bool = True) -> Iterator[Breach]:
     """The breaches in one version. `counted`: no test writes wrong counts."""
     if counted and item.drift:
         yield Breach("S2", f"slots_in_use is {item.count}, and {len(item.holders)} holders weigh {item.weight}")
+    for name in item.cancelled & item.holders.keys():
+        yield Breach("S3", f"{name} is cancelled and holds a slot")
     tokens = sum(holder.token_bytes for holder in item.holders.values())
     if tokens > bounds.MAX_TOKEN_BYTES:
         yield Breach("S2b", f"the holders' task tokens have {tokens} bytes")
@@ -216,11 +221,11 @@ def wrong_step(
     is_takeover = len(added) == len(removed) == 1 and all(each.is_lease for each in (added | removed).values())
     if len(added) + len(removed) + len(changed) > 1 + is_takeover:
         yield Breach("S1", f"more than one holder has changed: {sorted([*added, *removed, *changed])}")
-    requests = {name: asked(name, holder) for name, holder in added.items() if not holder.is_lease}
+    requests = {name: Asked(None) if holder.is_lease else asked(name, holder) for name, holder in added.items()}
     free = before.without(removed) if is_takeover else before
     for name, holder in added.items():
         if not holder.redriven:  # the janitor has adopted it, since it runs already
-            yield from _wrong_grant(free, name, holder, requests.get(name))
+            yield from _wrong_grant(free, name, holder, requests[name])
     for holder in removed.values():
         early = holder.until + LEASE_CLOCK_SKEW - writer.clock if writer and holder.is_lease else 0
         if writer and early > 0 and writer.code != holder.code:
@@ -243,14 +248,14 @@ def _wrong_grant(free: Item, name: str, holder: Holder, asked: Asked | None) -> 
         yield Breach("S1b", f"{name} begins as {holder}")
     if not free.fits(holder.weight):
         in_use = f"slots_in_use {free.count}, {len(free.holders)} holders of {free.weight}, the limit {free.limit}"
-        yield Breach(
-            "S1", f"{name} of weight {holder.weight} takes a slot although none is free: {in_use}, paused {free.paused}"
-        )
-    if asked and asked.weight is not None and holder.weight != (asked.weight or free.default_weight):
-        yield Breach("S1", f"{name} has weight {holder.weight}, its request {asked.weight or free.default_weight}")
-    if not holder.is_lease and free.target == NO_TARGET:
+        text = f"{name} of weight {holder.weight} takes a slot although none is free"
+        yield Breach("S1", f"{text}: {in_use}, paused {free.paused}")
+    weighs = holder.weight if asked is None or asked.weight is None else asked.weight or free.default_weight
+    if holder.weight != weighs:
+        yield Breach("S1", f"{name} has weight {holder.weight}, but its request weighs {weighs}")
+    if free.target == NO_TARGET and (asked is None or asked.priority):
         yield Breach("S10", f"{name} takes a slot of a process for leases")
-    if (asked or holder.is_lease) and (waiting := free.kept_out_by(asked.priority if asked else None)):
+    if asked and (waiting := free.kept_out_by(asked.priority)):
         yield Breach("S8", f"{name} takes a slot before {waiting}, the limit {free.limit}")
 
 

@@ -59,9 +59,6 @@ class SlotsProperties(SlotsState):
                 self._check_process(item, before)
                 self._check_names(item, before)
         holders = self._holders()
-        for name in self._cancelled():
-            if name in holders:
-                raise Violation("S3", f"{name} is cancelled and holds a slot")
         if self.timeless and not self.faults and not self.removed:
             self._check_registrations(holders)
         owners = [owner_of(run) for run in self._alive()]

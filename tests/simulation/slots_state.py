@@ -397,10 +397,6 @@ class SlotsState(World):
     def _holders(self) -> dict[str, Holder]:
         return {name: holder for process in self.processes for name, holder in self._holders_of(process).items()}
 
-    def _cancelled(self) -> dict[str, Record]:
-        noted = [self._item(process).get("cancelled") for process in self.processes]
-        return {name: note for each in noted if each is not None for name, note in each["M"].fields.items()}
-
     def _process(self, name: str) -> Process | None:
         """The process as the code reads it; None if it is removed."""
         item = self._item(name)
