@@ -24,7 +24,8 @@ class Condition:
 
     Args:
         name: for programs: `pause`, `limit`, `slots`, `holders`, `task tokens`, `priority`, `queue`, `target`,
-            `cancelled`, `event source` or `malformed process`; of the worker `breaker`, `concurrency` or `budget`.
+            `cancelled`, `message`, `event source` or `malformed process`; of the worker `breaker`, `concurrency` or
+            `budget`.
         text: for people, with the values.
         values: the numbers and names in the text.
         ends_by: the command that ends it; empty if it ends without an operator.

@@ -100,16 +100,26 @@ def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
 def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     process = one.process
     waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
-    conditions = (*facts.event_source, *of_waiting(process, waiting))
+    conditions = (*_no_message(facts), *facts.event_source, *of_waiting(process, waiting))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
-    if not conditions:
+    if not facts.queued:
+        answer += ". If so, the janitor names it as lost within some minutes, with the command that sends it again"
+    elif not conditions:
         answer += ". A wake makes its message visible immediately; the janitor repeats a lost one within a minute"
     else:
         answer += f". Its message is hidden until a wake{_back(waiting, facts.now)}"
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
+
+
+def _no_message(facts: StackFacts) -> list[Condition]:
+    """The condition that the message of a waiting request exists, if it fails."""
+    if facts.queued:
+        return []
+    text = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
+    return [Condition("message", text, {"queued_messages": 0})]
 
 
 def _back(waiting: WaitingRequest, now: float) -> str:

@@ -224,9 +224,9 @@ def _choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float
             entry = value_at(item, ("waiting", priority)) or {}
             raw = entry.get("M", {"receipt_handle": {}})
             why = _REGISTERS_AGAIN if "receipt_handle" in raw else _ONLY_NAMES
-            # As a waker leaves it (Slots.clear): it names the request, whose message may be gone.
+            # As a waker leaves it (Slots.clear): it names the request, whose message may be lost.
             named = {each: raw[each] for each in (*_POSITION, "since", "execution", "request_id") if each in raw}
-            for tombstone in (named | {"cleared": _number(now)}, {each: raw.get(each) for each in _POSITION}):
+            for tombstone in (named, {each: raw.get(each) for each in _POSITION}):
                 yield Choice(("waiting", priority), {"M": tombstone}, f"its tombstone: {why}")
             yield Choice(("waiting", priority), None, why)
         case ("lost", name, *within):

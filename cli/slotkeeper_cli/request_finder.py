@@ -28,7 +28,7 @@ from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
 from slotkeeper_cli.request_ids import RequestIds, callers_of, request_id_of
 from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.search import NotRead, Search, read_dead_letters
+from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.stack_connection import StackConnection
@@ -114,7 +114,9 @@ class RequestFinder:
             "AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([])
         )
         if not read.is_complete:
-            self.search.not_read.append(NotRead("AuditLogGroup", "it has too many redrives: only the oldest were read"))
+            self.search.not_read.append(
+                UnreadSource("AuditLogGroup", "it has too many redrives: only the oldest were read")
+            )
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
 
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:

@@ -18,7 +18,7 @@ _MAX_DEAD_LETTERS = 1000
 
 
 @dataclass(frozen=True)
-class NotRead:
+class UnreadSource:
     """Something that could not be read.
 
     Args:
@@ -41,14 +41,14 @@ class Search:
     """What one command has read."""
 
     searched: list[str] = field(default_factory=list)
-    not_read: list[NotRead] = field(default_factory=list)
+    not_read: list[UnreadSource] = field(default_factory=list)
 
     def try_read[Result](self, source: str, call: Callable[[], Result], otherwise: Result) -> Result:
         """The result of a call, or `otherwise` if AWS refuses it, as for a missing permission."""
         try:
             result = call()
         except ClientError as error:
-            self.not_read.append(NotRead(source, failure_text(error)))
+            self.not_read.append(UnreadSource(source, failure_text(error)))
             return otherwise
         if source not in self.searched:
             self.searched.append(source)
@@ -73,6 +73,6 @@ def read_dead_letters(
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:
-            search.not_read.append(NotRead(read.unread.queue.full_name, read.unread.why, read.unread.number))
+            search.not_read.append(UnreadSource(read.unread.queue.full_name, read.unread.why, read.unread.number))
         messages += read.messages
     return messages

@@ -192,12 +192,18 @@ def _cancelled(operator: Operator) -> Names:
     return {}
 
 
+def _purged(operator: Operator) -> Names:
+    names = _behind_a(operator)
+    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
+    return names
+
+
 def _lost(operator: Operator) -> Names:
     """The message of a registered request was deleted, and the janitor has noted it."""
     operator.hold("a")
     operator.wait("b", priority="high")
     process = operator.process()
-    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).add(
+    assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).lose(
         process, process.waiting["high"], NOW + 30
     )
     return {}
@@ -584,6 +590,18 @@ SITUATIONS = [
         says=("m-bad in sample: dead-lettered", "because of InvalidRequest. It is kept in RequestDeadLetterQueue"),
         never=("sample-",),
         shows={"found.0.attempts.0.execution": None, "found.0.attempts.0.dead_letter.execution": None},
+    ),
+    Situation(
+        name="RequestQueue was purged while a request waited",
+        state=_purged,
+        question="explain b",
+        says=(
+            "b in sample: waiting",
+            "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags",
+            "the janitor names it as lost within some minutes",
+        ),
+        never=("is hidden until", "expected start"),
+        shows={"found.0.conditions.0.condition": "message"},
     ),
     Situation(
         name="the message of a waiting request was deleted",

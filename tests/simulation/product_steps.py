@@ -31,7 +31,7 @@ from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both
 from tests.simulation.frozen import freeze
-from tests.simulation.product_items import EXECUTIONS, HOLDERS, KEY, MESSAGES, NOW, RECEIVES, Item
+from tests.simulation.product_items import EXECUTIONS, HOLDERS, ITEMS, KEY, MESSAGES, NOW, RECEIVES, Item
 from tests.simulation.transcript import Question
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
@@ -137,6 +137,13 @@ def _with_seen(both: Both, candidate: Candidate, fits: bool, in_use: int, *more:
     return candidate, *_with_process(both, fits, in_use, in_use), *more
 
 
+def _with_item(both: Both, fits: bool, seen: Item, repaired: Item) -> tuple[Any, ...]:
+    key = {"process_name": {"S": KEY}}
+    seen = (fits and both.item(KEY)) or seen | key
+    limit = "8" if seen.get("slot_limit") == {"N": "7"} else "7"  # a repair changes something
+    return KEY, seen, repaired | key | {"slot_limit": {"N": limit}}
+
+
 def _with_name(both: Both, fits: bool, priority: Priority, seen: WaitingRequest, now: float) -> tuple[Any, ...]:
     (process,) = _with_process(both, fits, 1, 1)
     return process, process.named.get(priority, seen), now
@@ -216,6 +223,8 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "pause": (_keyed,),
         "resume": (_keyed,),
         "repair_counter": (_with_process, _fits, _few, _few),
+        "read_item": (_keyed,),
+        "repair": (_with_item, _fits, ITEMS["slots"], ITEMS["slots"]),
         "all": (_unkeyed,),
         "name_targets": (_unkeyed,),
     },

@@ -216,6 +216,13 @@ def _parsed(body: str, group: str) -> Request:
     return parse_request(Delivery("", body, group, "", "0", 1, 0))
 
 
+@cache
+def _name_in(body: str) -> str:
+    """The name of the execution of a message. A dead letter's message group is its own."""
+    fields = json.loads(body)
+    return _parsed(body, message_group(fields["process"], fields.get("priority", "normal"))).execution_name
+
+
 class StatusEvent(NamedTuple):
     """A status event of a closed execution. `sent`: when; `due`: when it is received next."""
 
@@ -433,8 +440,7 @@ class SlotsState(World):
 
     def _names_in(self, queue: str) -> set[str]:
         """The names of the executions of a queue's messages."""
-        messages = self.services["sqs"][queue]["messages"]
-        return {_parsed(message["body"], message["group"]).execution_name for message in messages}
+        return {_name_in(message["body"]) for message in self.services["sqs"][queue]["messages"]}
 
     def _receivable(self) -> list[Record]:
         return self._messages()[0]

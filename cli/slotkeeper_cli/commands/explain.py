@@ -29,7 +29,7 @@ from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.request_states import ALL_STATES, RequestState
 from slotkeeper_cli.request_text import render
 from slotkeeper_cli.run_times import slot_seconds
-from slotkeeper_cli.search import NotRead
+from slotkeeper_cli.search import UnreadSource
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
 from slotkeeper_cli.work_explanation import downstream_conditions, explain_work
@@ -240,7 +240,7 @@ class Explained:
         def fail() -> list[Condition]:
             health = control.all.get(name, Health())
             if isinstance(health, MalformedHealth):
-                self._search.not_read.append(NotRead("DownstreamTable", str(health)))
+                self._search.not_read.append(UnreadSource("DownstreamTable", str(health)))
                 return []
             shown = details(name, health, control.settings(name), control.most, self._now)
             return downstream_conditions(shown, self._now)
@@ -248,6 +248,6 @@ class Explained:
         return self._search.try_read("DownstreamTable", fail, [])
 
 
-def _malformed(error: MalformedProcess) -> NotRead:
+def _malformed(error: MalformedProcess) -> UnreadSource:
     why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
-    return NotRead("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+    return UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")

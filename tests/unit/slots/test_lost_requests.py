@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.observability import logger
 from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.lost_requests import MAX_LOST, SETTLED_SECONDS, Lost, LostVerdict, judge_lost, send_again
@@ -215,14 +216,16 @@ def test_a_request_that_is_known_again_is_not_reported(account: Account, back: s
 
 
 def test_the_report_names_the_request_and_the_command_that_sends_it_again(
-    account: Account, load: Load, caplog: pytest.LogCaptureFixture
+    account: Account, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+    monkeypatch.setattr(logger, "warning", lambda message, extra: logged.append((message, extra)))
     name = execution_name("p", "order 1", 1)
     noted = {"N": str(int(time.time() - SETTLED_SECONDS))}
     note = {"request_id": {"S": "order 1"}, "priority": {"S": "high"}, "since": {"N": "1"}, "noted": noted}
     account.write("lost", {"M": {name: {"M": note}}})
     assert load("janitor").handler({}, CONTEXT)["RequestsLost"] == 1
-    (line,) = (vars(record) for record in caplog.records if "no longer has the message" in record.message)
+    (line,) = (extra for message, extra in logged if "no longer has the message" in message)
     assert (line["process_name"], line["request_id"], line["execution"]) == ("p", "order 1", name)
     assert line["send_again"] == "slotkeeper request submit --process p --request-id 'order 1' --priority high"
 

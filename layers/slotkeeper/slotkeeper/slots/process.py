@@ -395,14 +395,15 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
 
 
 def _read_cleared(priority: Priority, entry: Attributes, turns: Mapping[Priority, int]) -> Cleared:
+    since = entry.parsed_number("since", _second)
     return Cleared(
         priority=priority,
         sequence=entry.text("sequence"),
         receives=entry.whole("receives"),
-        since=entry.parsed_number("since", _second),
+        since=since,
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
-        cleared=turns.get(priority, 0) // 1000,
+        cleared=max(since, turns.get(priority, 0) // 1000),  # of a repaired item the turn may be an earlier one
     )
 
 
