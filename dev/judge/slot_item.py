@@ -7,8 +7,9 @@ parsed without the product's code, so that a bug of its parser hides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from slotkeeper.slots import process as bounds
@@ -242,6 +243,17 @@ def wrong_step(
                 yield from _wrong_name(before, after, priority, with_holder=is_other, counted=counted)
 
 
+def wrong_history(
+    items: Iterable[Item], asked: Callable[[str, Holder], Asked | None] = lambda *_: None
+) -> Iterator[tuple[str, Breach]]:
+    """The processes and the breaches in the versions of several items, each in the order of its writes."""
+    last: dict[str, Item] = {}
+    for item in items:
+        before, last[item.process] = last.get(item.process), item
+        for breach in chain(wrong_item(item), wrong_step(before, item, asked) if before else ()):
+            yield item.process, breach
+
+
 def _wrong_grant(free: Item, name: str, holder: Holder, asked: Asked | None) -> Iterator[Breach]:
     """`free`: the version before the grant, without a lease that it takes over."""
     if not holder.is_lease and holder[:1] + holder[2:4] != ("RESERVED", None, None):
@@ -256,7 +268,7 @@ def _wrong_grant(free: Item, name: str, holder: Holder, asked: Asked | None) -> 
     if free.target == NO_TARGET and (asked is None or asked.priority):
         yield Breach("S10", f"{name} takes a slot of a process for leases")
     if asked and (waiting := free.kept_out_by(asked.priority)):
-        yield Breach("S8", f"{name} takes a slot before {waiting}, the limit {free.limit}")
+        yield Breach("S8", f"{name} takes a slot before {', '.join(each.execution for each in waiting)}, which waits")
 
 
 def _wrong_change(name: str, old: Holder, after: Item, writer: Writer | None) -> Iterator[Breach]:
