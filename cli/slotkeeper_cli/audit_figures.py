@@ -31,7 +31,8 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
 
 
 def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
-    attempts = [each for each in history.attempts if each.process == name]
+    since = history.since
+    attempts = [e for e in history.attempts if e.process == name and (e.stopped is None or e.stopped >= since)]
     waited = {
         sending.execution: end - at
         for sending, (at, end) in waits(history)

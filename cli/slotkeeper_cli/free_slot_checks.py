@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from slotkeeper.slots.executions import ACCOUNTED_FOR
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper_cli.check_result import CheckResult, Found, conclude
 from slotkeeper_cli.formatting import count, duration, iso
@@ -136,7 +135,8 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     stated = [*(each.weight for each in attempts), *(sending.weight for sending, _ in known)]
     waiting = [each.weight for each in process.waiting.values()]
     heaviest = max(each or process.default_weight for each in [*stated, *waiting, None])
-    used = weighted_steps((_holding(history, each), each.weight or heaviest) for each in attempts)
+    last = _last_work(history)
+    used = weighted_steps((_holding(history, each, last), each.weight or heaviest) for each in attempts)
     limits = limit_steps(history, name)
     free = _free_times(history, name, used, limits, heaviest)
     starts = sorted(each.started for each in attempts)
@@ -147,14 +147,16 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     return idle
 
 
-def _holding(history: WorkHistory, attempt: Attempt) -> Interval:
+def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) -> Interval:
     """The longest time for which an execution may have held its slot."""
     if attempt.freed is not None:
         return attempt.started, attempt.freed
     if attempt.stopped is None:
         return attempt.started, math.inf
-    is_released = attempt.status == "SUCCEEDED" or attempt.error in ACCOUNTED_FOR
-    return attempt.started, attempt.stopped + (0 if is_released else history.bounds.dead_holder)
+    if attempt.status == "SUCCEEDED":
+        return attempt.started, attempt.stopped
+    # It may have left its slot to the janitor, which frees it after its work has ended.
+    return attempt.started, max(attempt.stopped, last.get(attempt.execution, 0.0)) + history.bounds.dead_holder
 
 
 def _free_times(

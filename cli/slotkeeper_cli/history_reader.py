@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, MARKER
+from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
@@ -23,6 +23,7 @@ from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.formatting import iso, seconds
+from slotkeeper_cli.holder_work import executions_of
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.queue_attributes import message_counts, queue_attributes
 from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
@@ -52,8 +53,9 @@ MAX_READ_PAGES = {EXECUTIONS: 100, CHILDREN: 100, GLUE_RUNS: 500}
 # Executions whose requests are read. DescribeExecution has a bucket of 250 calls in the smallest Regions, refilled by
 # ten a second, which the functions use too (docs/limits.md).
 DESCRIBED, MAX_DESCRIBED = 200, 10_000
+MAX_HOLDERS_DESCRIBED = 100
 # With a page of the table, the counts of three queues, and receives that return one message each.
-MAX_CALLS = sum(MAX_READ_PAGES.values()) + DESCRIBED + MAX_AUDIT_PAGES + 2 * (1000 + 101) + 4
+MAX_CALLS = sum(MAX_READ_PAGES.values()) + DESCRIBED + MAX_HOLDERS_DESCRIBED + MAX_AUDIT_PAGES + 2 * (1000 + 101) + 4
 # Audit lines are read from this long before the period: a request may have been admitted before its start.
 _EARLIER = 3600
 _QUEUES = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
@@ -101,7 +103,9 @@ class _Reader:
         self._now = time.time()
 
     def read(self, described: int) -> WorkHistory:
-        processes, attempts = self._processes(), self._attempts()
+        processes = self._processes()
+        attempts = self._attempts()
+        attempts += self._dead_holders(processes, {each.execution for each in attempts})
         messages = [
             each for each in read_dead_letters(self._stack, self._search, _QUEUES) if self._concerns(each.process)
         ]
@@ -181,6 +185,20 @@ class _Reader:
             if self._concerns(each.process)
             and each.started <= window.until
             and (each.stopped is None or each.stopped >= window.since)
+        ]
+
+    def _dead_holders(self, processes: Mapping[str, Process], listed: set[str]) -> list[Attempt]:
+        """The executions that ended before the period, and whose slots are still held."""
+        names = [name for each in processes.values() for name in executions_of(each) if name not in listed]
+        found = self._search.try_read(
+            REQUESTS,
+            lambda: in_parallel(self._control.workflow.describe, names[:MAX_HOLDERS_DESCRIBED]),
+            list[Execution | None](),
+        )
+        return [
+            Attempt(each.name, each.status, each.started_at or 0.0, each.stopped_at)
+            for each in found
+            if each is not None and each.is_closed
         ]
 
     def _listed(self, machine: str, source: str, reach: float | None = None) -> list[Mapping[str, Any]]:
@@ -283,9 +301,11 @@ class _Reader:
 
 
 def _run(run: Mapping[str, Any]) -> WorkInterval:
-    ended = run["CompletedOn"].timestamp() if "CompletedOn" in run else None
-    execution = run.get("Arguments", {}).get(MARKER, "")
-    return WorkInterval(execution, GLUE_RUN, run["StartedOn"].timestamp(), ended, run["JobRunState"] == "SUCCEEDED")
+    execution, started = run.get("Arguments", {}).get(MARKER, ""), run["StartedOn"].timestamp()
+    # Of a run that has ended without an end time it is only certain that it has started.
+    missing = started if run["JobRunState"] in ENDED_STATES else None
+    ended = run["CompletedOn"].timestamp() if "CompletedOn" in run else missing
+    return WorkInterval(execution, GLUE_RUN, started, ended, run["JobRunState"] == "SUCCEEDED")
 
 
 def _child(listed: Mapping[str, Any]) -> WorkInterval:

@@ -11,7 +11,7 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import execution_name
-from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
@@ -24,7 +24,7 @@ def ran(
     operator: Operator, request_id: str, start: float, end: float | None, status: str = "SUCCEEDED", **fields: Any
 ) -> str:
     """Record an execution, in seconds after NOW, and its Glue run, which ends a tenth of a second before it."""
-    own = {"attempt": 1, "error": "", "run": True} | fields
+    own: dict[str, Any] = {"attempt": 1, "error": "", "run": True, **fields}
     name = execution_name("sample", request_id, own["attempt"])
     given = {"process": "sample", "arguments": {}, "request_id": request_id, "attempt": own["attempt"]}
     given |= {key: own[key] for key in ("weight", "priority") if key in own}
@@ -128,10 +128,11 @@ def _late_holder(operator: Operator) -> Names:
     return {"a": ran(operator, "a", 10.25, 3000.25, "ABORTED")} | {"held": name}
 
 
-def _denied_runs(operator: Operator) -> Names:
-    _clean(operator)
-    operator.denied = StubbedCalls("glue", {"GetJobRuns": lambda _: {"Error": ERROR}})  # type: ignore[attr-defined]
-    return {}
+def _dead_for_days(operator: Operator) -> Names:
+    """The slot of an execution that ended before the period is held."""
+    name = operator.hold("a", started=False)
+    ran(operator, "a", 10.25, 20.25, "ABORTED")
+    return {"held": name}
 
 
 def _no_log(operator: Operator) -> Names:
@@ -240,6 +241,15 @@ SITUATIONS = [
         state=_late_holder,
         question="audit",
         says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="a dead holder of an earlier period was not freed",
+        state=_dead_for_days,
+        question="audit --since 30m",
+        says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
+        never=("fails      accounted",),
         exit_code=5,
         at=HOUR,
     ),

@@ -141,7 +141,7 @@ FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     "a present holder that has ended": (lambda: _late_holder(302), "freed", "still holds a slot"),
     "a slot that was freed late": (_freed_late, "freed", "its slot was free 5 min 1 s later"),
     "a start before an earlier message": (_overtaken, "order", "which was sent later"),
-    "a free slot while a request waited": (_idle, "free", "sample: 15 min"),
+    "a free slot while a request waited": (_idle, "free", "sample: 11 min"),
 }
 
 
