@@ -21,7 +21,6 @@ from slotkeeper.slots.request import (
     message_group,
     parse_request,
 )
-from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN
@@ -147,15 +146,8 @@ class Plan:
 
 
 # The item of a removed process.
-NO_PROCESS = freeze(
-    {
-        "process_name": {"S": ""},
-        "slot_limit": {"N": "0"},
-        "slots_in_use": {"N": "0"},
-        "holders": {"M": {}},
-        "target": {"S": NO_TARGET},
-    }
-)
+NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
+_NO_VERSION = Item("", 0, 0, {})
 _SIGNS = {"+": "high", "-": "low"}
 
 
@@ -253,7 +245,7 @@ def forget() -> None:
 
 def version_of(item: Record) -> Item:
     """A process's item as the judge reads it; cached."""
-    known = _versions.get(item)
+    known = _NO_VERSION if item is NO_PROCESS else _versions.get(item)
     if known is None:
         known = _versions[item] = Item.read(thaw(item))
     return known
