@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, read_process
+from slotkeeper.slots.process import Process, WaitingRequest, read_process
 from slotkeeper.slots.request import (
     Delivery,
     Request,
@@ -577,11 +577,6 @@ class SlotsState(World):
 def code_of(caller: str) -> str:
     """The code of a caller's lease."""
     return caller.replace("caller ", "code-")
-
-
-def expires(lease: Holder) -> int:
-    """When other actors may remove a lease. Seconds since the epoch."""
-    return lease.until + LEASE_CLOCK_SKEW
 
 
 def owner_of(run: Record) -> str:
