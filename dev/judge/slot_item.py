@@ -60,6 +60,11 @@ class Holder(NamedTuple):
     def is_lease(self) -> bool:
         return self.state == "LEASED"
 
+    @property
+    def removable_from(self) -> int:
+        """When other callers may remove a lease."""
+        return self.until + LEASE_CLOCK_SKEW
+
 
 class Waiting(NamedTuple):
     """A registration, or without a receipt handle a tombstone. Only that of a waker names an execution."""
@@ -177,6 +182,9 @@ class Asked(NamedTuple):
     position: Position | None = None
 
 
+AskedBy = Callable[[str, Holder], Asked | None]
+
+
 class Writer(NamedTuple):
     """Who has removed or extended a lease. `code`: of its own lease. `clock`: the latest that its clock has shown."""
 
@@ -200,7 +208,7 @@ def wrong_item(item: Item, *, counted: bool = True) -> Iterator[Breach]:
 def wrong_step(
     before: Item,
     after: Item,
-    asked: Callable[[str, Holder], Asked | None] = lambda *_: None,
+    asked: AskedBy = lambda *_: None,
     writer: Writer | None = None,
     *,
     counted: bool = True,
@@ -228,7 +236,7 @@ def wrong_step(
         if not holder.redriven:  # the janitor has adopted it, since it runs already
             yield from _wrong_grant(free, name, holder, requests[name])
     for holder in removed.values():
-        early = holder.until + LEASE_CLOCK_SKEW - writer.clock if writer and holder.is_lease else 0
+        early = holder.removable_from - writer.clock if writer and holder.is_lease else 0
         if writer and early > 0 and writer.code != holder.code:
             yield Breach("S1c", f"{holder} is removed {early:.2f} s before others may remove it")
     for name in changed:
@@ -237,16 +245,17 @@ def wrong_step(
         granted = next(iter(requests.values()), None)
         is_other = bool(added or removed or changed)
         for priority in PRIORITIES:
+            was, now = before.waiting.get(priority), after.waiting.get(priority)
+            if was and was.execution and now and now.sequence > was.sequence:
+                yield Breach("S3b", f"the name of an earlier message, {was}, was replaced by {now}")
             if granted and granted.position and granted.priority == priority:
                 yield from _wrong_end(before, after, priority, granted.position)
             else:
                 yield from _wrong_name(before, after, priority, with_holder=is_other, counted=counted)
 
 
-def wrong_history(
-    items: Iterable[Item], asked: Callable[[str, Holder], Asked | None] = lambda *_: None
-) -> Iterator[tuple[str, Breach]]:
-    """The processes and the breaches in the versions of several items, each in the order of its writes."""
+def wrong_history(items: Iterable[Item], asked: AskedBy = lambda *_: None) -> Iterator[tuple[str, Breach]]:
+    """The breaches in the versions of several items, in the order of the writes, each with its process's name."""
     last: dict[str, Item] = {}
     for item in items:
         before, last[item.process] = last.get(item.process), item
@@ -288,8 +297,6 @@ def _wrong_change(name: str, old: Holder, after: Item, writer: Writer | None) ->
 def _wrong_end(before: Item, after: Item, priority: Priority, position: Position) -> Iterator[Breach]:
     """The grant of a delivery that has waited ends its registration, and begins a turn."""
     was, now = before.waiting.get(priority), after.waiting.get(priority)
-    if was and was.execution and was.sequence < position[0]:
-        yield Breach("S3b", f"the name of an earlier message, {was}, was replaced by {now}")
     if now != Waiting(*position):
         yield Breach("S6", f"{position} is granted without its tombstone: {was} became {now}")
     if was and was.receipt_handle and was.position > position:
@@ -306,8 +313,6 @@ def _wrong_name(before: Item, after: Item, priority: Priority, *, with_holder: b
         yield Breach("S6", f"a turn of {priority} begins, but no registration of it has ended")
     if was == now:
         return
-    if was and was.execution and now and now.sequence > was.sequence:
-        yield Breach("S3b", f"the name of an earlier message, {was}, was replaced by {now}")
     if with_holder:
         yield Breach("S6", f"a write that changed a holder replaced {was} by {now}")
     elif now is None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dev.judge.slot_item import Asked, Holder, Item, Writer
+from dev.judge.slot_item import Item, Writer
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from tests.races.slot_judge import VersionJudge
 
@@ -90,9 +90,6 @@ class LeaseJudge(VersionJudge):
             self._takeovers += old.holders.keys() != item.holders.keys() and len(old.holders) == len(item.holders)
             self._extensions += sum(old.holders.get(name, holder) != holder for name, holder in item.holders.items())
         super().take(item)
-
-    def _asked(self, name: str, holder: Holder) -> Asked | None:
-        return Asked(None)
 
     def _writer(self, old: Item, new: Item) -> Writer | None:
         """The caller that has removed a lease of another one, and the latest at which it read its clock."""

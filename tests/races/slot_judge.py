@@ -67,9 +67,9 @@ class VersionJudge:
         more = len(self.faults) - MAX_FAULTS_SHOWN
         return "\n".join([*self.faults[:MAX_FAULTS_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
-    def _asked(self, name: str, holder: Holder) -> Asked | None:
-        """The request of a new holder, if it is known."""
-        raise NotImplementedError
+    def _asked(self, _name: str, _holder: Holder) -> Asked | None:
+        """The request of a new holder, if it is known: it has no message."""
+        return Asked(None)
 
     def _writer(self, _old: Item, _new: Item) -> Writer | None:
         """Who has removed a lease, if it is known."""
@@ -107,7 +107,7 @@ class Judge(VersionJudge):
                     self._granted.append(message)
         super().take(item)
 
-    def _asked(self, name: str, holder: Holder) -> Asked | None:
+    def _asked(self, _name: str, holder: Holder) -> Asked | None:
         """By the mark of the reserve. An unknown mark is a fault of the answers."""
         message = self._messages.get(holder.since)
         return message.asked if message else None

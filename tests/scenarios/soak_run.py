@@ -45,12 +45,6 @@ def change(at: float, *holders: str, limit: int = 1, count: int | None = None, p
     return Item("p", limit, in_use, held, paused, target="job", at=ORIGIN + at)
 
 
-def heavier(each: Item, name: str, weight: int) -> Item:
-    """The item with another weight of this holder, if it holds a slot. `count` is as it was."""
-    changed = {key: holder._replace(weight=weight) for key, holder in each.holders.items() if key == name}
-    return replace(each, holders={**each.holders, **changed})
-
-
 def served(number: int, start: float, stop: float) -> list[Item]:
     """The table's changes by a workflow: reserved, confirmed, released."""
     return [change(start, f"p-{number}?"), change(start + 0.1, f"p-{number}"), change(stop)]

@@ -29,7 +29,6 @@ from tests.simulation.slots_state import (
     STEP,
     SlotsState,
     code_of,
-    expires,
     group_of,
     id_of,
     name_of,
@@ -219,7 +218,7 @@ class SlotsProperties(SlotsState):
         executions = self.services["stepfunctions"]
         for name, holder in self._holders().items():
             if holder.is_lease:
-                late = self.now - max(expires(holder), self.disturbed_at)
+                late = self.now - max(holder.removable_from, self.disturbed_at)
                 if late > PERIOD:
                     raise Violation("S4", f"the lease {name} has expired, and its slot was not freed for {late:.0f} s")
                 continue

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, read_process
+from slotkeeper.slots.process import Process, WaitingRequest, read_process
 from slotkeeper.slots.request import (
     Delivery,
     Request,
@@ -21,7 +21,6 @@ from slotkeeper.slots.request import (
     message_group,
     parse_request,
 )
-from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN
@@ -147,15 +146,8 @@ class Plan:
 
 
 # The item of a removed process.
-NO_PROCESS = freeze(
-    {
-        "process_name": {"S": ""},
-        "slot_limit": {"N": "0"},
-        "slots_in_use": {"N": "0"},
-        "holders": {"M": {}},
-        "target": {"S": NO_TARGET},
-    }
-)
+NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
+_NO_VERSION = Item("", 0, 0, {})
 _SIGNS = {"+": "high", "-": "low"}
 
 
@@ -253,7 +245,7 @@ def forget() -> None:
 
 def version_of(item: Record) -> Item:
     """A process's item as the judge reads it; cached."""
-    known = _versions.get(item)
+    known = _NO_VERSION if item is NO_PROCESS else _versions.get(item)
     if known is None:
         known = _versions[item] = Item.read(thaw(item))
     return known
@@ -585,11 +577,6 @@ class SlotsState(World):
 def code_of(caller: str) -> str:
     """The code of a caller's lease."""
     return caller.replace("caller ", "code-")
-
-
-def expires(lease: Holder) -> int:
-    """When other actors may remove a lease. Seconds since the epoch."""
-    return lease.until + LEASE_CLOCK_SKEW
 
 
 def owner_of(run: Record) -> str:

@@ -26,7 +26,6 @@ from tests.simulation.slots_state import (
     StatusEvent,
     arguments_of,
     code_of,
-    expires,
     id_of,
     name_of,
     request_of,
@@ -124,7 +123,7 @@ class SlotsWorld(SlotsProperties):
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
         waits += [sent + LAG for sent, *_ in self.in_transit]
-        waits += [expires(holder) for holder in self._holders().values() if holder.is_lease]
+        waits += [holder.removable_from for holder in self._holders().values() if holder.is_lease]
         return waits + [event.due for event in self.status_events if event.due > self.now]
 
     def _external_choices(self) -> list[Choice]:
