@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slotkeeper_cli.free_slot_checks import waits
+from slotkeeper_cli.free_slot_checks import idle_times, waits
 from slotkeeper_cli.intervals import Interval, Release, Start, handoffs, overlap_seconds, rounded, spread
 from slotkeeper_cli.limit_steps import limit_steps
 from slotkeeper_cli.work_history import Attempt, WorkHistory
@@ -49,7 +49,7 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
             for priority in priorities
         },
         "wait": _wait(waited, attempts),
-        "hand_off": spread(_hand_offs(history, name, attempts), p50=0.5, p99=0.99),
+        "hand_off": spread([seconds for _, seconds in hand_offs(history, name)], p50=0.5, p99=0.99),
         "utilization": _utilization(history, name, attempts, window),
     }
 
@@ -62,21 +62,32 @@ def _wait(waited: Mapping[str, float], attempts: Iterable[Attempt]) -> dict[str,
 def held(history: WorkHistory, attempts: Sequence[Attempt]) -> list[tuple[Attempt, Interval]]:
     """For how long each execution held its slot: until its work ended, which is a little less than it did."""
     work = {each.execution: each.ended for each in history.work}
-    ends = ((each, each.freed or work.get(each.execution) or each.stopped or history.now) for each in attempts)
+    ends = (
+        (each, history.freed(each.execution) or work.get(each.execution) or each.stopped or history.now)
+        for each in attempts
+    )
     return [(each, (each.started, max(each.started, end))) for each, end in ends]
 
 
-def _hand_offs(history: WorkHistory, name: str, attempts: Sequence[Attempt]) -> list[float]:
-    """The hand-offs, if all slots are alike: the limit did not change, and no weight is known."""
+def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
+    """From each release to the next start, if its request waited: the instant of the start, and the seconds.
+
+    In a whole run with weights or a changing limit, from when the request had the turn and fitted. Otherwise they are
+    known only if all slots are alike: the limit did not change, and no weight is known.
+    """
+    attempts = [each for each in history.attempts if each.process == name]
     limits = set(limit_steps(history, name).values(-math.inf, math.inf))
     limit = next(iter(limits))
     if len(limits) > 1 or limit is None or any(each.weight not in (None, 1) for each in attempts):
-        return []
+        idle = [each for each in idle_times(history, name) if each.is_released] if history.run else []
+        starts_at = {each.execution: each.started for each in attempts}
+        return [(at, at - each.started) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
     sent = {each.execution: each.at for each in history.sendings}
-    ended = [(each, end) for each, (_, end) in held(history, attempts) if each.stopped is not None]
-    releases = [Release(each.execution, end, each.freed or each.stopped or end) for each, end in ended]
+    work = {each.execution: each.ended for each in history.work}
+    ended = [(each.execution, each.stopped) for each in attempts if each.stopped is not None]
+    releases = [Release(name, work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
     starts = [Start(each.execution, each.started, sent.get(each.execution, math.inf)) for each in attempts]
-    return [each.seconds for each in handoffs(releases, starts, limit)]
+    return [(each.started, each.seconds) for each in handoffs(releases, starts, limit)]
 
 
 def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slotkeeper_cli import chart
-from slotkeeper_cli.audit_figures import held
+from slotkeeper_cli.audit_figures import hand_offs, held
 from slotkeeper_cli.chart import Bar, Panel, Point
 from slotkeeper_cli.formatting import local_time
 from slotkeeper_cli.free_slot_checks import waits
@@ -60,19 +61,32 @@ def _panels(history: WorkHistory, name: str, attempts: Sequence[Attempt], axis: 
         for sending, (start, end) in waits(history)
         if sending.execution in lanes
     ]
+    priorities = {each.priority for each in own}
     ends, works, shown = [], {each.execution: each for each in history.work}, held(history, own)
     for each, (start, end) in shown:
         if (lane := lanes.get(each.execution)) is None:
             continue
-        bars.append(Bar(lane, axis.at(start), axis.at(each.stopped or history.now), chart.ORANGE, "workflow"))
+        bars.append(Bar(lane, axis.at(start), axis.at(each.stopped or history.now), *_workflow(each, priorities)))
         if work := works.get(each.execution):
-            bars.append(Bar(lane, axis.at(work.started), axis.at(end), chart.BLUE, work.kind))
+            color, label = (chart.GREEN, f"{work.kind}, whose caller waits") if each.caller else (chart.BLUE, work.kind)
+            bars.append(Bar(lane, axis.at(work.started), axis.at(work.ended or history.now), color, label))
         if each.has_failed:
             ends.append(Point(axis.at(each.stopped or end), lane, chart.VERMILLION, "end of a failed workflow"))
     more = f", the first {MAX_LANES:,} of {len(own):,}" if len(own) > MAX_LANES else ""
     title = f"{name}: {len(own):,} executions{more}"
     requests = chart.lanes_panel(title, "execution, in start order", len(lanes), bars, ends)
-    return [requests, _slots_panel(history, name, [(each.weight or 1, span) for each, span in shown], axis)]
+    slots = _slots_panel(history, name, [(each.weight or 1, span) for each, span in shown], axis)
+    gaps = [Point(axis.at(at), seconds, chart.BLUE, "", "o") for at, seconds in hand_offs(history, name)]
+    title = f"{name}: from a release to the next start"
+    draw_gaps = partial(chart.draw_points, points=gaps)
+    return [requests, slots, *([Panel(title, "hand-off (s)", 1.5, [draw_gaps])] if gaps else [])]
+
+
+def _workflow(attempt: Attempt, priorities: Collection[str | None]) -> tuple[str, str]:
+    """The color and the label of its bar: with several priorities, that of its own."""
+    if len(priorities) > 1 and attempt.priority:
+        return _PRIORITIES[attempt.priority], f"workflow of {attempt.priority} priority"
+    return chart.ORANGE, "workflow"
 
 
 def _slots_panel(
@@ -96,4 +110,5 @@ def _slots_panel(
     return Panel(f"{name}: slots in use, and the limit", "slots in use", 1.5, [draw_slots])
 
 
+_PRIORITIES = {"high": chart.VERMILLION, "normal": chart.ORANGE, "low": chart.SKY}
 _MARKERS = {"process set-limit": "v", "process pause": "s", "process resume": ">", "process repair": "P"}

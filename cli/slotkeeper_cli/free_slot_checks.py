@@ -7,18 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.process import Holder
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.check_result import CheckResult, Found, conclude
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.intervals import Interval, weighted_steps
+from slotkeeper_cli.intervals import Interval, overlap_seconds, weighted_steps
 from slotkeeper_cli.limit_steps import LimitSteps, acts_of, limit_steps
-from slotkeeper_cli.work_history import CHILDREN, EXECUTIONS, GLUE_RUNS, Attempt, Sending, WorkHistory
+from slotkeeper_cli.turns import Asking, turns
+from slotkeeper_cli.work_history import CHILDREN, EXECUTIONS, GLUE_RUNS, Attempt, Holding, Sending, WorkHistory
 
 
 def freed(history: WorkHistory) -> CheckResult:
     """S4: the slot of an execution that has ended is free `bounds.dead_holder` after its work has ended.
 
-    No record of AWS states when a slot was freed: only the present holders are checked, and attempts with `freed`.
+    No record of AWS states when a slot was freed: only the present holders are checked, unless the versions of the item
+    are known. If the janitor's runs are known too, they count instead of time, which a slow machine needs: after the
+    grace time at most one complete run leaves the slot, and the next one frees it.
     """
     claim = f"the slot of an ended execution is free within {duration(history.bounds.dead_holder)}"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
@@ -35,15 +39,21 @@ def freed(history: WorkHistory) -> CheckResult:
                 late += 1
                 end = "ended" if attempt else "was admitted and never started"
                 found.fails.append(f"{name}: {execution} {end} at {iso(since)}, and still holds a slot")
-    for attempt in history.attempts:
-        since = _dead_since(attempt, last)
-        if attempt.freed is None or since is None or attempt.freed <= since:
-            continue
-        dead += 1
-        after = attempt.freed - since
-        if after > history.bounds.dead_holder + _settle(history.processes.get(attempt.process)):
-            late += 1
-            found.fails.append(f"{attempt.label} ended at {iso(since)}, its slot was free {duration(after)} later")
+    for execution, holdings in history.holdings.items():
+        for holding in holdings:
+            since = _dead_in(holding, history.by_execution.get(execution), last)
+            if since is None:
+                continue
+            dead += 1
+            if lateness := _lateness(history, execution, since, holding.freed):
+                late += 1
+                found.fails.append(f"{execution} ended at {iso(since)}, its slot was free {lateness}")
+    if history.run:
+        found.fails += [
+            f"{name}: {execution} holds a slot at the end"
+            for name, process in history.processes.items()
+            for execution in process.holders
+        ]
     aborted = sum(each.status in ("ABORTED", "TIMED_OUT") for each in history.attempts)
     text = f"{count(aborted, 'execution')} aborted or timed out; {count(dead, 'dead holder')} known, {late} late"
     numbers = {"aborted": aborted, "dead_holders": dead, "late": late}
@@ -72,18 +82,44 @@ def _unstarted_since(history: WorkHistory, holder: Holder) -> float | None:
     return holder.since if is_certain else None
 
 
-def _settle(process: Process | None) -> int:
-    return process.settle_seconds if process else 0
+def _dead_in(holding: Holding, attempt: Attempt | None, last: Mapping[str, float]) -> float | None:
+    """From when a slot was held by an execution that had ended; None if it was freed before its end."""
+    if attempt is None:
+        return holding.taken
+    since = _dead_since(attempt, last)
+    if since is None or attempt.stopped is None or not attempt.started <= holding.freed > attempt.stopped:
+        return None
+    # A late redelivery can take the slot for a moment after its execution has ended.
+    return max(holding.taken, since)
+
+
+def _lateness(history: WorkHistory, execution: str, since: float, freed: float) -> str:
+    """By what a slot was freed too late; empty if it was not."""
+    if history.run and history.run.janitor_runs is not None:
+        complete = [
+            run for run in history.run.janitor_runs if run[0] >= since + history.bounds.grace and run[1] < freed
+        ]
+        return f"after {len(complete)} complete janitor runs" if len(complete) > 1 else ""
+    process = history.processes.get(process_of_execution(execution))
+    bound = history.bounds.dead_holder + (process.settle_seconds if process else 0)
+    after = min(freed, history.now) - since
+    return f"{duration(after)} later" if after > bound else ""
 
 
 @dataclass(frozen=True)
 class IdleTime:
-    """A time in which a slot was free and a request is known to have waited. `taken`: a start ended it."""
+    """A time in which a slot was free and a request is known to have waited.
+
+    Attributes:
+        taken_by: the execution that took the slot and so ended this time; empty if something else did.
+        is_released: the time began when a slot was released, or the limit was raised.
+    """
 
     process: str
     started: float
     ended: float
-    taken: bool
+    taken_by: str = ""
+    is_released: bool = False
 
     @property
     def seconds(self) -> float:
@@ -95,6 +131,9 @@ def taken(history: WorkHistory) -> CheckResult:
 
     An execution counts as a holder until it has stopped, or until its slot was certainly free. Left out: processes
     with leases, which leave no record, with a blocked request, and times of pauses or of a limit that is not known.
+
+    In a whole run, whose messages are all known, it is the request that has the turn by priority, order and weight that
+    no free slot may wait for. A fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
     """
     claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request waits"
     found = Found(unknown=history.lacks(EXECUTIONS, "SlotTable", "AuditLogGroup"))
@@ -102,13 +141,26 @@ def taken(history: WorkHistory) -> CheckResult:
     found.fails += [
         f"{each.process}: {duration(each.seconds)} from {iso(each.started)}"
         for each in idle
-        if each.seconds > history.bounds.free_slot
+        if _is_too_long(history, each)
     ]
     known = len(waits(history))
     longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
     return conclude("free", claim, found, text if known else "no wait is known", numbers, shown=known > 0)
+
+
+def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
+    if idle.seconds <= history.bounds.free_slot or history.run is None:
+        return idle.seconds > history.bounds.free_slot
+    met = [
+        each
+        for each in history.run.disturbances
+        if each.process in ("", idle.process) and each.at < idle.ended and each.until > idle.started
+    ]
+    outages = [(each.at, each.until) for each in met if each.is_outage]
+    up = idle.seconds - overlap_seconds(_merged(outages), (idle.started, idle.ended))
+    return not met or up > history.bounds.disturbed
 
 
 def waits(history: WorkHistory) -> list[tuple[Sending, Interval]]:
@@ -126,7 +178,12 @@ def waits(history: WorkHistory) -> list[tuple[Sending, Interval]]:
 
 
 def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
-    """The times in which a process had a free slot for its heaviest request, and a known request waited."""
+    """The times in which a process had a free slot for its heaviest request, and a known request waited.
+
+    In a whole run: for the request that had the turn.
+    """
+    if history.run:
+        return _turns(history, name)
     process = history.processes.get(name)
     if process is None or process.blocked or any(holder.is_lease for holder in process.holders.values()):
         return []
@@ -143,14 +200,49 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     idle = []
     for started, ended in _overlaps(free, _merged(wait for _, wait in known)):
         cuts = [at for at in starts if started < at <= ended]
-        idle += [IdleTime(name, a, b, b in cuts) for a, b in pairwise(sorted({started, *cuts, ended}))]
+        idle += [IdleTime(name, a, b) for a, b in pairwise(sorted({started, *cuts, ended}))]
     return idle
+
+
+def _turns(history: WorkHistory, name: str) -> list[IdleTime]:
+    """The times in which a request had the turn and its slot was free."""
+    limits = [(at, limit) for at, limit in limit_steps(history, name).steps if limit is not None]
+    if versions := history.versions_of(name):
+        used = [(each.at, sum(each.holders.values())) for each in versions]
+    else:
+        attempts, last = [each for each in history.attempts if each.process == name], _last_work(history)
+        used = weighted_steps((_holding(history, each, last), each.weight or 1) for each in attempts)
+    found = []
+    for turn in turns(_asking(history, name), used, limits):
+        taken_by = turn.request.name if turn.started else ""
+        found.append(IdleTime(name, turn.began, min(turn.ended, history.now), taken_by, turn.after_release))
+    return found
+
+
+def _asking(history: WorkHistory, name: str) -> list[Asking]:
+    """The known messages. One without a sequence number is behind those that were sent before it."""
+    process = history.processes.get(name)
+    default = process.default_weight if process else 1
+    ends = {key: each.at for each in history.kept for key in (each.execution, each.source) if key}
+    found: list[Asking] = []
+    newest: dict[str, float] = {}
+    for each in sorted(history.sendings, key=lambda each: (each.at, each.sequence or math.inf)):
+        if each.process != name:
+            continue
+        place = newest.get(each.group, 0.0) + 0.5 if each.sequence is None else each.sequence
+        newest[each.group] = max(place, newest.get(each.group, 0.0))
+        attempt = history.by_execution.get(each.execution)
+        taken = next((one.taken for one in history.holdings.get(each.execution, ())), None)
+        until = taken or (attempt.started if attempt else ends.get(each.execution, ends.get(each.message_id, math.inf)))
+        weight, started = each.weight or default, attempt is not None
+        found.append(Asking(each.execution, each.priority, weight, place, each.at, until, started))
+    return found
 
 
 def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) -> Interval:
     """The longest time for which an execution may have held its slot."""
-    if attempt.freed is not None:
-        return attempt.started, attempt.freed
+    if (freed := history.freed(attempt.execution)) is not None:
+        return attempt.started, freed
     if attempt.stopped is None:
         return attempt.started, math.inf
     if attempt.status == "SUCCEEDED":

@@ -110,9 +110,15 @@ class _Reader:
             each for each in read_dead_letters(self._stack, self._search, _QUEUES) if self._concerns(each.process)
         ]
         kept = [
-            KeptRequest(each.execution, each.queue.full_name, each.sent_at, each.code)
+            KeptRequest(
+                each.shown_execution or "",
+                each.queue.full_name,
+                each.sent_at,
+                each.code,
+                each.reason,
+                each.attributes.get("source_message_id", ""),
+            )
             for each in messages
-            if each.shown_execution is not None
         ]
         acts = self._acts()
         work = self._work(processes, attempts, acts)

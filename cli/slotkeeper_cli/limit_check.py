@@ -12,6 +12,9 @@ from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.limit_steps import LimitSteps, acts_of, limit_steps
 from slotkeeper_cli.work_history import CHILDREN, EXECUTIONS, GLUE_RUNS, REQUESTS, WorkHistory, WorkInterval
 
+# Seconds. Records have milliseconds.
+_CLOCK = 0.01
+
 
 def never_above(history: WorkHistory) -> CheckResult:
     """S1 and S1b: never more weight at work than the limit at which it was admitted.
@@ -23,6 +26,8 @@ def never_above(history: WorkHistory) -> CheckResult:
     Times of one kind of record are compared only with each other. A time in whole seconds may have been rounded up or
     down, so it counts for a second less at its end: overlaps shorter than that are hidden, and never invented. A
     request that was not read counts 1. Leases leave no record.
+
+    If the versions of the item are known, all that ran did so while its execution held a confirmed slot.
     """
     claim = "never more weight at work than the limit then in force"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
@@ -30,6 +35,8 @@ def never_above(history: WorkHistory) -> CheckResult:
     for name in history.names:
         limits, kinds = limit_steps(history, name), _by_kind(history, name)
         for kind, work in kinds.items():
+            if history.versions_of(name):
+                found.fails += _outside(history, work)
             peak = _peak(history, name, kind, work, limits, found)
             if peak:
                 peaks.setdefault(name, {})[kind] = peak
@@ -73,7 +80,8 @@ def _peak(
         limit = lowest
         if lowest is None or assumed > max(lowest, best.get("weight", 0)) or sure > lowest:
             last = max(_admitted_by(history, one) for one in active)
-            limit = limits.most(last - history.bounds.reservation, last)
+            earlier = 0.0 if history.versions_of(name) else history.bounds.reservation
+            limit = limits.most(last - earlier, last)
         if assumed > best.get("weight", 0):
             best = {"weight": assumed, "limit": limit, "at": at, "count": len(active)}
         is_above = limit is not None and sure > limit
@@ -131,8 +139,21 @@ class _Weights:
         return sum(self.of(each) or self._unread for each in works)
 
 
+def _outside(history: WorkHistory, works: Sequence[WorkInterval]) -> list[str]:
+    """S1b: what ran while its execution held no confirmed slot, by the versions of the item."""
+    found = []
+    for work in works:
+        start, end = work.certain(history.now)
+        held = history.holdings.get(work.execution, ())
+        if not any(each.confirmed <= start + _CLOCK and end <= each.freed + _CLOCK for each in held):
+            found.append(f"{work.execution}: a {work.kind} from {iso(start)} to {iso(end)} without a confirmed slot")
+    return found
+
+
 def _admitted_by(history: WorkHistory, work: WorkInterval) -> float:
-    """An instant by which its request had been admitted."""
+    """An instant by which its request had been admitted; exactly then if the versions of the item are known."""
+    if taken := [each.taken for each in history.holdings.get(work.execution, ()) if each.taken <= work.started]:
+        return taken[-1]
     attempt = history.by_execution.get(work.execution)
     return attempt.started if attempt else work.started
 

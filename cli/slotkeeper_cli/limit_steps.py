@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from slotkeeper_cli.work_history import OperatorAct, WorkHistory
 
@@ -39,8 +40,11 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
 
     An audit line is written before its change, and does not prove it. The next line's `before`, or the present item,
     does. A limit that follows from neither is not known. While an operator's pause is in force the limit is 0, because
-    nothing is admitted; that is known only of a pause that lasts until now.
+    nothing is admitted; that is known only of a pause that lasts until now. The versions of the item state it exactly.
     """
+    if versions := history.versions_of(name):
+        changes = [(b.at, b.limit) for a, b in pairwise(versions) if a.limit != b.limit]
+        return LimitSteps([(-math.inf, versions[0].limit), *changes])
     process = history.processes.get(name)
     if history.lacks("AuditLogGroup"):
         return LimitSteps([(-math.inf, None)])

@@ -11,6 +11,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.check_result import CheckResult, Found, conclude, sample_of
 from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.request_fields import fields_in
+from slotkeeper_cli.run_checks import not_accounted, without_success
 from slotkeeper_cli.work_history import (
     CHILD,
     CHILDREN,
@@ -31,6 +32,8 @@ def accounted(history: WorkHistory) -> CheckResult:
 
     RequestQueue cannot be searched, so a request that may be there is not decided. A message that something else than
     this command has deleted from FailedRequestQueue looks lost.
+
+    In a whole run, each message also has the expected outcome, and nothing is left.
     """
     claim = "every request that started has ended, is kept, is queued again or runs"
     found, ends = Found(), Counter[str]()
@@ -58,6 +61,8 @@ def accounted(history: WorkHistory) -> CheckResult:
             if lost.reported and lost.noted >= history.since and execution not in history.by_execution:
                 ends["lost, not started"] += 1
                 found.fails.append(f"{lost.request_id or execution} ({name}): its message was deleted or purged")
+    if history.run:
+        found.fails += not_accounted(history)
     undecided = {end: number for end, number in ends.items() if end.startswith("not known")}
     found.unknown += [f"{number:,} {end}" for end, number in undecided.items()]
     text = ", ".join(
@@ -76,6 +81,7 @@ class _Places:
     def __init__(self, history: WorkHistory) -> None:
         self._history = history
         self._kept = {each.execution for each in history.kept}
+        self._sources = {each.source for each in history.kept} - {""}
         self._named = {
             execution
             for process in history.processes.values()
@@ -137,7 +143,7 @@ class _Places:
     def of_message(self, sending: Sending) -> str:
         """Where a message is that has started no execution."""
         history = self._history
-        if sending.execution in self._kept:
+        if sending.execution in self._kept or sending.message_id in self._sources:
             return "dead-lettered"
         if sending.execution in self._named:
             return "waiting"
@@ -167,6 +173,8 @@ def never_again(history: WorkHistory) -> CheckResult:
                 )
             elif later.certain(history.now)[0] < earlier.certain(history.now)[1]:
                 found.fails.append(f"{execution}: two {kind}s ran at {iso(later.started)}")
+    if history.run:
+        found.fails += without_success(history)
     requests: dict[tuple[str, str, str], list[Attempt]] = defaultdict(list)
     for attempt in history.attempts:
         if attempt.is_read:

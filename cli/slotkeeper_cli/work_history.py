@@ -3,8 +3,8 @@
 `history_reader.py` makes it from an account. Scenarios and tests make it themselves, or add what they know beyond AWS's
 records, with `dataclasses.replace`:
 
-- `sendings`: when each message was sent, and its sequence number
-- `Attempt.freed`: when a slot was freed, as from the journal of the item's writes
+- `sendings`: each message that was sent, its sequence number, and what must become of it
+- `run`: that nothing else was sent, and each write of the items
 - `work` of a kind of its own, such as the time inside a state of the workflow
 - `acts`: changes of limits that no audit line states
 - `bounds`: shorter ones than those that hold in any account
@@ -15,8 +15,9 @@ an execution identifies an attempt of a request everywhere (`slotkeeper.slots.re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,7 +44,6 @@ class Attempt:
         number: 1 for the first attempt, 0 if it was not read.
         weight: in the unit of the limit, the process's default weight if the request states none; None: not read.
         caller: what identifies a caller that waits, as in the execution's name.
-        freed: when its slot was freed, if it is known. No record of AWS states it.
     """
 
     execution: str
@@ -58,7 +58,6 @@ class Attempt:
     cause: str = ""
     caller: str = ""
     redrives: int = 0
-    freed: float | None = None
 
     @property
     def process(self) -> str:
@@ -121,6 +120,8 @@ class Sending:
     Attributes:
         sequence: its SQS sequence number, which orders the messages of a group; None if it is not known.
         weight: None: the process's default weight, or not known.
+        message_id: by which the dead-letter message of a malformed request is found.
+        outcome: what must become of the request: SUCCEEDED, FAILED, or the code of its dead-letter message. Empty: any.
     """
 
     execution: str
@@ -128,6 +129,8 @@ class Sending:
     sequence: int | None = None
     priority: Priority = DEFAULT_PRIORITY
     weight: int | None = None
+    message_id: str = ""
+    outcome: str = ""
 
     @property
     def process(self) -> str:
@@ -141,12 +144,19 @@ class Sending:
 
 @dataclass(frozen=True)
 class KeptRequest:
-    """A message of FailedRequestQueue or RequestDeadLetterQueue."""
+    """A message of FailedRequestQueue or RequestDeadLetterQueue.
+
+    Attributes:
+        execution: empty for a message without a request.
+        source: the id of the message that the starter dead-lettered; empty if it is not known.
+    """
 
     execution: str
     queue: str
     at: float
     code: str = ""
+    reason: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +177,61 @@ class OperatorAct:
 
 
 @dataclass(frozen=True)
+class ItemVersion:
+    """A process's item after a write, as a stream or a journal of the table records it.
+
+    Attributes:
+        limit: 0 while it is paused.
+        holders: their weights, by execution.
+        confirmed: the holders that may run their work.
+    """
+
+    at: float
+    limit: int
+    holders: Mapping[str, int]
+    confirmed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A time in which an execution held its slot. Infinite: not confirmed, not freed."""
+
+    taken: float
+    confirmed: float = math.inf
+    freed: float = math.inf
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A time in which a fault that is known may have delayed starts.
+
+    Attributes:
+        process: empty if it may concern any.
+        is_outage: nothing could start.
+    """
+
+    at: float
+    until: float
+    process: str = ""
+    is_outage: bool = False
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """What is known of a run that has ended: `sendings` are all messages, and nothing else was started.
+
+    Attributes:
+        versions: by process: the versions of its item, in the order of the writes.
+        disturbances: the faults that acted.
+        janitor_runs: start and end of the complete ones; None if they are not known.
+    """
+
+    versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
+    disturbances: Sequence[Disturbance] = ()
+    janitor_runs: Sequence[tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True)
 class AuditBounds:
     """Seconds. The defaults hold for the template's default parameters.
 
@@ -177,11 +242,15 @@ class AuditBounds:
             frees a reservation that has no execution. It includes a minute from an audit line to its change.
         free_slot: for which a slot may be free while a request waits (S6): a starter that dies delays a start by the
             visibility timeout, and a reservation without an execution takes the slot.
+        disturbed: the same, of which a known fault may be the cause.
+        grace: after which a janitor run frees the slot of an ended execution.
     """
 
     dead_holder: float = 300.0
     reservation: float = 360.0
     free_slot: float = 600.0
+    disturbed: float = 600.0
+    grace: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -195,6 +264,7 @@ class WorkHistory:
         queued: the approximate number of messages on RequestQueue; None if it is not known.
         not_read: what could not be read. A check that needs it is not shown.
         samples: for each source of which a sample was read, what was left out.
+        run: None unless the requests were sent by the reader's own run.
     """
 
     since: float
@@ -210,6 +280,7 @@ class WorkHistory:
     not_read: Sequence[UnreadSource] = ()
     samples: Mapping[str, str] = field(default_factory=dict)
     bounds: AuditBounds = AuditBounds()
+    run: WholeRun | None = None
 
     def lacks(self, *sources: str) -> list[str]:
         """What of these sources could not be read, in sentences."""
@@ -219,6 +290,32 @@ class WorkHistory:
     def by_execution(self) -> Mapping[str, Attempt]:
         """The attempts by the names of their executions."""
         return {each.execution: each for each in self.attempts}
+
+    @cached_property
+    def holdings(self) -> Mapping[str, Sequence[Holding]]:
+        """When each execution held its slot, by its name; empty if the versions of the items are not known."""
+        found: dict[str, list[Holding]] = {}
+        for versions in (self.run or WholeRun()).versions.values():
+            held: dict[str, Holding] = {}
+            for version in versions:
+                for execution in held.keys() - version.holders.keys():
+                    found.setdefault(execution, []).append(replace(held.pop(execution), freed=version.at))
+                for execution in version.holders:
+                    holding = held.get(execution, Holding(version.at))
+                    is_new = execution in version.confirmed and math.isinf(holding.confirmed)
+                    held[execution] = replace(holding, confirmed=version.at) if is_new else holding
+            for execution, holding in held.items():
+                found.setdefault(execution, []).append(holding)
+        return found
+
+    def freed(self, execution: str) -> float | None:
+        """When the slot of an execution was freed for the last time; None if that is not known."""
+        last = self.holdings.get(execution, [Holding(0.0)])[-1].freed
+        return None if math.isinf(last) else last
+
+    def versions_of(self, name: str) -> Sequence[ItemVersion]:
+        """The known versions of a process's item."""
+        return self.run.versions.get(name, ()) if self.run else ()
 
     @cached_property
     def names(self) -> list[str]:

@@ -10,11 +10,36 @@ from hypothesis import given
 
 from slotkeeper.slots.lost_requests import Lost
 from slotkeeper.slots.process import Holder
+from slotkeeper_cli.audit_figures import hand_offs
 from slotkeeper_cli.audit_judge import judge
 from slotkeeper_cli.check_result import CheckResult, Result
 from slotkeeper_cli.search import UnreadSource
-from slotkeeper_cli.work_history import GLUE_RUN, AuditBounds, OperatorAct, Sending, WorkHistory, WorkInterval
-from tests.cli.work_histories import START, attempt, clean, correct_histories, history, name, process, work
+from slotkeeper_cli.work_history import (
+    GLUE_RUN,
+    Attempt,
+    AuditBounds,
+    Disturbance,
+    ItemVersion,
+    KeptRequest,
+    OperatorAct,
+    Sending,
+    WholeRun,
+    WorkHistory,
+    WorkInterval,
+)
+from tests.cli.work_histories import (
+    LIMIT,
+    START,
+    attempt,
+    clean,
+    correct_histories,
+    history,
+    name,
+    process,
+    versions_of,
+    whole,
+    work,
+)
 
 ALL = ["limit", "accounted", "once", "freed", "order", "free"]
 
@@ -124,8 +149,13 @@ def _weight() -> WorkHistory:
 
 
 def _freed_late() -> WorkHistory:
-    a, b, c, *others = clean().attempts
-    return replace(clean(), attempts=[a, b, replace(c, freed=START + 110.5 + 301), *others])
+    """The slot of c was freed long after it was aborted, by the versions of the item."""
+    held = {name("c"): 1}
+    times = [(0.0, {}), (10.4, held), (110.5 + 301, {})]
+    versions = [ItemVersion(START + at, LIMIT, holders, frozenset(holders)) for at, holders in times]
+    ended = [each for each in clean().attempts if each.request_id == "c"]
+    whole = WholeRun({"sample": versions})
+    return replace(history(ended, kept=clean().kept[1:], sendings=clean().sendings[2:3]), run=whole)
 
 
 FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
@@ -152,6 +182,158 @@ def test_a_fault_in_the_records_fails_its_check_and_no_other(
     of = made()
     assert failing(of) == [check]
     assert example in results(of)[check].examples[0]
+
+
+# -------------------------------------------------------------------------------------------------------- whole runs
+
+
+def _changed(**fields: object) -> WorkHistory:
+    return replace(whole(), **fields)  # type: ignore[arg-type]
+
+
+def _known(**fields: object) -> WorkHistory:
+    known = whole().run
+    assert known is not None
+    return _changed(run=replace(known, **fields))  # type: ignore[arg-type]
+
+
+def _versions() -> list[ItemVersion]:
+    return versions_of(whole().attempts)
+
+
+def _sendings(request_id: str, **fields: object) -> WorkHistory:
+    """The message of a request is another."""
+    return _changed(
+        sendings=[
+            replace(each, **fields) if each.execution == name(request_id) else each  # type: ignore[arg-type]
+            for each in whole().sendings
+        ]
+    )
+
+
+def _started(attempts: list[Attempt]) -> WorkHistory:
+    return replace(
+        _known(versions={"sample": versions_of(attempts)}), attempts=attempts, work=[work(each) for each in attempts]
+    )
+
+
+def _later(request_id: str, seconds: float, disturbance: Disturbance | None = None) -> WorkHistory:
+    """A request starts later than it could."""
+    made = _started(
+        [
+            replace(each, started=each.started + seconds, stopped=(each.stopped or 0.0) + seconds)
+            if each.request_id == request_id
+            else each
+            for each in whole().attempts
+        ]
+    )
+    assert made.run is not None
+    return replace(made, run=replace(made.run, disturbances=[disturbance] if disturbance else []))
+
+
+def _kept(execution: str, queue: str = "FailedRequestQueue", **fields: object) -> WorkHistory:
+    one = KeptRequest(execution, queue, START + 20, "E", "reason")
+    return _changed(kept=[*whole().kept, replace(one, **fields)])  # type: ignore[arg-type]
+
+
+def _unconfirmed() -> WorkHistory:
+    return _known(versions={"sample": [replace(each, confirmed=each.confirmed - {name("b")}) for each in _versions()]})
+
+
+def _dead(*janitor_runs: float) -> WorkHistory:
+    """The slot of c, which was aborted at 110.5, is freed at 129; these janitor runs were complete."""
+    freed = ItemVersion(START + 129, LIMIT, {})
+    held = {name("c"): 1}
+    versions = [replace(each, holders=held) if 110.3 < each.at - START < 129 else each for each in _versions()]
+    return _known(
+        versions={"sample": sorted([*versions, freed], key=lambda each: each.at)},
+        janitor_runs=[(START + at, START + at + 1) for at in janitor_runs],
+    )
+
+
+def _left_holder() -> WorkHistory:
+    return _changed(processes={"sample": process(3, holders={name("z"): _holder(name("z"))})})
+
+
+_DEAD_LETTERS = "RequestDeadLetterQueue"
+WHOLE_RUN_FAULTS: dict[str, tuple[Callable[[], WorkHistory], list[str], str]] = {
+    "a message left": (lambda: _changed(queued=2), ["accounted"], "2 messages left on RequestQueue"),
+    "a request that is nowhere": (
+        lambda: _started([each for each in whole().attempts if each.request_id != "d"]),
+        ["accounted", "free"],
+        "neither started nor dead-lettered",
+    ),
+    "a start without a message": (
+        lambda: _changed(sendings=[each for each in whole().sendings if each.execution != name("h")]),
+        ["accounted"],
+        "was started without a message",
+    ),
+    "an unexpected success": (lambda: _sendings("a", outcome="FAILED"), ["accounted"], "SUCCEEDED, expected FAILED"),
+    "another dead letter": (lambda: _sendings("bad", outcome="Cancelled"), ["accounted"], "expected Cancelled"),
+    "started and dead-lettered": (lambda: _kept(name("a"), _DEAD_LETTERS), ["accounted"], "started and dead-lettered"),
+    "dead-lettered twice": (lambda: _kept("", _DEAD_LETTERS, source="m-bad"), ["accounted"], "dead-lettered 2 times"),
+    "a dead letter of no message": (lambda: _kept("", _DEAD_LETTERS, source="x"), ["accounted"], "and was not sent"),
+    "kept without a reason": (lambda: _kept(name("b"), reason=""), ["accounted"], "without a reason"),
+    "kept and not failed": (lambda: _kept(name("a")), ["accounted"], "and did not fail"),
+    "a success without a run": (
+        lambda: _changed(work=[replace(each, succeeded=False) for each in whole().work]),
+        ["once"],
+        "nothing that it ran did",
+    ),
+    "a run without a confirmed slot": (_unconfirmed, ["limit"], "without a confirmed slot"),
+    "a weight above the limit before it was raised": (
+        lambda: _known(versions={"sample": versions_of(whole().attempts, raised=131)}),
+        ["limit"],
+        "3 of 2 at",
+    ),
+    "a slot that two janitor runs left": (lambda: _dead(115, 120), ["freed"], "after 2 complete janitor runs"),
+    "a holder at the end": (_left_holder, ["freed"], "holds a slot at the end"),
+    "an urgent request long after it fitted": (lambda: _later("h", 6), ["free"], "sample: 6"),
+}
+
+
+@pytest.mark.parametrize(("made", "checks", "example"), WHOLE_RUN_FAULTS.values(), ids=WHOLE_RUN_FAULTS)
+def test_a_fault_in_a_whole_run_fails_its_checks(
+    made: Callable[[], WorkHistory], checks: list[str], example: str
+) -> None:
+    of = made()
+    assert failing(of) == checks
+    assert any(example in each for check in checks for each in results(of)[check].examples)
+
+
+WHOLE_RUN_NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
+    "as expected": whole,
+    "a janitor run that only checks": lambda: _dead(115),
+    "a janitor run within the grace time": lambda: _dead(111, 115),
+    "a fault that may be the cause": lambda: _later("h", 9, Disturbance(START + 131, START + 132)),
+}
+
+
+@pytest.mark.parametrize("made", WHOLE_RUN_NOT_FAULTS.values(), ids=WHOLE_RUN_NOT_FAULTS)
+def test_what_may_be_right_in_a_whole_run_holds(made: Callable[[], WorkHistory]) -> None:
+    assert {each.id: (each.result, each.examples) for each in judge(made())} == {
+        each: (Result.HOLDS, []) for each in ALL
+    }
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "is_excused"),
+    [
+        (Disturbance(START + 131, START + 132), False),
+        (Disturbance(START + 135, START + 165, is_outage=True), True),
+        (Disturbance(START + 135, START + 165, "another", is_outage=True), False),
+        (Disturbance(START + 300, START + 365, is_outage=True), False),
+    ],
+)
+def test_a_wait_above_the_bound_of_faults_is_excused_by_an_outage_alone(
+    disturbance: Disturbance, is_excused: bool
+) -> None:
+    assert (failing(_later("h", 70, disturbance)) == []) is is_excused
+
+
+def test_a_hand_off_of_a_whole_run_begins_when_the_request_had_the_turn() -> None:
+    gaps = [(round(at - START, 2), round(seconds, 2)) for at, seconds in hand_offs(whole(), "sample")]
+    assert gaps == [(10.5, 0.6), (13.5, 0.6), (130.2, 0.2)]
 
 
 def test_one_execution_never_has_two_runs_at_the_same_time() -> None:

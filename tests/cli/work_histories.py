@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.work_history import CHILD, GLUE_RUN, Attempt, KeptRequest, Sending, WorkHistory, WorkInterval
+from slotkeeper_cli.work_history import (
+    CHILD,
+    GLUE_RUN,
+    Attempt,
+    AuditBounds,
+    ItemVersion,
+    KeptRequest,
+    Sending,
+    WholeRun,
+    WorkHistory,
+    WorkInterval,
+)
 
 # Not a whole second, as times of Step Functions are.
 START = 1_790_000_000.25
@@ -68,11 +79,58 @@ def clean() -> WorkHistory:
     ]
     sendings = [Sending(each.execution, START - 5 + n / 10, n) for n, each in enumerate(attempts[:4])]
     kept = [
-        KeptRequest(name("b"), "FailedRequestQueue", START + 13),
-        KeptRequest(name("c"), "FailedRequestQueue", START + 130),
+        KeptRequest(name("b"), "FailedRequestQueue", START + 13, "States.TaskFailed", "not a number"),
+        KeptRequest(name("c"), "FailedRequestQueue", START + 130, "ABORTED", "no cause given"),
     ]
     sendings.append(Sending(name("e"), START + 3589.5, 9))
     return history(attempts, sendings=sendings, kept=kept)
+
+
+BOUNDS = AuditBounds(free_slot=5.0, disturbed=60.0, grace=2.0)
+
+
+def whole() -> WorkHistory:
+    """A run of which all is known: the requests of `clean` that have ended, a malformed message, and a heavy request.
+
+    The heavy request is above the limit, until it is raised from 2 to 3 at 130.
+    """
+    attempts = [*clean().attempts[:4], attempt("h", 130.2, 9, priority="high", weight=3)]
+    outcomes = ["SUCCEEDED", "FAILED", "FAILED", "SUCCEEDED"]
+    sent = [replace(each, outcome=end) for each, end in zip(clean().sendings, outcomes, strict=False)]
+    sent.append(Sending(name("bad"), START + 1, 5, message_id="m-bad", outcome="InvalidRequest"))
+    sent.append(Sending(name("h"), START + 90, 6, "high", 3, outcome="SUCCEEDED"))
+    dead = KeptRequest("", "RequestDeadLetterQueue", START + 1.5, "InvalidRequest", "not JSON", "m-bad")
+    run = WholeRun({"sample": versions_of(attempts)}, janitor_runs=[])
+    return history(
+        attempts,
+        processes={"sample": process(3)},
+        sendings=[*sent[:4], *sent[-2:]],
+        kept=[*clean().kept, dead],
+        run=run,
+        bounds=BOUNDS,
+    )
+
+
+def versions_of(attempts: Sequence[Attempt], raised: float = 130.0) -> list[ItemVersion]:
+    """What these executions write: reserved before the start, confirmed after it, freed before the end, by 0.1 s."""
+    changes: list[tuple[float, str, int, bool]] = [(START + raised, "", 1, False)]
+    for each in attempts:
+        weight = each.weight or 1
+        changes.append((each.started - 0.1, each.execution, weight, False))
+        changes.append((each.started + 0.1, each.execution, weight, True))
+        changes.append(((each.stopped or 0.0) - 0.1, each.execution, 0, False))
+    limit, holders, confirmed = LIMIT, dict[str, int](), set[str]()
+    made = [ItemVersion(START - 60, LIMIT, {})]
+    for at, execution, weight, is_confirmed in sorted(changes):
+        if not execution:
+            limit += weight
+        elif weight:
+            holders[execution] = weight
+            confirmed |= {execution} if is_confirmed else set()
+        else:
+            del holders[execution]
+        made.append(ItemVersion(at, limit, dict(holders), frozenset(confirmed)))
+    return made
 
 
 # -------------------------------------------------------------------------------------------------- correct simulations

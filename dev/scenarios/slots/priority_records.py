@@ -12,11 +12,11 @@ from pathlib import Path
 
 from dev.judge.slot_item import Item
 from slotkeeper_cli.intervals import Interval, weighted_steps
+from slotkeeper_cli.turns import Asking, Turn, turns
 
 from .priority_requests import Mix
 from .slot_records import Execution, Records
 from .slot_requests import SentRequest
-from .turns import Asking, Turn, turns
 
 
 @dataclass(frozen=True)

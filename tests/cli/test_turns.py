@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from dev.scenarios.slots.turns import Asking, Turn, turns
 from slotkeeper.slots.request import Priority
+from slotkeeper_cli.turns import Asking, Turn, turns
 
 OPEN = [(-math.inf, 4)]
 

@@ -21,7 +21,7 @@ class Asking:
     name: str
     priority: Priority
     weight: int
-    sequence: int
+    sequence: float
     sent: float
     until: float
     started: bool
