@@ -112,12 +112,12 @@ setup:
 
 .PHONY: run
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
 	  --priorities="$(PRIORITIES)" --target="$(TARGET)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly
-	@$(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
 .PHONY: local-up
@@ -229,7 +229,7 @@ own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the
 
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and restarts (build/soak/)
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"
 
 .PHONY: replay
 replay: setup-dev  #+ Print one random schedule: make replay WORLD=slots SEED=17

@@ -117,6 +117,7 @@ class _Reader:
                 each.code,
                 each.reason,
                 each.attributes.get("source_message_id", ""),
+                each.request_id,
             )
             for each in messages
         ]

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.work_history import Attempt, WorkHistory
+from slotkeeper_cli.work_history import STARTED, Attempt, WorkHistory
 
 _FAILED_QUEUE = "FailedRequestQueue"
 _DEAD_LETTER_QUEUE = "RequestDeadLetterQueue"
@@ -60,7 +60,8 @@ def _wrong_outcomes(history: WorkHistory) -> Iterator[str]:
             yield f"{sending.execution} was dead-lettered {len(codes)} times"
         ended = last[first.process, first.request_id, first.caller] if first else None
         status = "" if ended is None else "FAILED" if ended.has_failed else ended.status
-        if sending.outcome and (found := status or next(iter(codes), "")) not in ("", sending.outcome):
+        found = status or next(iter(codes), "")
+        if sending.outcome and found not in ("", sending.outcome) and not (status and sending.outcome == STARTED):
             yield f"{ended.label if ended else sending.execution} ended {found}, expected {sending.outcome}"
 
 

@@ -28,6 +28,8 @@ from slotkeeper_cli.search import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"
+# The outcome of a message that must start an execution, whatever becomes of it.
+STARTED = "STARTED"
 # What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
 # log.
 EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "requests of executions", "Glue runs", "child executions"
@@ -121,7 +123,8 @@ class Sending:
         sequence: its SQS sequence number, which orders the messages of a group; None if it is not known.
         weight: None: the process's default weight, or not known.
         message_id: by which the dead-letter message of a malformed request is found.
-        outcome: what must become of the request: SUCCEEDED, FAILED, or the code of its dead-letter message. Empty: any.
+        outcome: what must become of the request: SUCCEEDED, FAILED, STARTED (one of them), or the code of its
+            dead-letter message. Empty: any.
     """
 
     execution: str
@@ -157,6 +160,7 @@ class KeptRequest:
     code: str = ""
     reason: str = ""
     source: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True)

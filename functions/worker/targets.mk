@@ -10,4 +10,4 @@ run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
 
 .PHONY: run-worker
 run-worker: setup  ## Send slow, failing and poison requests to the worker, report, stop (REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no)
-	@$(PYTHON) -m functions.worker.scenario --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)" --outage="$(OUTAGE)"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m functions.worker.scenario --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" --workers="$(WORKERS)" --outage="$(OUTAGE)"

@@ -17,8 +17,8 @@ from dev.benchmarks.hand_off import hand_off_report
 from dev.benchmarks.hand_off.figures import expected, holding, slots_used, spread_out, summary, window
 from dev.benchmarks.hand_off.hand_off_designs import WAKE_STATES, without_wake
 from dev.benchmarks.hand_off.records import Call, parse_call, read_calls, read_invocations
+from dev.benchmarks.hand_off.workflow_records import Execution
 from dev.scenarios.runner.scenario import CannotContinue
-from dev.scenarios.slots.slot_records import Execution
 from slotkeeper.slots import admission
 from slotkeeper.slots.admission import Starter, Waiting
 from slotkeeper.slots.protocol import Slots
@@ -193,7 +193,7 @@ def execution(name: str, started: float, released: float) -> Execution:
         "RunGlueJob": (started, released - 0.1),
         "ReleaseSlot": (released - 0.1, released),
     }
-    return Execution(name, "", 1, "SUCCEEDED", started, released, states)
+    return Execution(name, started, released, states)
 
 
 # Two slots and polls at 0, 10 and 20 s.

@@ -79,7 +79,7 @@ def clean() -> WorkHistory:
     ]
     sendings = [Sending(each.execution, START - 5 + n / 10, n) for n, each in enumerate(attempts[:4])]
     kept = [
-        KeptRequest(name("b"), "FailedRequestQueue", START + 13, "States.TaskFailed", "not a number"),
+        KeptRequest(name("b"), "FailedRequestQueue", START + 13, "States.TaskFailed", "not a number", request_id="b"),
         KeptRequest(name("c"), "FailedRequestQueue", START + 130, "ABORTED", "no cause given"),
     ]
     sendings.append(Sending(name("e"), START + 3589.5, 9))

@@ -23,14 +23,15 @@ from dev.scenarios.runner import claims
 from dev.scenarios.runner import scenario as frame
 from dev.scenarios.runner.claims import Claim
 from dev.scenarios.runner.scenario import Scenario
-from dev.scenarios.slots import priority_figures, priority_scenario, slot_figures, slot_scenario
+from dev.scenarios.slots import slot_report, slot_scenario
 from dev.scenarios.soak import soak_figures, soak_scenario
 from dev.scenarios.soak.soak_stack import SCRIPT
 from dev.scenarios.token import token_figures, token_scenario
 from dev.scenarios.token.chat_senders import Try
 from dev.scenarios.token.message_feed import Message, MessageFeed
-from tests.scenarios import priority_run, slot_run, soak_run, token_run
+from tests.cli.work_histories import whole
 from tests.scenarios import scenario_checks as checks
+from tests.scenarios import slot_reports, token_run
 from tests.scenarios.scenario_checks import make_command, make_options
 
 SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
@@ -235,41 +236,23 @@ def test_counted_has_a_singular_for_one() -> None:
 
 # ------------------------------------------------------------------------------------------- report, tables and chart
 
-SLOTS_FAILED = slot_run.records(
-    [
-        slot_run.workflow(1, 0.2, 1.2),
-        slot_run.workflow(2, 1.3, 2.3, status="FAILED"),
-        slot_run.workflow(3, 2.4, 3.0, status="RUNNING", stopped=None, states={"RunGlueJob": (1002.5, None)}),
-    ],
-    kept=[slot_run.kept(2)],
-)
 REFUSED = [
     *token_run.records().deliveries[:2],
     token_run.delivery(3, 2.9, 3.0, Try(1004.0, 1004.2, 200), first=503),
     token_run.delivery(4, 2.95, 4.2, answer=None, first=502),
 ]
-SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
 TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])
-SLOTS, SOAK = (slot_scenario, slot_figures), (soak_scenario, soak_figures)
-PRIORITIES, TOKEN = (priority_scenario, priority_figures), (token_scenario, token_figures)
-PRIORITY_TEXTS = (
-    "1 of 1, then 3 of 3",
-    "p50 1.70 s, max 1.70 s (1)",
-    "1, passed by 0 of lower priority",
-    "cancelled by",
-)
-NOT_STARTED = priority_run.records(records=priority_run.aws(executions=[], glue_runs=[], dead=[]), raised=None)
+SLOTS, SOAK = (slot_scenario, slot_report), (soak_scenario, soak_figures)
+TOKEN = (token_scenario, token_figures)
 TOKEN_TEXTS = ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)")
 REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
-    "slots": (*SLOTS, slot_run.report(3, SLOTS_FAILED), ("(limit 1)", "States.TaskFailed", "not a number")),
-    "slots, nothing started": (*SLOTS, slot_run.report(1, slot_run.records([])), ("no request",)),
-    "priorities": (*PRIORITIES, priority_run.report(priority_run.records()), PRIORITY_TEXTS),
-    "priorities, nothing started": (*PRIORITIES, priority_run.report(NOT_STARTED), ("no request had to wait",)),
+    "slots": (*SLOTS, slot_reports.slots(whole()), ("3 (limit 3)", "wait of high", "not a number", "not JSON")),
+    "slots, nothing started": (*SLOTS, slot_reports.slots(slot_reports.nothing()), ("no request had to wait",)),
     "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
     "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
-    "soak": (*SOAK, soak_run.report(soak_run.records()), ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median")),
-    "soak, empty": (*SOAK, soak_run.report(SOAK_EMPTY), ("0 requests",)),
+    "soak": (*SOAK, slot_reports.soak(whole()), ("woken for nothing", "3 SUCCEEDED, 1 FAILED", "median")),
+    "soak, empty": (*SOAK, slot_reports.soak(slot_reports.nothing(), []), ("none",)),
 }
 
 

@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from dev.scenarios.slots.slot_figures import held_intervals, releases, work_intervals
-from dev.scenarios.slots.slot_records import Execution
 from slotkeeper_cli.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
 
 from .records import Call
+from .workflow_records import Execution, held_intervals, releases, work_intervals
 
 # The calls of a starter, and their names in the tables. Nothing else makes these calls while a window is open.
 STARTER_CALLS = {

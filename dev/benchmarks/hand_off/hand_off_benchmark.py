@@ -8,13 +8,13 @@ from typing import Any
 from dev.benchmarks.outcome import Notify, Outcome
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotContinue
-from dev.scenarios.slots.slot_records import read_executions
 
 from . import hand_off_report
 from .figures import summary, window
 from .hand_off_designs import JOB, BenchmarkStack
 from .hand_off_run import FULL, SMALL, HandOffRun
 from .records import read_calls, read_invocations
+from .workflow_records import read_executions
 
 TITLE = "Hand-off: from a release to the next start"
 MINUTES = 7.4

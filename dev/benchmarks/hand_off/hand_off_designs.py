@@ -20,7 +20,7 @@ from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.scenarios.runner.scenario import CannotContinue
-from dev.scenarios.slots.slot_records import read_slots
+from dev.scenarios.slots.slot_stack import item_of
 from dev.scenarios.soak.soak_stack import create_script_job, function_named
 from slotkeeper.slots.processes import Processes
 
@@ -87,8 +87,8 @@ class BenchmarkStack:
             aws.client(service) for service in ("sqs", "stepfunctions", "lambda", "logs", "cloudtrail")
         )
         self.table = aws.outputs["SlotTableName"]
-        self._dynamodb = aws.client("dynamodb")
-        self._processes = Processes(self._dynamodb, self.table)
+        self._aws = aws
+        self._processes = Processes(aws.client("dynamodb"), self.table)
         self._starter = function_named("Starter", self.functions)
         create_script_job(aws, JOB, 500)
 
@@ -183,7 +183,7 @@ class BenchmarkStack:
 
     def in_use(self, variant: Variant) -> int:
         """The slots of its process that are held."""
-        return read_slots(self._dynamodb, self.table, variant.name)[0]
+        return item_of(self._aws, variant.name).slots_in_use
 
     def clear(self, variant: Variant, patience: float = 30.0) -> None:
         """Purge its queue, and return when its slots are free. Raises CannotContinue after `patience` seconds."""

@@ -1,7 +1,7 @@
 """Records of a variant: the functions' REPORT lines, and API calls by CloudTrail. Times are seconds since the epoch.
 
 CloudTrail's times are those of the answers. The engine records the calls that reach it by HTTP, those of functions and
-clients. The calls of Step Functions are in the executions' histories (dev/scenarios/slots/slot_records.py).
+clients. The calls of Step Functions are in the executions' histories (workflow_records.py).
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Scenario:
-    """The files and the tables of a run.
+class Scenario[R: Mapping[str, Any]]:
+    """The files and the tables of a run, whose report is an R.
 
     Args:
         folder: of report.json and the chart.
@@ -150,8 +150,8 @@ class Scenario:
 
     folder: Path
     chart: str
-    draw: Callable[[Mapping[str, Any], Path], None]
-    tables: Callable[[Mapping[str, Any]], Sequence[Table]]
+    draw: Callable[[R, Path], None]
+    tables: Callable[[R], Sequence[Table]]
     engine: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -194,7 +194,7 @@ def engine(folder: Path, run: Run, **options: Any) -> Iterator[EmbeddedAws]:
             aws.stop()
 
 
-def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[str, Any]]) -> NoReturn:
+def carry_out[R: Mapping[str, Any]](scenario: Scenario[R], perform: Callable[[EmbeddedAws, Run], R]) -> NoReturn:
     """Start an engine, call `perform`, write and show the report that it returns, and exit."""
     console = terminal()
     run, folder = Run(console), scenario.folder
@@ -218,7 +218,7 @@ def carry_out(scenario: Scenario, perform: Callable[[EmbeddedAws, Run], Mapping[
     sys.exit(1 if failed else 0)
 
 
-def write(scenario: Scenario, report: Mapping[str, Any], console: Console) -> None:
+def write[R: Mapping[str, Any]](scenario: Scenario[R], report: R, console: Console) -> None:
     """Write report.json and the chart, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     scenario.draw(report, scenario.folder / scenario.chart)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.sample_data import read_dataset
+from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import CannotContinue, Run, Scenario
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.operations import Operations
@@ -21,17 +22,14 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.intervals import Interval
+from slotkeeper_cli.work_history import Sending
 
 from . import priority_requests, slot_requests, slot_stack
-from .item_journal import Journal
-from .priority_claims import OPERATOR
-from .priority_figures import build
-from .priority_records import PriorityRecords, read_refusals
-from .priority_report import draw, tables
 from .priority_requests import Action, Mix, Step
-from .slot_figures import Parameters
+from .slot_report import Parameters, SlotReport, SlotsOfRun, build, draw, tables
 from .slot_requests import PROCESS, Request, SentRequest
 
+OPERATOR = "make run"
 WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
 FULL_WITHIN = 5.0  # seconds for which an urgent request is held back until all slots are in use, so that it must wait
 OTHERS = 2  # requests that start while one is blocked, before the limit is raised
@@ -41,10 +39,10 @@ TICK = 0.02  # seconds
 SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables, {"lasting": True})
 
 
-def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
+def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> SlotReport:
     """Run on a started engine with `lasting`, and return the report. Raises Stalled, SendFailed, CannotContinue."""
     with run.phase("deploy", "build and deploy"):
-        outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
+        aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
     mix = priority_requests.mix(work, parameters.limit)
@@ -61,19 +59,24 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
     with run.phase("run", "run, with urgent and heavy requests in between"):
         run.watch(progress)
     with run.phase("collect", "collect the records"):
-        journal = Journal(aws.state_dir / "journal.jsonl", outputs["SlotTableName"])
-        journal.read()
-        records = PriorityRecords(
-            sent=director.sent,
-            mix=mix,
-            limit=parameters.limit,
-            records=slot_stack.collect(aws, f"output/{run_id}/"),
-            changes=[change for change in journal.changes if change.process == PROCESS],
-            refusals=read_refusals(aws.state_dir / "engine.log"),
-            raised=director.raised,
-            cancel_was_late=director.cancel_was_late,
-        )
-    return build(parameters, records, run)
+        slots = slot_stack.collect(aws, director.sendings())
+        results = slot_stack.outputs_of(aws, f"output/{run_id}/")
+    claims = [
+        slot_stack.results_are_those(slots.history, director.sent, results),
+        others_started(slots, mix, director),
+    ]
+    return build(parameters, slots, claims, {"results in the bucket": len(results)}, run)
+
+
+def others_started(slots: SlotsOfRun, mix: Mix, director: Director) -> Claim:
+    """What the checks of the audit need in order to show something: requests waited, and others started meanwhile."""
+    at = director.raised[0] if director.raised else math.inf
+    sent = {each.request.request_id: each.at for each in director.sent}
+    others = sum(sent.get(mix.blocked, math.inf) < each.started < at for each in slots.history.attempts)
+    finding = f"{counted(others, 'request')} started while one above the limit waited for it to be raised"
+    cancelled = "too late" if director.cancel_was_late else "while a slot was kept free for it"
+    shown = others > 0 and not director.cancel_was_late
+    return judge("a head above the limit keeps none out", {}, f"{finding}; one was cancelled {cancelled}", shown=shown)
 
 
 class Stack:
@@ -126,6 +129,13 @@ class Director:
 
     def send(self, requests: Sequence[Request]) -> None:
         self.sent += self.stack.send(requests)
+
+    def sendings(self) -> list[Sending]:
+        """The messages, with their expected outcomes."""
+        is_cancelled = {self.mix.cancelled: not self.cancel_was_late}
+        return [
+            each.sending(outcome="Cancelled" if is_cancelled.get(each.request.request_id) else "") for each in self.sent
+        ]
 
     def act(self, ended: int) -> None:
         """Carry out the steps that are due after so many ended workflows. Raises CannotContinue."""

@@ -1,17 +1,39 @@
-"""The tables and the chart of `make run` for any kind of target, from its report alone."""
+"""The report of `make run` for any kind of target: its checks and figures, its tables, and the picture.
+
+Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
+
+| key | meaning |
+|---|---|
+| `requests` | requests sent |
+| `succeeded`, `failed` | requests whose last workflow ended SUCCEEDED, or otherwise |
+| `kept`, `dead_lettered` | messages in FailedRequestQueue and in the dead-letter queue: request, code, reason |
+| `most_at_work` | the most weight at the same time by the records of what the slots ran, and the limit then |
+| `starts_in_message_order` | the check of the order does not fail |
+| `slots_in_use_at_end` | of the slot table, after the last workflow |
+| `wait` | by priority: count, p50, p90, p99, max of the seconds from sending to start |
+| `handoff` | count, p50, p99, max: from a release to the start of the workflow that took the slot |
+| `slot_utilisation` | share of the slot-seconds that workflows hold, from the first start to the last |
+| `total_seconds` | first request sent to last workflow ended |
+| `more` | rows of this target alone |
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 
-from dev.scenarios.runner.scenario import figure_table, list_table, spread_text
-from slotkeeper_cli import chart
-from slotkeeper_cli.chart import Bar, Panel, Point
+from dev.judge.slot_item import Item
+from dev.scenarios.runner import audit
+from dev.scenarios.runner.claims import Claim
+from dev.scenarios.runner.scenario import Run, figure_table, list_table, spread_text
+from slotkeeper_cli.audit_figures import figures, held
+from slotkeeper_cli.audit_picture import draw_history
+from slotkeeper_cli.work_history import WorkHistory
 
 # Workflows above which the terminal shows no timeline, and the cells of its longest line.
 MOST_LINES = 20
@@ -19,119 +41,118 @@ _CELLS = 60
 _STEPS = (0.25, 0.5, 1, 2, 5, 10, 30, 60)  # seconds of a cell
 
 
-class Work(NamedTuple):
-    """What the slots run.
-
-    Attributes:
-        prefix: of its keys in the report.
-        place: in "utilisation 96% (in Glue 80%)".
-        records: whose records the figures are from.
-    """
-
-    prefix: str
-    place: str
-    records: str
+@dataclass(frozen=True)
+class Parameters:
+    requests: int
+    limit: int
+    fail: float
+    priorities: bool = False
+    target: str = "glue"
 
 
-def run_tables(
-    report: Mapping[str, Any], work: Work, counts: Mapping[str, Any], times: Mapping[str, Any]
-) -> list[Table]:
-    """The figures and the kept messages. `counts` and `times`: rows for this work alone."""
-    use, in_work = (
-        "not measured" if report[name] is None else f"{report[name]:.0%}"
-        for name in ("slot_utilisation", f"{work.prefix}_utilisation")
-    )
+@dataclass(frozen=True)
+class SlotsOfRun:
+    """What one process left. `kind`: of what its slots ran. `items`: each version of its item, if they are known."""
+
+    process: str
+    kind: str
+    history: WorkHistory
+    items: Sequence[Item] = ()
+
+
+class SlotReport(dict[str, Any]):
+    """report.json, with the history for the pictures."""
+
+    def __init__(self, content: Mapping[str, Any], slots: SlotsOfRun) -> None:
+        super().__init__(content)
+        self.slots = slots
+
+
+def build(
+    parameters: Parameters, slots: SlotsOfRun, claims: Sequence[Claim], more: Mapping[str, object], run: Run
+) -> SlotReport:
+    """The report of one run. `claims` and `more`: checks and rows of this target alone."""
+    history, process = slots.history, slots.process
+    starts = [each.started for each in history.attempts]
+    window = (min(starts), max(starts)) if starts else (history.since, history.since)
+    of = figures(history, window).get(process, {})
+    ended = [each for each in history.attempts if each.error != "RequestReturned"]
+    judged = [*audit.claims_of(history, slots.items), *claims]
+    order = next(claim for claim in judged if "order" in claim.name)
+    item = history.processes.get(process)
+    end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
+    content = {
+        "requests": len(history.sendings),
+        "succeeded": sum(each.status == "SUCCEEDED" for each in ended),
+        "failed": sum(each.has_failed for each in ended),
+        "kept": _messages(history, "FailedRequestQueue"),
+        "dead_lettered": _messages(history, "RequestDeadLetterQueue"),
+        "most_at_work": audit.most_at_work(history, process, slots.kind),
+        "starts_in_message_order": order.ok is not False,
+        "slots_in_use_at_end": item.slots_in_use if item else None,
+        "wait": {name: each["wait"] for name, each in of["priorities"].items()},
+        "handoff": of["hand_off"],
+        "slot_utilisation": of["utilization"],
+        "total_seconds": round(end - history.since, 3),
+        "more": dict(more),
+    }
+    return SlotReport(run.report(parameters, history.since, judged, content), slots)
+
+
+def _messages(history: WorkHistory, queue: str) -> list[dict[str, str]]:
+    return [
+        {"request": each.request_id or f"message {each.source}", "code": each.code, "reason": each.reason}
+        for each in history.kept
+        if each.queue == queue
+    ]
+
+
+def tables(report: SlotReport) -> list[Table]:
+    """The figures, the kept messages and the timeline."""
+    most, use = report["most_at_work"], report["slot_utilisation"]
+    waits = {f"wait of {name} requests": spread_text(wait) for name, wait in report["wait"].items()}
+    hand_off = {{"p50": "median"}.get(name, name): value for name, value in report["handoff"].items()}
     rows = {
         "requests": report["requests"],
         "succeeded": report["succeeded"],
         "failed": report["failed"],
         "in FailedRequestQueue": len(report["kept"]),
         "dead-lettered": len(report["dead_lettered"]),
-        **counts,
+        **report["more"],
+        f"most {report.slots.kind}s alive": f"{most['weight']} (limit {most['limit']})",
         "starts in message order": "yes" if report["starts_in_message_order"] else "no",
         "slots in use at the end": report["slots_in_use_at_end"],
-        "hand-off": spread_text(report["handoff"], "no request had to wait"),
-        **times,
-        "slot utilisation": f"{use} (in {work.place} {in_work})",
-        "total time": "unknown" if report["total_seconds"] is None else f"{report['total_seconds']:.2f} s",
+        **(waits if len(waits) > 1 else {}),
+        "hand-off": spread_text(hand_off, "no request had to wait"),
+        "slot utilisation": "not measured" if use is None else f"{use:.0%}",
+        "total time": f"{report['total_seconds']:.2f} s",
     }
-    kept = ([message[key] or "none" for key in ("request_id", "error", "reason")] for message in report["kept"])
+    kept = (list(message.values()) for message in (*report["kept"], *report["dead_lettered"]))
     return [
-        figure_table(f"The run, by {work.records} own records", rows),
-        *list_table("Kept in FailedRequestQueue", ("request", "error", "reason"), kept),
-        *timeline(report),
+        figure_table("The run, by AWS's own records", rows),
+        *list_table("Kept or dead-lettered", ("request", "error", "reason"), kept),
+        *timeline(report.slots.history),
     ]
 
 
-def timeline(report: Mapping[str, Any]) -> list[Table]:
+def timeline(history: WorkHistory) -> list[Table]:
     """A line for each workflow, in start order; nothing for more than MOST_LINES."""
-    workflows, end = report["workflows"], report["total_seconds"] or 0.0
-    if not 0 < len(workflows) <= MOST_LINES:
+    spans = sorted(held(history, history.attempts), key=lambda each: each[1])
+    if not 0 < len(spans) <= MOST_LINES:
         return []
+    end = max(released for _, (_, released) in spans) - history.since
     step = next((step for step in _STEPS if end / step <= _CELLS), math.ceil(end / _CELLS))
     rows = Table("", f"· waiting, █ holding a slot, {step:g} s each", box=None, pad_edge=False, header_style="")
     rows.columns[0].justify = "right"
-    for number, workflow in enumerate(workflows, 1):
-        ended = [workflow[name] for name in ("release_entered", "stopped") if workflow[name] is not None]
-        queued, started, released = (
-            round(at / step) for at in (workflow["queued"] or 0.0, workflow["started"], min(ended, default=end))
-        )
+    sent = {each.execution: each.at for each in history.sendings}
+    for number, (attempt, span) in enumerate(spans, 1):
+        instants = (sent.get(attempt.execution, history.since), *span)
+        queued, started, released = (round((at - history.since) / step) for at in instants)
         line = " " * queued + "·" * (started - queued) + "█" * max(1, released - started)
-        rows.add_row(str(number), line + f" {workflow['status']}" * (workflow["status"] != "SUCCEEDED"))
+        rows.add_row(str(number), line + f" {attempt.status}" * (attempt.status != "SUCCEEDED"))
     return [rows]
 
 
-def draw_run(
-    report: Mapping[str, Any],
-    path: Path,
-    title: str,
-    work: Work,
-    summary: Callable[[str], str],
-    mark: Callable[[Mapping[str, Any]], tuple[str, str]],
-) -> None:
-    """A bar for each workflow, the slots in use against the limit, and the hand-offs.
-
-    Args:
-        summary: the first panel's title, of the order of the starts in words.
-        mark: the color and label of what a workflow's slot runs.
-    """
-    workflows, end = report["workflows"], report["total_seconds"] or 0.0
-    bars, failures = [], []
-    for lane, workflow in enumerate(workflows, 1):
-        stopped = end if workflow["stopped"] is None else workflow["stopped"]
-        if workflow["queued"] is not None:
-            bars.append(Bar(lane, workflow["queued"], workflow["started"], chart.LIGHT, "waiting"))
-        bars.append(Bar(lane, workflow["started"], stopped, chart.ORANGE, "rest of the workflow"))
-        entered, exited = (workflow[f"{work.prefix}_{moment}"] for moment in ("entered", "exited"))
-        if entered is not None:
-            bars.append(Bar(lane, entered, stopped if exited is None else exited, *mark(workflow)))
-        if workflow["status"] not in ("SUCCEEDED", "RUNNING"):
-            failures.append(Point(stopped, lane, chart.VERMILLION, "end of a failed workflow"))
-    order = "in message order" if report["starts_in_message_order"] else "NOT in message order"
-    lanes = chart.lanes_panel(summary(order), "workflow, in start order", len(workflows), bars, failures)
-    panels = [lanes, *_slot_panels(report, end)]
-    chart.draw(path, title, "seconds since the first request was sent", end, panels)
-
-
-def _slot_panels(report: Mapping[str, Any], end: float) -> list[Panel]:
-    workflows, limit = report["workflows"], report["parameters"]["limit"]
-    held = [(w["started"], end if w["release_entered"] is None else w["release_entered"]) for w in workflows]
-    gaps = [Point(h["released"], h["seconds"], chart.BLUE, "", "o") for h in report["handoffs"]]
-    most, handoff = report["max_slots_held"], report["handoff"]
-    median = f"{handoff['median']:.2f} s (median of {handoff['count']})" if gaps else "none"
-    return [
-        chart.limit_panel(
-            f"{'Never more than' if most <= limit else 'OVER the limit: up to'} {most} of {limit} slots in use",
-            "slots in use",
-            held,
-            limit,
-            "in use",
-            end,
-        ),
-        Panel(
-            f"From a release to the next start: {median}",
-            "hand-off (s)",
-            1.5,
-            [lambda axes: chart.draw_points(axes, gaps)],
-        ),
-    ]
+def draw(report: SlotReport, path: Path) -> None:
+    """The picture of `slotkeeper audit`."""
+    draw_history(report.slots.history, path)

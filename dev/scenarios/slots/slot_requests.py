@@ -9,7 +9,8 @@ from typing import Any
 
 from dev.emulator.sample_data import split_by_month
 from dev.scenarios.runner import sending
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, message_group
+from slotkeeper_cli.work_history import Sending
 
 PROCESS = "sample"  # the template's default of ProcessName
 
@@ -59,6 +60,23 @@ class SentRequest:
     request: Request
     sequence: int
     at: float
+
+    def sending(self, execution: str = "", outcome: str = "") -> Sending:
+        """The message, as the audit judges it.
+
+        Args:
+            execution: of a request whose caller waits, whose name contains the caller.
+            outcome: by default that of its input.
+        """
+        request = self.request
+        return Sending(
+            execution or execution_name(request.process, request.request_id, 1),
+            self.at,
+            self.sequence,
+            request.priority,
+            request.weight,
+            outcome=outcome or ("FAILED" if request.damaged else "SUCCEEDED"),
+        )
 
 
 def damage(body: bytes) -> bytes:

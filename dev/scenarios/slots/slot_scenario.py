@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.table import Table
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
-from slotkeeper_cli import chart
 
-from . import priority_scenario, slot_requests, target_scenario
+from . import priority_scenario, slot_requests, slot_stack, target_scenario
 from .priority_requests import MIN_LIMIT, MIN_REQUESTS
-from .slot_figures import Parameters, build
-from .slot_report import Work, draw_run, run_tables
+from .slot_report import Parameters, SlotReport, build, draw, tables
 from .slot_requests import PROCESS
-from .slot_stack import collect, progress, upload
+
+SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables, {"lasting": True})
 
 
-def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any]:
-    """Run on a started engine, and return the report. Raises Stalled and SendFailed."""
+def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> SlotReport:
+    """Run on an engine started with `lasting`, and return the report. Raises Stalled and SendFailed."""
     with run.phase("deploy", "build and deploy"):
         outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
     run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
-    upload(aws, work.inputs, run)
+    slot_stack.upload(aws, work.inputs, run)
     with run.phase("send", f"send {counted(len(work.requests), 'request')}"):
         sent = slot_requests.send(aws.client("sqs"), outputs["RequestQueueUrl"], work.requests)
     with run.phase("run", "run"):
-        run.watch(lambda elapsed: progress(aws, parameters.requests, parameters.limit, elapsed))
+        run.watch(lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
     with run.phase("collect", "collect the records"):
-        records = collect(aws, f"output/{run_id}/")
-    return build(parameters, sent, records, run)
-
-
-GLUE = Work("glue", "Glue", "Step Functions' and Glue's")
-
-
-def tables(report: Mapping[str, Any]) -> list[Table]:
-    alive = f"{report['max_glue_runs_alive']} (limit {report['parameters']['limit']})"
-    return run_tables(report, GLUE, {"results in the bucket": report["results"], "most Glue runs alive": alive}, {})
-
-
-def draw(report: Mapping[str, Any], path: Path) -> None:
-    def summary(order: str) -> str:
-        return (
-            f"{len(report['workflows'])} workflows through {report['parameters']['limit']} slots, started {order}: "
-            f"{report['succeeded']} succeeded, {report['failed']} failed"
-        )
-
-    draw_run(report, path, "Slotkeeper run", GLUE, summary, lambda _: (chart.BLUE, "Glue job"))
-
-
-SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables)
+        slots = slot_stack.collect(aws, [each.sending() for each in sent])
+        results = slot_stack.outputs_of(aws, f"output/{run_id}/")
+    claim = slot_stack.results_are_those(slots.history, sent, results)
+    return build(parameters, slots, [claim], {"results in the bucket": len(results)}, run)
 
 
 @click.command(cls=Command)

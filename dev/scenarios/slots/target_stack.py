@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.request import caller_of, execution_name
+from slotkeeper_cli.work_history import Sending, WorkHistory
 
-from . import slot_records, slot_stack
-from .slot_records import EndMessage
+from . import slot_stack
 from .slot_requests import Request, SentRequest
-from .target_records import Called, Child, TargetRecords
 from .target_requests import PROCESS, callers_input
 
 _ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
@@ -66,42 +65,47 @@ def progress(aws: EmbeddedAws, requests: int, limit: int, caller: str, elapsed: 
     return replace(seen, ended=seen.ended and status != "RUNNING", counts=counts)
 
 
-def collect(
-    aws: EmbeddedAws, machines: Machines, caller: str, produced: Sequence[SentRequest], called: Sequence[Request]
-) -> TargetRecords:
-    """All records of AWS. This empties FailedRequestQueue and the dead-letter queue."""
-    sfn, sqs, outputs = aws.client("stepfunctions"), aws.client("sqs"), aws.outputs
-    slots_in_use, holders = slot_records.read_slots(aws.client("dynamodb"), outputs["SlotTableName"], PROCESS)
-    executions = slot_records.read_executions(sfn, outputs["WorkflowArn"])
-    ids = {each.request.request_id for each in produced} | {each.request_id for each in called}
-    records = slot_records.Records(
-        executions=[each for each in executions if each.process == PROCESS],
-        glue_runs=[],
-        kept=_ended(sqs, outputs["FailedRequestQueueUrl"], ids),
-        dead=_ended(sqs, outputs["RequestDeadLetterQueueUrl"], ids),
-        still_queued=queue_reading.total(sqs, outputs["RequestQueueUrl"]),
-        slots_in_use=slots_in_use,
-        holders=holders,
-    )
+@dataclass(frozen=True)
+class Called:
+    """The caller's execution: its requests and their answers.
+
+    Args:
+        asked: request ids, in the order of the Map's items.
+        answers: the Map's results: each has `request_id`, and `result` or `error`. Empty unless it succeeded.
+    """
+
+    status: str
+    asked: Sequence[str]
+    answers: Sequence[Mapping[str, Any]]
+    sendings: Sequence[Sending] = ()
+
+
+def called_of(aws: EmbeddedAws, caller: str, called: Sequence[Request]) -> Called:
+    """What the caller's execution has sent and received, by its own history."""
+    sfn = aws.client("stepfunctions")
     by_id = {each.request_id: each for each in called}
     pages = sfn.get_paginator("get_execution_history").paginate(executionArn=caller)
-    events = [event for page in pages for event in page["events"]]
-    sent = [SentRequest(by_id[request_id], sequence, at) for request_id, sequence, at in messages_of(events)]
-    return TargetRecords(
-        sent=[*produced, *sent],
-        records=records,
-        children=[_child(sfn, each) for each in _listed(sfn, machines.child)],
-        called=Called.of(sfn.describe_execution(executionArn=caller), [each.request_id for each in called]),
-    )
+    sendings = [
+        SentRequest(by_id[body["request_id"]], sequence, at).sending(
+            execution_name(PROCESS, body["request_id"], 1, caller_of(body["task_token"]))
+        )
+        for body, sequence, at in messages_of([event for page in pages for event in page["events"]])
+    ]
+    described = sfn.describe_execution(executionArn=caller)
+    answers = json.loads(described.get("output") or "[]")
+    return Called(described["status"], list(by_id), answers, sendings)
 
 
-def _ended(sqs: Any, queue_url: str, ids: Container[str | None]) -> list[EndMessage]:
-    """The messages of this run's requests; the stack of a test has others."""
-    return [each for each in slot_records.read_end_messages(sqs, queue_url) if each.request_id in ids]
+def child_outputs(aws: EmbeddedAws, history: WorkHistory, machine: str) -> dict[str, Any]:
+    """What each child execution returned, by its name."""
+    describe = aws.client("stepfunctions").describe_execution
+    prefix = machine.replace(":stateMachine:", ":execution:")
+    names = [each.execution for each in history.work if each.succeeded]
+    return {name: json.loads(describe(executionArn=f"{prefix}:{name}")["output"]) for name in names}
 
 
-def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
-    """The requests that an execution has sent, by its history: request id, SQS's sequence number, time.
+def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], int, float]]:
+    """The requests that an execution has sent, by its history: the body, SQS's sequence number, time.
 
     The TaskSubmitted event has SQS's answer; the TaskScheduled event before it in the same iteration has the message.
     """
@@ -115,22 +119,5 @@ def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, flo
             before = by_id[before["previousEventId"]]
         body = json.loads(before["taskScheduledEventDetails"]["parameters"])["MessageBody"]
         answer = json.loads(event["taskSubmittedEventDetails"]["output"])
-        found.append((body["request_id"], int(answer["SequenceNumber"]), event["timestamp"].timestamp()))
+        found.append((body, int(answer["SequenceNumber"]), event["timestamp"].timestamp()))
     return found
-
-
-def _listed(sfn: Any, machine: str) -> list[Mapping[str, Any]]:
-    pages = sfn.get_paginator("list_executions").paginate(stateMachineArn=machine)
-    return [entry for page in pages for entry in page["executions"]]
-
-
-def _child(sfn: Any, listed: Mapping[str, Any]) -> Child:
-    described = sfn.describe_execution(executionArn=listed["executionArn"])
-    stopped = described.get("stopDate")
-    return Child(
-        name=described["name"],
-        status=described["status"],
-        started=described["startDate"].timestamp(),
-        stopped=stopped and stopped.timestamp(),
-        output=json.loads(described.get("output") or "null"),
-    )

@@ -1,18 +1,30 @@
-"""Records of a soak, by AWS and by the run. All times are seconds since the epoch."""
+"""Records of a soak: what the run has sent and done, and the history that it has left. Times: epoch seconds."""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dev.judge.slot_item import Item, wrong_history
-from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
+from dev.judge.slot_item import Item
+from dev.scenarios.runner import audit
+from slotkeeper.slots.request import execution_name
+from slotkeeper_cli.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
 
-CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
-RETURNED = "RequestReturned"  # the error of a workflow that returned its request to the queue
+from .soak_plan import RESTARTED
+
+FAULT_LASTS = 10.0  # seconds after a fault within which a new container receives a hidden message
+# Faults that can end a starter or lose a wake. An aborted workflow wakes no request.
+DISTURBING = {
+    *RESTARTED,
+    "abort",
+    "abort at a step",
+    "abort, run left alive",
+    "containers killed",
+    "fault in StartExecution",
+    "fault in a task",
+    "fault in an API call",
+    "redriven",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,14 @@ class SentMessage:
     at: float
     body: str
     bad: str = ""
+
+    @property
+    def sending(self) -> Sending:
+        """The message, as the audit judges it."""
+        execution = execution_name(self.process, self.request_id, 1)
+        codes = {"": STARTED, "unknown process": "UnknownProcess"}
+        outcome = codes.get(self.bad, "InvalidRequest")
+        return Sending(execution, self.at, int(self.sequence), message_id=self.message_id, outcome=outcome)
 
 
 @dataclass(frozen=True)
@@ -50,44 +70,35 @@ class FaultMark:
 
 @dataclass(frozen=True)
 class Records:
+    """What is known of a soak. From `calm_from` on no fault acted, and the janitor was paused."""
+
+    history: WorkHistory
+    items: Sequence[Item]
     sent: Sequence[SentMessage]
-    executions: Sequence[Execution]
-    runs: Sequence[GlueRun]
-    kept: Sequence[EndMessage]
-    dead: Sequence[EndMessage]
-    changes: Sequence[Item]
     janitor_runs: Sequence[JanitorRun]
     faults: Sequence[FaultMark]
-    calm_from: float  # from this instant no fault acts, and the janitor is paused
-    grace: float
-    left: Mapping[str, int] = field(default_factory=dict)  # the remainder at the end, by kind
-
-    @property
-    def breaches(self) -> dict[str, list[str]]:
-        """The judge's sentences on the changes, by guarantee."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for process, breach in wrong_history(self.changes):
-            found[breach.guarantee].append(f"{process}: {breach.text}")
-        return found
+    calm_from: float
 
 
-def read_executions(stepfunctions: Any, workflow_arn: str) -> list[Execution]:
-    """All executions of the workflow, ordered by start, without their states."""
-    executions = []
-    for page in stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
-        for listed in page["executions"]:
-            description = stepfunctions.describe_execution(executionArn=listed["executionArn"])
-            request, stopped = json.loads(description["input"]), description.get("stopDate")
-            executions.append(
-                Execution(
-                    name=description["name"],
-                    request_id=request["request_id"],
-                    attempt=request["attempt"],
-                    status=description["status"],
-                    started=description["startDate"].timestamp(),
-                    stopped=stopped.timestamp() if stopped else None,
-                    error=description.get("error"),
-                    redrives=description.get("redriveCount", 0),
-                )
-            )
-    return sorted(executions, key=lambda execution: execution.started)
+def whole_run(
+    items: Sequence[Item], janitor_runs: Sequence[JanitorRun], faults: Sequence[FaultMark], calm_from: float
+) -> WholeRun:
+    """What the run knows beyond AWS's records."""
+    disturbances = [
+        Disturbance(mark.at, min(mark.until + FAULT_LASTS, calm_from), mark.process)
+        for mark in faults
+        if mark.kind in DISTURBING
+    ]
+    outages = [Disturbance(mark.at, mark.until, is_outage=True) for mark in faults if mark.kind in RESTARTED]
+    complete = [(each.started, each.ended) for each in janitor_runs if each.ok]
+    return WholeRun(audit.versions(items), [*disturbances, *outages], complete)
+
+
+def bounds(grace: float) -> AuditBounds:
+    """Seconds, for a grace time.
+
+    A free slot is taken within a fraction of a second, more on a busy machine; without a wake, after at least 7.5. The
+    message of a killed starter is visible again after 6, or after 7.5 if it was registered. Another fault may affect it
+    then, and on a busy machine containers start slowly. The janitor has run at the end, so nothing is left to it.
+    """
+    return AuditBounds(dead_holder=0.0, free_slot=5.0, disturbed=60.0, grace=grace)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import LiveView, counted
+from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -23,15 +24,14 @@ from dev.scenarios.runner.scenario import (
     option,
     spread_text,
 )
-from dev.scenarios.slots.slot_records import read_end_messages, read_glue_runs
 from slotkeeper_cli import chart
 from slotkeeper_cli.chart import Panel, Point
 
-from . import soak_records
 from .fault_player import FaultPlayer, JanitorClock
 from .soak_figures import Parameters, build
 from .soak_plan import RESTARTED, burst, draw
-from .soak_stack import ENGINE, GRACE, JOB, PARAMETERS, SoakStack
+from .soak_records import Records, bounds, whole_run
+from .soak_stack import ENGINE, GRACE, PARAMETERS, SoakStack
 
 CALM_EACH = 4  # requests per process in addition to its slots, after the faults
 
@@ -63,27 +63,14 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> dict[str, Any
     return build(parameters, plan.limits, player.started, records, run)
 
 
-def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_from: float) -> soak_records.Records:
-    """All records. This empties FailedRequestQueue and the dead-letter queue."""
-    newest, outputs = stack.journal.read(), stack.outputs
-    return soak_records.Records(
-        sent=player.sent,
-        executions=soak_records.read_executions(stack.stepfunctions, outputs["WorkflowArn"]),
-        runs=read_glue_runs(stack.glue, JOB),
-        kept=read_end_messages(stack.sqs, outputs["FailedRequestQueueUrl"]),
-        dead=read_end_messages(stack.sqs, outputs["RequestDeadLetterQueueUrl"]),
-        changes=[change for change in stack.journal.changes if change.process in player.plan.limits],
-        janitor_runs=janitor.runs,
-        faults=sorted(player.marks, key=lambda mark: mark.at),
-        calm_from=calm_from,
-        grace=GRACE,
-        left={
-            "on RequestQueue": stack.queued(),
-            "running": len(stack.running()),
-            "holders": sum(len(change.holders) for change in newest.values()),
-            "registrations": sum(len(change.registered) for change in newest.values()),
-        },
-    )
+def collect(stack: SoakStack, player: FaultPlayer, janitor: JanitorClock, calm_from: float) -> Records:
+    """All records."""
+    stack.journal.read()
+    items = [item for item in stack.journal.changes if item.process in player.plan.limits]
+    faults = sorted(player.marks, key=lambda mark: mark.at)
+    known = whole_run(items, janitor.runs, faults, calm_from)
+    history = audit.read(stack.aws, [each.sending for each in player.sent], known, bounds(GRACE))
+    return Records(history, items, player.sent, janitor.runs, faults, calm_from)
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
