@@ -27,10 +27,7 @@ def slots(history: WorkHistory) -> SlotReport:
 
 
 def soak(history: WorkHistory, faults: list[FaultMark] = FAULTS) -> dict[str, Any]:
-    sent = [
-        SentMessage("sample", "a", "m1", "1", START, "{}"),
-        SentMessage("sample", "?", "m2", "2", START, "{", "not JSON"),
-    ]
+    good = SentMessage("sample", "a", "m1", "1", START, "{}")
     runs = [JanitorRun(START + 3, START + 4, True)]
     items = [Item("sample", 2, 0, {}, at=START)]
     recorded = Records(history, items, [good, replace(good, bad="not JSON")], runs, faults, START + 100)

@@ -97,7 +97,7 @@ def test_the_output_of_a_child_is_compared_with_its_input() -> None:
     assert outputs_are_those(REQUESTS, history([ONE, TWO]), {name("a"): {}}).finding == "another result: a"
 
 
-ANSWERS = [{"request_id": "a", "result": expected(INPUT)}, {"request_id": "b", "error": "E"}]
+ANSWERS: list[dict[str, Any]] = [{"request_id": "a", "result": expected(INPUT)}, {"request_id": "b", "error": "E"}]
 
 
 @pytest.mark.parametrize(

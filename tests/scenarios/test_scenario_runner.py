@@ -135,7 +135,7 @@ def test_only_a_claim_that_fails_fails_the_run(
     judged: list[Claim], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(frame, "engine", no_engine)
-    scenario = Scenario(tmp_path, "chart.png", lambda *_: None, lambda _: [])
+    scenario: Scenario[dict[str, Any]] = Scenario(tmp_path, "chart.png", lambda *_: None, lambda _: [])
     with pytest.raises(SystemExit) as ended:
         frame.carry_out(scenario, lambda *_: claims.as_json(judged))
     assert ended.value.code == code

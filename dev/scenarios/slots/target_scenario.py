@@ -78,7 +78,8 @@ def caller_has_all(called: Called, history: WorkHistory, outputs: Mapping[str, A
         "another answer than the child's output": wrong,
     }
     errors = sum("error" in each for each in called.answers)
-    finding = f"{counted(len(called.answers) - errors, 'result')} and {counted(errors, 'error')} for {len(called.asked)} items"
+    results = counted(len(called.answers) - errors, "result")
+    finding = f"{results} and {counted(errors, 'error')} for {len(called.asked)} items"
     return judge("the caller's Map has every answer, in order", problems, finding, shown=bool(called.asked))
 
 

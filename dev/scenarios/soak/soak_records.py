@@ -101,4 +101,4 @@ def bounds(grace: float) -> AuditBounds:
     message of a killed starter is visible again after 6, or after 7.5 if it was registered. Another fault may affect it
     then, and on a busy machine containers start slowly. The janitor has run at the end, so nothing is left to it.
     """
-    return AuditBounds(dead_holder=0.0, free_slot=5.0, disturbed=60.0, grace=grace)
+    return AuditBounds(dead_holder=0.0, free_slot=7.0, disturbed=60.0, grace=grace)
