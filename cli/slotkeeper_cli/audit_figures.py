@@ -32,7 +32,7 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
 
 def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
     since = history.since
-    attempts = [e for e in history.attempts if e.process == name and (e.stopped is None or e.stopped >= since)]
+    attempts = [each for each in history.by_process.get(name, []) if each.stopped is None or each.stopped >= since]
     waited = {
         sending.execution: end - at
         for sending, (at, end) in waits(history)

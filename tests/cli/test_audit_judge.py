@@ -42,6 +42,14 @@ def test_what_a_correct_system_records_never_fails(drawn: WorkHistory) -> None:
     assert failing(drawn) == []
 
 
+@given(correct_histories())
+def test_the_same_records_with_a_limit_below_their_peak_fail(drawn: WorkHistory) -> None:
+    peaks = results(drawn)["limit"].numbers["processes"].get("sample", {})
+    most = max((peak["weight"] for peak in peaks.values()), default=0)
+    lower = replace(drawn, processes={"sample": process(most - 1)})
+    assert ("limit" in failing(lower)) == (most > 0)
+
+
 def _overlap(seconds: float, **fields: object) -> WorkHistory:
     """A third request starts in two slots, some time before the first one's work ends."""
     one, two = attempt("a", 0, 10), attempt("b", 0.5, 20)
