@@ -194,6 +194,7 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "an abort that the janitor still settles": lambda: replace(_without_kept(), now=START + 400),
     "a holder that the janitor still frees": lambda: _late_holder(250),
     "a returned request that may be queued": lambda: replace(_returned(), queued=1),
+    "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a run that failed before": _failed_first,
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
 }
