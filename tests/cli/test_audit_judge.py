@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -186,8 +187,15 @@ def _failed_first() -> WorkHistory:
     return replace(clean(), work=[replace(first, succeeded=False), *others])
 
 
+def _rounded_up() -> WorkHistory:
+    """A run starts a tenth of a second after the end of another, whose time was rounded up."""
+    first, *others = (made := _overlap(-0.1)).work
+    return replace(made, work=[replace(first, ended=float(math.ceil(first.ended or 0))), *others])
+
+
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "half a second that whole seconds may have added": lambda: _whole(0.5),
+    "an end that was rounded up": _rounded_up,
     "the limit was lowered while they ran": lambda: _lowered(later=1),
     "admitted before the limit was lowered": lambda: _lowered(at=690),
     "the limit was higher": lambda: _overlap(0.5, acts=[_set_limit(500, 3, 2)]),
