@@ -188,8 +188,8 @@ def _failed_first() -> WorkHistory:
 
 
 def _rounded_up() -> WorkHistory:
-    """A run starts a tenth of a second after the end of another, whose time was rounded up."""
-    first, *others = (made := _overlap(-0.1)).work
+    """A run starts some milliseconds after the end of another, whose time was rounded up."""
+    first, *others = (made := _overlap(-0.02)).work
     return replace(made, work=[replace(first, ended=float(math.ceil(first.ended or 0))), *others])
 
 
