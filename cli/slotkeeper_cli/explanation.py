@@ -24,6 +24,7 @@ from slotkeeper_cli.slot_release import release_of
 from slotkeeper_cli.waiting_requests import ahead_of
 
 _NEW_ID = "A_NEW_ID"
+_EMPTY = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
 # Conditions that time ends: with any other, an expected start would be a guess.
 _ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
 # Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
@@ -68,7 +69,8 @@ class StackFacts:
         queued: the approximate number of messages on RequestQueue, of all processes.
         slot_seconds: for how long recent executions have held their slots, by process.
         grace_seconds: the stack's GraceSeconds.
-        malformed: what is wrong with the item of a process, by name.
+        malformed: the fault in the item of a process, by name.
+        unread: the sources of which something could not be read.
     """
 
     now: float
@@ -77,6 +79,7 @@ class StackFacts:
     slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     grace_seconds: int = 120
     malformed: Mapping[str, str] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
 
 def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
@@ -118,8 +121,7 @@ def _no_message(facts: StackFacts) -> list[Condition]:
     """The condition that the message of a waiting request exists, if it fails."""
     if facts.queued:
         return []
-    text = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
-    return [Condition("message", text, {"queued_messages": 0})]
+    return [Condition("message", _EMPTY, {"queued_messages": 0})]
 
 
 def _back(waiting: WaitingRequest, now: float) -> str:
@@ -135,9 +137,7 @@ def _back(waiting: WaitingRequest, now: float) -> str:
 def _queued(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
     if not facts.queued:
-        answer = f"{_sent(last)}. RequestQueue is empty: the message was deleted or never sent"
-        if facts.event_source:
-            answer += ", or SQS does not count it yet"
+        answer = f"{_sent(last)}. {_EMPTY}"
         again = submission(one.process.name, one.request_id, last.number or 1)
         return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
     conditions = queue_conditions(one.process, facts)
@@ -182,6 +182,9 @@ def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) 
     answer += f" ({status})" if status else ""
     answer += f": {one_line(reason)}" if reason else ""
     if message is None:
+        if "FailedRequestQueue" in facts.unread:
+            answer += ". Its message was not found in the part of FailedRequestQueue that could be read"
+            return Explanation(last.state, f"{answer}.")
         answer += (
             ". Its message is not in FailedRequestQueue: it was not kept, or it was redriven outside slotkeeper, "
             "deleted, or has expired"
