@@ -13,7 +13,15 @@ from typing import Any
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import Holder, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
-from slotkeeper_cli.conditions import Condition, because, counting, failing, of_waiting
+from slotkeeper_cli.conditions import (
+    NO_MESSAGE,
+    Condition,
+    because,
+    counting,
+    failing,
+    missing_message,
+    of_waiting,
+)
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
 from slotkeeper_cli.holder_work import work_key, work_noun
@@ -24,7 +32,6 @@ from slotkeeper_cli.slot_release import release_of
 from slotkeeper_cli.waiting_requests import ahead_of
 
 _NEW_ID = "A_NEW_ID"
-_EMPTY = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
 # Conditions that time ends: with any other, an expected start would be a guess.
 _ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
 # Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
@@ -103,7 +110,7 @@ def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
 def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     process = one.process
     waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
-    conditions = (*_no_message(facts), *facts.event_source, *of_waiting(process, waiting))
+    conditions = (*missing_message(facts.queued), *facts.event_source, *of_waiting(process, waiting))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
     if not facts.queued:
@@ -115,13 +122,6 @@ def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> E
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
-
-
-def _no_message(facts: StackFacts) -> list[Condition]:
-    """The condition that the message of a waiting request exists, if it fails."""
-    if facts.queued:
-        return []
-    return [Condition("message", _EMPTY, {"queued_messages": 0})]
 
 
 def _back(waiting: WaitingRequest, now: float) -> str:
@@ -137,7 +137,7 @@ def _back(waiting: WaitingRequest, now: float) -> str:
 def _queued(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
     if not facts.queued:
-        answer = f"{_sent(last)}. {_EMPTY}"
+        answer = f"{_sent(last)}. {NO_MESSAGE}"
         again = submission(one.process.name, one.request_id, last.number or 1)
         return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
     conditions = queue_conditions(one.process, facts)

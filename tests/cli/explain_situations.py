@@ -280,12 +280,6 @@ SITUATIONS = [
         says=("b in sample: waiting", "as the first request of its priority: 1 of 1 slot in use."),
     ),
     Situation(
-        name="status gives the same reason",
-        state=_behind_a,
-        question="status sample",
-        says=("first in the queue: b, waiting for 1 min: 1 of 1 slot in use",),
-    ),
-    Situation(
         name="a holder has run for longer than each recent execution",
         state=_with_history,
         question="explain b",
@@ -315,13 +309,6 @@ SITUATIONS = [
         question="explain c",
         says=("c: perhaps queued", "no function receives messages of the queue"),
         never=("within seconds",),
-    ),
-    Situation(
-        name="status names a disabled event source",
-        state=_disabled,
-        question="status",
-        says=("RequestQueue: no function receives messages of the queue", "-> aws lambda update-event-source-mapping"),
-        shows={"event_source.0.state": "Disabled"},
     ),
     Situation(
         name="several reasons at the same time",
