@@ -32,7 +32,7 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
 
 def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
     since = history.since
-    attempts = [e for e in history.attempts if e.process == name and (e.stopped is None or e.stopped >= since)]
+    attempts = [each for each in history.by_process.get(name, []) if each.stopped is None or each.stopped >= since]
     waited = {
         sending.execution: end - at
         for sending, (at, end) in waits(history)
@@ -75,7 +75,7 @@ def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
     In a whole run with weights or a changing limit, from when the request had the turn and fitted. Otherwise they are
     known only if all slots are alike: the limit did not change, and no weight is known.
     """
-    attempts = [each for each in history.attempts if each.process == name]
+    attempts = history.by_process.get(name, [])
     limits = set(limit_steps(history, name).values(-math.inf, math.inf))
     limit = next(iter(limits))
     if len(limits) > 1 or limit is None or any(each.weight not in (None, 1) for each in attempts):

@@ -32,14 +32,13 @@ def draw_history(history: WorkHistory, path: Path) -> None:
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
-    attempts = sorted(history.attempts, key=lambda each: each.started)
+    attempts = history.attempts
     origin = max(history.since, min((each.started for each in attempts), default=history.since) - 1)
     end = min(history.until, max((each.stopped or history.now for each in attempts), default=history.until) + 1)
     _, unit, noun = next(each for each in _UNITS if end - origin >= each[0])
     axis = _Axis(origin, end, unit)
-    number = {name: sum(each.process == name for each in attempts) for name in history.names}
-    drawn = sorted(sorted(number, key=lambda name: -number[name])[:MAX_DRAWN])
-    panels = [panel for name in drawn for panel in _panels(history, name, attempts, axis)]
+    drawn = sorted(history.names, key=lambda name: -len(history.by_process.get(name, [])))[:MAX_DRAWN]
+    panels = [panel for name in sorted(drawn) for panel in _panels(history, name, axis)]
     title = f"Slotkeeper, {local_time(origin)} to {local_time(end)}"
     chart.draw(path, title, f"{noun} since {local_time(origin)}", axis.at(end), panels)
 
@@ -53,8 +52,8 @@ class _Axis:
         return (min(max(moment, self._origin), self._end) - self._origin) / self._unit
 
 
-def _panels(history: WorkHistory, name: str, attempts: Sequence[Attempt], axis: _Axis) -> list[Panel]:
-    own = [each for each in attempts if each.process == name]
+def _panels(history: WorkHistory, name: str, axis: _Axis) -> list[Panel]:
+    own = history.by_process.get(name, [])
     lanes = {each.execution: lane for lane, each in enumerate(own[:MAX_LANES], start=1)}
     bars = [
         Bar(lanes[sending.execution], axis.at(start), axis.at(end), chart.LIGHT, "waiting")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.check_result import CheckResult, Found, conclude
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.intervals import Interval, overlap_seconds, weighted_steps
+from slotkeeper_cli.intervals import Interval, merged, overlap_seconds, overlaps, weighted_steps, without
 from slotkeeper_cli.limit_steps import LimitSteps, acts_of, limit_steps
 from slotkeeper_cli.turns import Asking, turns
 from slotkeeper_cli.work_history import CHILDREN, EXECUTIONS, GLUE_RUNS, Attempt, Holding, Sending, WorkHistory
@@ -162,7 +162,7 @@ def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
         if each.process in ("", idle.process) and each.at < idle.ended and each.until > idle.started
     ]
     outages = [(each.at, each.until) for each in met if each.is_outage]
-    up = idle.seconds - overlap_seconds(_merged(outages), (idle.started, idle.ended))
+    up = idle.seconds - overlap_seconds(merged(outages), (idle.started, idle.ended))
     return not met or up > history.bounds.disturbed
 
 
@@ -190,7 +190,7 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     process = history.processes.get(name)
     if process is None or process.blocked or any(holder.is_lease for holder in process.holders.values()):
         return []
-    attempts = [each for each in history.attempts if each.process == name]
+    attempts = history.by_process.get(name, [])
     known = [(sending, wait) for sending, wait in waits(history) if sending.process == name]
     stated = [*(each.weight for each in attempts), *(sending.weight for sending, _ in known)]
     waiting = [each.weight for each in process.waiting.values()]
@@ -201,7 +201,7 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     free = _free_times(history, name, used, limits, heaviest)
     starts = sorted(each.started for each in attempts)
     idle = []
-    for started, ended in _overlaps(free, _merged(wait for _, wait in known)):
+    for started, ended in overlaps(free, merged(wait for _, wait in known)):
         cuts = [at for at in starts if started < at <= ended]
         idle += [IdleTime(name, a, b) for a, b in pairwise(sorted({started, *cuts, ended}))]
     return idle
@@ -213,7 +213,7 @@ def _turns(history: WorkHistory, name: str) -> list[IdleTime]:
     if versions := history.versions_of(name):
         used = [(each.at, sum(each.holders.values())) for each in versions]
     else:
-        attempts, last = [each for each in history.attempts if each.process == name], _last_work(history)
+        attempts, last = history.by_process.get(name, []), _last_work(history)
         used = weighted_steps((_holding(history, each, last), each.weight or 1) for each in attempts)
     found = []
     for turn in turns(_asking(history, name), used, limits):
@@ -269,7 +269,7 @@ def _free_times(
         limit = limits.least(start - history.bounds.reservation, start)
         if limit is not None and in_use + weight <= limit:
             free.append((start, end))
-    return [part for each in _merged(free) for part in _without(each, blackouts)]
+    return [part for each in merged(free) for part in without(each, blackouts)]
 
 
 def _pauses(history: WorkHistory, name: str) -> list[Interval]:
@@ -288,37 +288,3 @@ def _pauses(history: WorkHistory, name: str) -> list[Interval]:
     if process.paused and not acts:
         since = -math.inf
     return [*pauses, *([(since, math.inf)] if since < math.inf else [])]
-
-
-def _without(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
-    parts = [interval]
-    for start, end in others:
-        parts = [part for a, b in parts for part in ((a, min(b, start)), (max(a, end), b)) if part[0] < part[1]]
-    return parts
-
-
-def _merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
-    disjoint: list[Interval] = []
-    for start, end in sorted(intervals):
-        if end <= start:
-            continue
-        if disjoint and start <= disjoint[-1][1]:
-            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
-        else:
-            disjoint.append((start, end))
-    return disjoint
-
-
-def _overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """The intersection of two results of `_merged`, by time."""
-    found, left, right = [], 0, 0
-    while left < len(some) and right < len(others):
-        start, end = max(some[left][0], others[right][0]), min(some[left][1], others[right][1])
-        if start < end:
-            found.append((start, end))
-        if some[left][1] <= others[right][1]:
-            left += 1
-        else:
-            right += 1
-    return found

@@ -32,9 +32,10 @@ def never_above(history: WorkHistory) -> CheckResult:
     claim = "never more weight at work than the limit then in force"
     found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
     peaks: dict[str, dict[str, Any]] = {}
+    kinds = _by_kind(history)
     for name in history.names:
-        limits, kinds = limit_steps(history, name), _by_kind(history, name)
-        for kind, work in kinds.items():
+        limits = limit_steps(history, name)
+        for kind, work in kinds.get(name, {}).items():
             if history.versions_of(name):
                 found.fails += _outside(history, work)
             peak = _peak(history, name, kind, work, limits, found)
@@ -43,8 +44,8 @@ def never_above(history: WorkHistory) -> CheckResult:
     others = Counter(each.kind for each in history.work if not each.execution)
     text = [
         f"{name}: at most {peak['weight']:,} of {_limit_text(peak['limit'])} ({kind}s)"
-        for name, kinds in peaks.items()
-        for kind, peak in kinds.items()
+        for name, of in peaks.items()
+        for kind, peak in of.items()
     ]
     text += [f"{count(number, kind)} not started by Slotkeeper" for kind, number in others.items()]
     numbers = {"processes": peaks, "not_started_by_slotkeeper": dict(others)}
@@ -56,12 +57,13 @@ def _limit_text(limit: int | None) -> str:
     return "an unknown limit" if limit is None else f"{limit:,}"
 
 
-def _by_kind(history: WorkHistory, name: str) -> dict[str, list[WorkInterval]]:
-    kinds: dict[str, list[WorkInterval]] = defaultdict(list)
+def _by_kind(history: WorkHistory) -> dict[str, dict[str, list[WorkInterval]]]:
+    """What ran, by process and kind."""
+    found: dict[str, dict[str, list[WorkInterval]]] = defaultdict(lambda: defaultdict(list))
     for each in history.work:
-        if each.execution and each.process == name:
-            kinds[each.kind].append(each)
-    return kinds
+        if each.execution:
+            found[each.process][each.kind].append(each)
+    return found
 
 
 def _peak(
@@ -83,7 +85,7 @@ def _peak(
             earlier = 0.0 if history.versions_of(name) else history.bounds.reservation
             limit = limits.most(last - earlier, last)
         if assumed > best.get("weight", 0):
-            best = {"weight": assumed, "limit": limit, "at": at, "count": len(active)}
+            best = {"weight": assumed, "limit": limit, "at": iso(at), "count": len(active)}
         is_above = limit is not None and sure > limit
         if is_above and not above:
             found.fails.append(_above(history, name, kind, at, sure, limit or 0, active))
@@ -121,7 +123,7 @@ class _Weights:
         self._attempts = history.by_execution
         process = history.processes.get(name)
         default = process.default_weight if process else 1
-        read = {each.weight for each in history.attempts if each.process == name and each.weight is not None}
+        read = {each.weight for each in history.by_process.get(name, []) if each.weight is not None}
         self.are_mixed = not read <= {default}
         self._unread = 1 if self.are_mixed else default
 

@@ -131,7 +131,7 @@ class _Places:
         if not attempt.is_read:
             return "not known, since their requests were not read"
         if attempt.error == _RETURNED:
-            return "lost" if history.queued == 0 else "not known: returned, and perhaps on RequestQueue"
+            return "not known: returned, and perhaps on RequestQueue" if self._may_be_queued(ended) else "lost"
         if ended < history.now - RETENTION_SECONDS:
             return "not known: kept messages expire after 14 days"
         if attempt.error not in ACCOUNTED_FOR and ended > history.now - history.bounds.dead_holder:
@@ -149,7 +149,12 @@ class _Places:
             return "waiting"
         if lacking := history.lacks(EXECUTIONS, "RequestDeadLetterQueue", "AuditLogGroup", "SlotTable"):
             return f"not known, since not all could be read ({lacking[0]})"
-        return "lost" if history.queued == 0 else "not known: perhaps on RequestQueue"
+        return "not known: perhaps on RequestQueue" if self._may_be_queued(sending.at) else "lost"
+
+    def _may_be_queued(self, sent: float) -> bool:
+        """SQS's counts lag by a minute (SQS API Reference, GetQueueAttributes)."""
+        history = self._history
+        return history.queued != 0 or sent > history.now - history.bounds.dead_holder
 
 
 def never_again(history: WorkHistory) -> CheckResult:

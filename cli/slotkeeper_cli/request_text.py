@@ -38,10 +38,29 @@ def render(console: Console, data: dict[str, Any]) -> None:
         _render_work(console, work)
     if not (data["found"] or data["leases"] or work):
         _render_unknown(console, data)
+    _render_not_read(console, data)
+    console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
+
+
+def render_process(console: Console, data: dict[str, Any]) -> None:
+    """Print why a new request or lease of a process would not start now, from the data that JSON shows."""
+    console.print(f"a new request of {data['process']}:", style="bold")
+    if not data["conditions"]:
+        console.print("  nothing keeps it from starting")
+    _render_explanation(console, data)
+    for waiting in data["waiting"]:
+        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+    if data["lease_conditions"]:
+        console.print(f"a lease of {data['process']}:", style="bold")
+        for condition in data["lease_conditions"]:
+            console.print(f"  - {condition['text']}")
+    _render_not_read(console, data)
+
+
+def _render_not_read(console: Console, data: dict[str, Any]) -> None:
     for one in data["not_read"]:
         messages = "" if one["messages"] is None else f"about {count(one['messages'], 'message')} of "
         console.print(f"Not read: {messages}{one['source']}: {one['why']}", style="yellow")
-    console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
 
 
 def _render_explanation(console: Console, data: dict[str, Any]) -> None:

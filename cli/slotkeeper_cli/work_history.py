@@ -16,6 +16,7 @@ an execution identifies an attempt of a request everywhere (`slotkeeper.slots.re
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -322,6 +323,14 @@ class WorkHistory:
         return self.run.versions.get(name, ()) if self.run else ()
 
     @cached_property
+    def by_process(self) -> Mapping[str, list[Attempt]]:
+        """The attempts of each process in the order of their starts."""
+        found: dict[str, list[Attempt]] = defaultdict(list)
+        for each in sorted(self.attempts, key=lambda each: each.started):
+            found[each.process].append(each)
+        return found
+
+    @cached_property
     def names(self) -> list[str]:
         """The processes that have an item or an attempt."""
-        return sorted({*self.processes, *(each.process for each in self.attempts)})
+        return sorted({*self.processes, *self.by_process})

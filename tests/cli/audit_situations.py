@@ -168,7 +168,7 @@ SITUATIONS = [
             "1 kept, 1 running, 1 succeeded",
             "holds      once",
             "not shown  order",
-            "sample            3  1 RUNNING, 1 FAILED, 1 SUCCEEDED",
+            "sample            3  1 SUCCEEDED, 1 FAILED, 1 RUNNING",
         ),
         shows={"checks.0.result": "holds", "checks.0.numbers.processes.sample.Glue run.weight": 1},
         at=HOUR,

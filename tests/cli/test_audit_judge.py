@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -65,6 +66,14 @@ def test_clean_records_hold_in_every_check() -> None:
 @given(correct_histories())
 def test_what_a_correct_system_records_never_fails(drawn: WorkHistory) -> None:
     assert failing(drawn) == []
+
+
+@given(correct_histories())
+def test_the_same_records_with_a_limit_below_their_peak_fail(drawn: WorkHistory) -> None:
+    peaks = results(drawn)["limit"].numbers["processes"].get("sample", {})
+    most = max((peak["weight"] for peak in peaks.values()), default=0)
+    lower = replace(drawn, processes={"sample": process(most - 1)})
+    assert ("limit" in failing(lower)) == (most > 0)
 
 
 def _overlap(seconds: float, **fields: object) -> WorkHistory:
@@ -360,14 +369,22 @@ def _failed_first() -> WorkHistory:
     return replace(clean(), work=[replace(first, succeeded=False), *others])
 
 
+def _rounded_up() -> WorkHistory:
+    """A run starts some milliseconds after the end of another, whose time was rounded up."""
+    first, *others = (made := _overlap(-0.02)).work
+    return replace(made, work=[replace(first, ended=float(math.ceil(first.ended or 0))), *others])
+
+
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "half a second that whole seconds may have added": lambda: _whole(0.5),
+    "an end that was rounded up": _rounded_up,
     "the limit was lowered while they ran": lambda: _lowered(later=1),
     "admitted before the limit was lowered": lambda: _lowered(at=690),
     "the limit was higher": lambda: _overlap(0.5, acts=[_set_limit(500, 3, 2)]),
     "an abort that the janitor still settles": lambda: replace(_without_kept(), now=START + 400),
     "a holder that the janitor still frees": lambda: _late_holder(250),
     "a returned request that may be queued": lambda: replace(_returned(), queued=1),
+    "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a run that failed before": _failed_first,
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
 }

@@ -147,7 +147,7 @@ ROUNDINGS: tuple[tuple[Rounding, ...], ...] = (
     (_exact,),
     (math.floor,),
     (math.floor, math.ceil),
-    (_exact, math.floor, round),
+    (_exact, math.floor, math.ceil),
 )
 
 

@@ -13,6 +13,7 @@ from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper_cli.audit_judge import judge
 from slotkeeper_cli.check_result import CheckResult, Result
 from slotkeeper_cli.history_reader import MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.limit_check import never_above
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 
@@ -72,6 +73,5 @@ def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> Claim:
 
 def most_at_work(history: WorkHistory, process: str, kind: str) -> dict[str, int | None]:
     """The most weight of a kind of work at the same time, and the limit then."""
-    (limit,) = (check for check in judge(history) if check.id == "limit")
-    peak = limit.numbers["processes"].get(process, {}).get(kind, {})
+    peak = never_above(history).numbers["processes"].get(process, {}).get(kind, {})
     return {"weight": peak.get("weight", 0), "limit": peak.get("limit")}
