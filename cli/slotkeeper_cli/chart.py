@@ -6,19 +6,19 @@ The colours are of the Okabe-Ito palette, which colour-blind readers can disting
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper_cli.intervals import Interval, steps, value_at
+from slotkeeper_cli.intervals import Interval, steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"
-GREY, SILVER, LIGHT, PALE, INK = "#8C8C8C", "#C4C4C4", "#D9D9D9", "#E9E9E9", "#222222"
+GREY, SILVER, LIGHT, INK = "#8C8C8C", "#C4C4C4", "#D9D9D9", "#222222"
 DPI = 120
 WIDTH = 11.0  # inches
 
@@ -28,18 +28,6 @@ class Bar:
     """A time in a lane. Lanes count from 1. Each label is in the legend once."""
 
     lane: int
-    start: float
-    end: float
-    color: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Block:
-    """A rectangle from `start` to `end` and from `bottom` over `height`."""
-
-    bottom: float
-    height: float
     start: float
     end: float
     color: str
@@ -135,28 +123,6 @@ def draw_points(axes: Axes, points: Iterable[Point]) -> None:
     for (color, label, marker), some in kinds.items():
         xs, ys = [point.at for point in some], [point.height for point in some]
         axes.scatter(xs, ys, marker=marker, s=22, color=color, linewidths=1.2, zorder=3, label=label or None)
-
-
-def draw_blocks(axes: Axes, blocks: Iterable[Block]) -> None:
-    """Blocks with a narrow gap below each. Each label is in the legend once."""
-    kinds: dict[tuple[str, str], list[Block]] = defaultdict(list)
-    for block in blocks:
-        if block.end > block.start:
-            kinds[block.color, block.label].append(block)
-    for (color, label), some in kinds.items():
-        bottoms, starts = [block.bottom for block in some], [block.start for block in some]
-        heights, widths = [block.height - 0.15 for block in some], [block.end - block.start for block in some]
-        axes.barh(bottoms, widths, heights, starts, align="edge", color=color, label=label)
-
-
-def draw_stacked(axes: Axes, counts: Mapping[str, tuple[str, Sequence[tuple[float, int]]]], end: float) -> None:
-    """Counts over time above one another, the first one at the bottom: label -> colour and steps."""
-    instants = sorted({0.0, end, *(at for _, values in counts.values() for at, _ in values)})
-    below = [0] * len(instants)
-    for label, (color, values) in counts.items():
-        top = [low + value_at(values, at) for low, at in zip(below, instants, strict=True)]
-        axes.fill_between(instants, below, top, step="post", color=color, linewidth=0, label=label)
-        below = top
 
 
 def draw_steps(

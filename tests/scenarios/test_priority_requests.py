@@ -14,10 +14,13 @@ from dev.scenarios.slots import priority_scenario
 from dev.scenarios.slots import slot_requests as work
 from dev.scenarios.slots.priority_requests import MIN_LIMIT, MIN_REQUESTS, Action, Mix, mix
 from dev.scenarios.slots.priority_scenario import Director
+from dev.scenarios.slots.slot_report import SlotsOfRun
 from dev.scenarios.slots.slot_requests import PROCESS, Request, SentRequest
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
+from slotkeeper_cli.work_history import GLUE_RUN
+from tests.cli.work_histories import START, attempt, history
 
 TEXT = read_dataset()
 
@@ -171,3 +174,11 @@ def test_a_request_that_took_its_slots_before_it_was_cancelled_is_recorded_as_su
     player = director(Stack(process(3, made.cancelled, 4), outcome=outcome), made, Action.CANCEL)
     player.act(40)
     assert player.cancel_was_late is (outcome is CancelOutcome.HOLDS_SLOT)
+    (sending,) = player.sendings()
+    assert sending.outcome == ("SUCCEEDED" if player.cancel_was_late else "Cancelled")
+    slots = SlotsOfRun(PROCESS, GLUE_RUN, history([attempt("a", 1)]))
+    blocked = SentRequest(replace(player.sent[0].request, request_id=made.blocked), 2, START)
+    player.sent, player.raised = [blocked], (START + 2, START + 3)
+    assert priority_scenario.others_started(slots, made, player).ok is (None if player.cancel_was_late else True)
+    player.raised = (START + 0.5, START + 1)
+    assert priority_scenario.others_started(slots, made, player).ok is None, "no other request started meanwhile"

@@ -69,14 +69,15 @@ def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> SlotReport:
 
 
 def others_started(slots: SlotsOfRun, mix: Mix, director: Director) -> Claim:
-    """What the checks of the audit need in order to show something: requests waited, and others started meanwhile."""
+    """What the checks of the audit need in order to show something about heads that wait. It never fails."""
     at = director.raised[0] if director.raised else math.inf
     sent = {each.request.request_id: each.at for each in director.sent}
     others = sum(sent.get(mix.blocked, math.inf) < each.started < at for each in slots.history.attempts)
     finding = f"{counted(others, 'request')} started while one above the limit waited for it to be raised"
     cancelled = "too late" if director.cancel_was_late else "while a slot was kept free for it"
     shown = others > 0 and not director.cancel_was_late
-    return judge("a head above the limit keeps none out", {}, f"{finding}; one was cancelled {cancelled}", shown=shown)
+    name = "others start while a head above the limit waits, and one is cancelled while it waits"
+    return judge(name, {}, f"{finding}; one was cancelled {cancelled}", shown=shown)
 
 
 class Stack:

@@ -33,6 +33,8 @@ from dev.scenarios.runner.claims import Claim
 from dev.scenarios.runner.scenario import Run, figure_table, list_table, spread_text
 from slotkeeper_cli.audit_figures import figures, held
 from slotkeeper_cli.audit_picture import draw_history
+from slotkeeper_cli.check_result import Result
+from slotkeeper_cli.request_checks import in_order
 from slotkeeper_cli.work_history import WorkHistory
 
 # Workflows above which the terminal shows no timeline, and the cells of its longest line.
@@ -78,7 +80,6 @@ def build(
     of = figures(history, window).get(process, {})
     ended = [each for each in history.attempts if each.error != "RequestReturned"]
     judged = [*audit.claims_of(history, slots.items), *claims]
-    order = next(claim for claim in judged if "order" in claim.name)
     item = history.processes.get(process)
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     content = {
@@ -88,7 +89,7 @@ def build(
         "kept": _messages(history, "FailedRequestQueue"),
         "dead_lettered": _messages(history, "RequestDeadLetterQueue"),
         "most_at_work": audit.most_at_work(history, process, slots.kind),
-        "starts_in_message_order": order.ok is not False,
+        "starts_in_message_order": in_order(history).result is not Result.FAILS,
         "slots_in_use_at_end": item.slots_in_use if item else None,
         "wait": {name: each["wait"] for name, each in of["priorities"].items()},
         "handoff": of["hand_off"],
