@@ -61,19 +61,20 @@ def _panels(history: WorkHistory, name: str, axis: _Axis) -> list[Panel]:
         if sending.execution in lanes
     ]
     priorities = {each.priority for each in own}
-    ends, works, shown = [], {each.execution: each for each in history.work}, held(history, own)
+    ends, inner = list[Point](), list[Bar]()  # kinds that are drawn later cover earlier ones
+    works, shown = {each.execution: each for each in history.work}, held(history, own)
     for each, (start, end) in shown:
         if (lane := lanes.get(each.execution)) is None:
             continue
         bars.append(Bar(lane, axis.at(start), axis.at(each.stopped or history.now), *_workflow(each, priorities)))
         if work := works.get(each.execution):
             color, label = (chart.GREEN, f"{work.kind}, whose caller waits") if each.caller else (chart.BLUE, work.kind)
-            bars.append(Bar(lane, axis.at(work.started), axis.at(work.ended or history.now), color, label))
+            inner.append(Bar(lane, axis.at(work.started), axis.at(work.ended or history.now), color, label))
         if each.has_failed:
             ends.append(Point(axis.at(each.stopped or end), lane, chart.VERMILLION, "end of a failed workflow"))
     more = f", the first {MAX_LANES:,} of {len(own):,}" if len(own) > MAX_LANES else ""
     title = f"{name}: {len(own):,} executions{more}"
-    requests = chart.lanes_panel(title, "execution, in start order", len(lanes), bars, ends)
+    requests = chart.lanes_panel(title, "execution, in start order", len(lanes), [*bars, *inner], ends)
     slots = _slots_panel(history, name, [(each.weight or 1, span) for each, span in shown], axis)
     gaps = [Point(axis.at(at), seconds, chart.BLUE, "", "o") for at, seconds in hand_offs(history, name)]
     title = f"{name}: from a release to the next start"

@@ -29,7 +29,7 @@ from slotkeeper_cli.search import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"
-# The outcome of a message that must start an execution, whatever becomes of it.
+# The outcome of a message that must start an execution, with or without success.
 STARTED = "STARTED"
 # What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
 # log.
