@@ -73,7 +73,7 @@ def _peak(
             continue
         sure, assumed = weights.sure(active), weights.assumed(active)
         limit = lowest
-        if lowest is None or assumed > max(lowest, best.get("weight", 0)) or sure > lowest:
+        if lowest is None or assumed > min(lowest, best.get("weight", 0)):
             last = max(_admitted_by(history, one) for one in active)
             limit = limits.most(last - history.bounds.reservation, last)
         if assumed > best.get("weight", 0):
