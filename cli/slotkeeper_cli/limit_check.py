@@ -25,7 +25,8 @@ def never_above(history: WorkHistory) -> CheckResult:
     request that was not read counts 1. Leases leave no record.
     """
     claim = "never more weight at work than the limit then in force"
-    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
+    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable")
+    found = Found(unknown=lacking or history.lacks_work())
     peaks: dict[str, dict[str, Any]] = {}
     kinds = _by_kind(history)
     for name in history.names:

@@ -155,7 +155,7 @@ def never_again(history: WorkHistory) -> CheckResult:
     Of requests that were not read, only the work of each single execution is compared.
     """
     claim = "nothing that succeeded ran again"
-    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN))
+    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN) or history.lacks_work())
     by_execution: dict[tuple[str, str], list[WorkInterval]] = defaultdict(list)
     for work in history.work:
         if work.execution:

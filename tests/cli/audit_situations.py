@@ -308,6 +308,20 @@ SITUATIONS = [
         at=HOUR,
     ),
     Situation(
+        name="the work of an execution is in no record",
+        state=lambda operator: {
+            "a": ran(operator, "a", 10.25, 20.25),
+            "b": ran(operator, "b", 21.25, 30.25, run=False),
+        },
+        question="audit",
+        says=(
+            "not shown  limit",
+            "sample: at most 1 of 1 (Glue runs); sample: the work of 1 execution was not found",
+            "not shown  once",
+        ),
+        at=HOUR,
+    ),
+    Situation(
         name="only a sample of the requests is read",
         state=_many,
         question="audit --describe 2",
