@@ -12,9 +12,9 @@ from typing import Any
 
 from dev.emulator.downstream import Call, Step
 from dev.emulator.worker_client import DeadLetter, LedgerRow
-from functions.worker.scenario.worker_figures import Parameters, build
-from functions.worker.scenario.worker_mix import Kind, Poison, Request
-from functions.worker.scenario.worker_records import Manifest, Records, Sample, Schedule, SentRequest
+from dev.scenarios.worker.worker_figures import Parameters, build
+from dev.scenarios.worker.worker_mix import Kind, Poison, Request
+from dev.scenarios.worker.worker_records import Manifest, Records, Sample, Schedule, SentRequest
 from tests.scenarios.reports import run_of
 
 ORIGIN = 1000.0

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from functions.worker.scenario import worker_mix, worker_outage
-from functions.worker.scenario.worker_outage import OutageRecord, Settings, claims, figures
-from functions.worker.tests.outage_run import AFTER, BEFORE, DURING, ORIGIN, RETRIED, call, record, retried
+from dev.scenarios.worker import worker_mix, worker_outage
+from dev.scenarios.worker.worker_outage import OutageRecord, Settings, claims, figures
 from slotkeeper.retry.downstream import rules
+from tests.scenarios.outage_run import AFTER, BEFORE, DURING, ORIGIN, RETRIED, call, record, retried
 
 FEW = "the downstream is hardly called while it is down"
 PROBES = "one probe at a time, each after its wait"

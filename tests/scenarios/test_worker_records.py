@@ -12,11 +12,11 @@ import pytest
 from dev.emulator import queue_reading
 from dev.emulator.downstream import Downstream
 from dev.emulator.worker_client import LedgerRow, drain_dead_letters, read_ledger
-from functions.worker.scenario import worker_records as records
-from functions.worker.scenario import worker_scenario as sending
-from functions.worker.scenario.worker_mix import draw
-from functions.worker.scenario.worker_outage import Retried
-from functions.worker.scenario.worker_scenario import Observer
+from dev.scenarios.worker import worker_records as records
+from dev.scenarios.worker import worker_scenario as sending
+from dev.scenarios.worker.worker_mix import draw
+from dev.scenarios.worker.worker_outage import Retried
+from dev.scenarios.worker.worker_scenario import Observer
 from tests.support.tables import create_table
 
 BUCKET = "bucket"

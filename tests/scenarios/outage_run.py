@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dev.emulator.downstream import Call, Outage
-from functions.worker.scenario.worker_outage import OutageRecord, Retried, Settings
+from dev.scenarios.worker.worker_outage import OutageRecord, Retried, Settings
 
 ORIGIN = 1000.0
 SETTINGS = Settings(threshold=2, recovery=4.0, callers=2)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from functions.worker.scenario.worker_records import Records, Schedule
-from functions.worker.tests.worker_run import (
+from dev.scenarios.worker.worker_records import Records, Schedule
+from tests.scenarios.reports import failing, not_shown
+from tests.scenarios.worker_run import (
     DEAD_LETTER,
     ENTRY,
     FIRST,
@@ -30,7 +31,6 @@ from functions.worker.tests.worker_run import (
     report,
     row,
 )
-from tests.scenarios.reports import failing, not_shown
 
 SUCCEEDED = "each request that can succeed succeeds once"
 WHOLE = "each result is complete, and no other part is left"

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from dev.emulator.sample_data import months_as_json_lines
-from functions.worker.scenario import worker_mix as mix
-from functions.worker.scenario.worker_mix import Request, counts, draw, limit
+from dev.scenarios.worker import worker_mix as mix
+from dev.scenarios.worker.worker_mix import Request, counts, draw, limit
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.message import InvalidMessage, parse_message
 from slotkeeper.retry.plan import AttemptHistory, RetryAt, plan_retry

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from functions.worker.scenario import worker_figures, worker_scenario
-from functions.worker.scenario.worker_records import Sample
-from functions.worker.tests import outage_run, worker_run
+from dev.scenarios.worker import worker_figures, worker_scenario
+from dev.scenarios.worker.worker_records import Sample
+from tests.scenarios import outage_run, worker_run
 from tests.scenarios import scenario_checks as checks
 from tests.scenarios.scenario_checks import make_options
 
@@ -60,7 +60,7 @@ def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
 
 
 def test_a_python_without_the_packages_names_the_right_one() -> None:
-    checks.missing_packages_are_named("functions.worker.scenario")
+    checks.missing_packages_are_named("dev.scenarios.worker")
 
 
 def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(

@@ -16,6 +16,7 @@ from rich.table import Table
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Outage
+from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
 from dev.scenarios.runner import sending
@@ -42,6 +43,11 @@ AFTER = {"first call after": "first_call", "first success after": "first_success
 ONE_CALLER = (
     "1 is below the minimum of Lambda's event source (MaximumConcurrency, 2 to 1000). For a downstream with one caller "
     "use RequestQueue with one slot: make run LIMIT=1."
+)
+SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
+OTHER_WORK = (
+    "this run needs the shipped work, and functions/worker has another: send yours with make local-up, then make work "
+    "BODY='...'. Nothing was started."
 )
 # Seconds. SQS could delay the retry, but this run uses EventBridge Scheduler for delays above `SCHEDULER_BEYOND`.
 RETRY_AFTER, SCHEDULER_BEYOND = 25, 20
@@ -336,6 +342,8 @@ def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> N
     from its 20th to its 45th second S3 fails all calls. Writes build/run-worker/report.json and
     build/run-worker/worker.png. Uses nothing outside this machine, and leaves nothing running.
     """
+    if not SHIPPED_WORK.exists():
+        raise click.ClickException(OTHER_WORK)
     timing = Timing() if outage == "yes" else None
     parameters = Parameters(requests, seed, scale, workers, RETRY_AFTER, timing is not None)
     carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run, timing=timing))
