@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dev.emulator import cli
+from dev.emulator import cli, next_steps
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.worker import worker_mix, worker_records
 from dev.scenarios.worker.worker_figures import Parameters
@@ -33,7 +33,7 @@ def test_every_claim_of_the_workers_run_holds(tmp_path: Path, monkeypatch: pytes
     parameters = Parameters(requests=20, seed=6, scale=0.05, workers=2, retry_after=RETRY_AFTER, outage=True)
     with EmbeddedAws.start(tmp_path, downstream=True) as aws:
         report = perform(aws, parameters, run_of(), scheduler_beyond=7, timing=Timing(10.0, 3.0, 9.0, 0.2))
-        sample.upload(aws)
+        next_steps.upload_sample(aws)
         bodies = [sample.body("a"), sample.body("a"), MISSING, "no JSON"]
         done, repeated, missing, invalid = (work(tmp_path, body, monkeypatch) for body in bodies)
     assert failing(report) == {}

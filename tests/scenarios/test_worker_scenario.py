@@ -1,24 +1,35 @@
-"""`make run-worker`: every figure of a small run, and each claim failing on records that break it, and no other."""
+"""`make run-worker`: each claim fails on records that break it, and the run's requests and policy suit each other."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dev.scenarios.worker import worker_mix as mix
+from dev.scenarios.worker import worker_outage, worker_records, worker_scenario
+from dev.scenarios.worker.worker_outage import OutageRecord, Settings
 from dev.scenarios.worker.worker_records import Records, Schedule
+from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.message import InvalidMessage, parse_message
+from slotkeeper.retry.policy import Policy
 from tests.scenarios.reports import failing, not_shown
 from tests.scenarios.worker_run import (
+    AFTER,
+    BEFORE,
     DEAD_LETTER,
+    DURING,
     ENTRY,
-    FIRST,
     LATE,
     MISSING,
     NONSENSE,
     ORIGIN,
     PLAIN,
+    RETRIED,
     SLOW,
     UNREAD,
     call,
@@ -26,9 +37,12 @@ from tests.scenarios.worker_run import (
     manifest,
     many,
     objects,
+    outage,
+    outage_records,
     part_key,
     records,
     report,
+    retried,
     row,
 )
 
@@ -42,68 +56,45 @@ TOO_SLOW = "a call that is too slow is given up"
 IN_WORKER = "a waiting retry uses no caller"
 SCHEDULED = "a retry went through EventBridge Scheduler"
 LEFT = "no request is left waiting"
+FEW = "the downstream is hardly called while it is down"
+PROBES = "one probe at a time, each after its wait"
+ATTEMPTS = "the outage uses up at most one attempt in all"
+FOUND = "the first probe after the outage succeeds"
+UNSCHEDULED = {SCHEDULED: "wrong: no request had a Retry-After"}
+RUN = records()
 
 
-def test_a_run_without_faults_passes_every_check() -> None:
-    made = report(records())
-    assert failing(made) == {}
-    assert made["ok"]
+def test_the_figures_of_a_run_without_faults() -> None:
+    made = report(RUN)
+    assert (failing(made), not_shown(made), made["ok"]) == ({}, {}, True)
     assert (made["succeeded"], made["dead_lettered"], made["nowhere"]) == (3, 2, 0)
     assert made["kinds"] == {"normal": {"succeeded": 2}, "slow": {"succeeded": 1}, "poison": {"dead_lettered": 2}}
-    assert made["codes"] == {"Poison": 1, "InvalidMessage": 1}
     assert made["attempts"] == {"normal": {"1": 1, "2": 1}, "slow": {"2": 1}, "poison": {"1": 2}}
     assert made["answers"] == {"200": 3, "404": 1, "503": 1, "gone": 1}
-    assert made["most_callers"] == 2
-    assert made["most_under_way"] == 3
-    assert made["schedules"] == [{"request_id": LATE, "due": 50.0}]
-    assert made["total_seconds"] == 51.7
+    assert (made["most_callers"], made["most_under_way"]) == (2, 3)
+    assert made["waits"]["normal"]["end"] == {"count": 2, "p50": 1.3, "p90": 51.7, "max": 51.7}
+    assert made["waits"]["poison"]["first_call"]["count"] == 1  # the other request has no call
+    assert (made["fates"][3]["ended"], made["fates"][3]["calls"]) == (
+        1.8,
+        [{"began": 1.3, "ended": 1.6, "answer": "404"}],
+    )
     assert json.loads(json.dumps(made)) == made
-
-
-def test_waits_are_from_the_sending_to_the_first_call_and_to_the_end() -> None:
-    waits = report(records())["waits"]
-    assert waits["normal"]["first_call"] == {"count": 2, "p50": 0.5, "p90": 0.6, "max": 0.6}
-    assert waits["normal"]["end"] == {"count": 2, "p50": 1.3, "p90": 51.7, "max": 51.7}
-    assert waits["poison"]["first_call"]["count"] == 1  # the other request has no call
-    assert waits["poison"]["end"]["max"] == 2.0
-
-
-def test_the_report_has_an_entry_for_each_request() -> None:
-    made = report(records())["fates"][3]
-    assert made == {
-        "request_id": MISSING,
-        "kind": "poison",
-        "what": "the input is missing",
-        "end": "dead_lettered",
-        "sent": 0.0,
-        "ended": 1.8,
-        "attempts": 1,
-        "dead_letters": [
-            {
-                "code": "Poison",
-                "reason": "Poison: s3://bucket/key does not exist. Upload it before you send its message",
-            }
-        ],
-        "calls": [{"began": 1.3, "ended": 1.6, "answer": "404"}],
-    }
-
-
-RUN = records()
-FOREIGN = records(
-    rows=[*RUN.rows, row("other", "SUCCEEDED", 1, 0)],
-    manifests=[*RUN.manifests, manifest("other", 1, 3.0)],
-    parts={**RUN.parts, **objects(("other", 1))},
-    dead=[*RUN.dead, replace(UNREAD, body="something else")],
-)
-RETRIED_POISON = records(
-    rows=changed(RUN.rows, 3, attempts=2, history=(1, 2)),
-    calls=[*RUN.calls, call(MISSING, 2, 6.0, 6.1, "404")],
-    dead=[replace(DEAD_LETTER, retry_count=2, history=[ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
-)
 
 
 def dead(**changes: Any) -> Records:
     return records(dead=[replace(DEAD_LETTER, **changes), UNREAD])
+
+
+def rows(index: int, **changes: Any) -> Records:
+    return records(rows=changed(RUN.rows, index, **changes))
+
+
+def calls(index: int, **changes: Any) -> Records:
+    return records(calls=changed(RUN.calls, index, **changes))
+
+
+def schedule(name: str, due: float) -> Records:
+    return records(schedules=[Schedule("s", name, ORIGIN + due)])
 
 
 def incomplete(parts: str) -> dict[str, str]:
@@ -114,12 +105,16 @@ def disagree(name: str, what: str) -> dict[str, str]:
     return {LEDGER: f"disagree: {name} ({what})"}
 
 
-def rows(index: int, **changes: Any) -> Records:
-    return records(rows=changed(RUN.rows, index, **changes))
-
-
-def calls(index: int, **changes: Any) -> Records:
-    return records(calls=changed(RUN.calls, index, **changes))
+# The outage has failed the first call of MISSING, and its second attempt is permanent.
+REFUSED_POISON = records(
+    calls=[*RUN.calls, call(MISSING, 0, 1.2, 1.25, "503")],
+    rows=changed(RUN.rows, 3, attempts=2, history=(1, 2)),
+    dead=[
+        replace(DEAD_LETTER, retry_count=2, history=[ENTRY | {"error": "Retryable: no"}, ENTRY | {"attempt": 2}]),
+        UNREAD,
+    ],
+)
+ALONE = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in enumerate(many(30.0).calls)]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +136,12 @@ def calls(index: int, **changes: Any) -> Records:
             {SUCCEEDED: f"dead-lettered: {PLAIN} (AttemptsExhausted)"},
         ),
         (
-            FOREIGN,
+            records(
+                rows=[*RUN.rows, row("other", "SUCCEEDED", 1, 0)],
+                manifests=[*RUN.manifests, manifest("other", 1, 3.0)],
+                parts={**RUN.parts, **objects(("other", 1))},
+                dead=[*RUN.dead, replace(UNREAD, body="something else")],
+            ),
             {
                 SUCCEEDED: "published but not sent: other",
                 LEDGER: "rows of no request: other",
@@ -154,95 +154,47 @@ def calls(index: int, **changes: Any) -> Records:
             {WHOLE: f"not the input's lines: {PLAIN}"},
         ),
         (
-            records(parts={key: body for key, body in RUN.parts.items() if key != part_key(PLAIN, 1, "rain")}),
-            {WHOLE: f"not the input's lines: {PLAIN}"},
-        ),
-        (
             records(parts={**RUN.parts, part_key(SLOW, 1, "sun"): b"{}\n"}),
             {WHOLE: f"in no manifest: {part_key(SLOW, 1, 'sun')}"},
         ),
         (records(dead=[DEAD_LETTER, DEAD_LETTER, UNREAD]), {HISTORIES: f"not one dead letter: {MISSING} (2)"}),
-        (dead(code="AttemptsExhausted"), incomplete("code")),
-        (dead(reason="something went wrong"), incomplete("reason")),
-        (dead(reason=None), incomplete("reason")),
-        (dead(history=None), incomplete("history")),
+        (dead(code="AttemptsExhausted", reason=None, history=None), incomplete("code, reason, history")),
         (dead(history=[ENTRY, ENTRY | {"attempt": 2}]), incomplete("history")),
-        (dead(history=[ENTRY | {"error": "no"}]), incomplete("history")),
+        (dead(retry_count=None), incomplete("attempts") | disagree(MISSING, "the dead letter's attempts or times")),
         (
-            records(dead=[DEAD_LETTER, replace(UNREAD, code=None, reason="because")]),
-            {HISTORIES: f"without its history: {NONSENSE} (code, reason)"},
+            dead(first_attempt_at=None, last_attempt_at=None),
+            incomplete("first time, last time") | disagree(MISSING, "the dead letter's attempts or times"),
         ),
+        (
+            replace(REFUSED_POISON, calls=[*RUN.calls, call(MISSING, 2, 6.0, 6.1, "404")]),
+            incomplete("attempts, history") | {ONE_ATTEMPT: f"tried again: {MISSING} (2); called again: {MISSING} (2)"},
+        ),
+        (REFUSED_POISON, {}),
         (rows(2, history=()), disagree(SLOW, "2 attempts, failed ()")),
         (rows(3, status="SUCCEEDED"), disagree(MISSING, "SUCCEEDED, dead_lettered")),
         (rows(2, attempts=1, history=()), disagree(SLOW, "1 attempt, 2 calls, another attempt published")),
-        (rows(3, first_attempt_at="earlier"), disagree(MISSING, "the dead letter's attempts or times")),
-        (rows(3, last_attempt_at="later"), disagree(MISSING, "the dead letter's attempts or times")),
-        (records(manifests=changed(RUN.manifests, 2, attempt=1)), disagree(SLOW, "another attempt published")),
         (records(rows=RUN.rows[1:]), disagree(LATE, "no row")),
         (records(rows=[*RUN.rows, row(NONSENSE, "DEAD_LETTERED", 1, 1)]), disagree(NONSENSE, "has a row")),
+        (
+            rows(1, status="WAITING"),
+            disagree(PLAIN, "WAITING, succeeded") | {LEFT: f"not final: {PLAIN} (WAITING)"},
+        ),
+        (records(left={**RUN.left, "schedules": 1}), {LEFT: "left: 1 schedules"}),
         (calls(3, began=ORIGIN + 0.8), {CALLERS: "at most 3, in 6 calls"}),  # next to the first two
         (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
+        (replace(many(30.0), calls=ALONE), {CALLERS: "at most 1, in 80 calls"} | UNSCHEDULED),
+        (many(30.0), UNSCHEDULED),
+        (many(0.0), {IN_WORKER: "2 requests under way, 2 callers"} | UNSCHEDULED),
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),
-        (records(schedules=[]), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
-        (records(schedules=[Schedule("s", PLAIN, ORIGIN + 50)]), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
-        (
-            records(schedules=[Schedule("s", LATE, ORIGIN + 60)]),
-            {SCHEDULED: f"wrong: {LATE} was retried 9.0 s before its schedule was due"},
-        ),
-        (
-            records(schedules=[Schedule("s", LATE, ORIGIN + 20)]),
-            {SCHEDULED: f"wrong: {LATE} was due before its Retry-After of 25 s"},
-        ),
-        (
-            records(sent=[replace(each, request=replace(each.request, retry_after=None)) for each in RUN.sent]),
-            {SCHEDULED: "wrong: no request had a Retry-After"},
-        ),
-        (records(left={**RUN.left, "messages": 1}), {LEFT: "left: 1 messages"}),
-        (records(left={**RUN.left, "schedules": 1}), {LEFT: "left: 1 schedules"}),
-        (records(left={**RUN.left, "undelivered schedules": 1}), {LEFT: "left: 1 undelivered schedules"}),
+        (schedule(PLAIN, 50), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
+        (schedule(LATE, 60), {SCHEDULED: f"wrong: {LATE} was retried 9.0 s before its schedule was due"}),
+        (schedule(LATE, 20), {SCHEDULED: f"wrong: {LATE} was due before its Retry-After of 25 s"}),
+        (records(calls=[call(LATE, 0, 0.1, 0.3, "503"), *RUN.calls], rows=RUN.rows[1:]), disagree(LATE, "no row")),
+        (outage_records(), {}),
     ],
 )
 def test_records_that_break_a_claim_fail_it_alone(recorded: Records, findings: dict[str, str]) -> None:
     assert failing(report(recorded)) == findings
-
-
-@pytest.mark.parametrize(
-    ("recorded", "name", "finding"),
-    [
-        (
-            records(manifests=[*RUN.manifests, manifest(MISSING, 1, 1.7)]),
-            SUCCEEDED,
-            f"published although poison: {MISSING}",
-        ),
-        (
-            records(manifests=changed(RUN.manifests, 1, parts={"sun": part_key(PLAIN, 1, "sun")})),
-            WHOLE,
-            f"not the input's lines: {PLAIN}; in no manifest: {part_key(PLAIN, 1, 'rain')}",
-        ),
-        (records(dead=[UNREAD]), HISTORIES, f"not one dead letter: {MISSING} (0)"),
-        (dead(retry_count=None), HISTORIES, f"without its history: {MISSING} (attempts)"),
-        (dead(first_attempt_at=None), HISTORIES, f"without its history: {MISSING} (first time)"),
-        (dead(last_attempt_at=None), HISTORIES, f"without its history: {MISSING} (last time)"),
-        (RETRIED_POISON, ONE_ATTEMPT, f"tried again: {MISSING} (2); called again: {MISSING} (2)"),
-        (rows(1, status="WAITING"), LEDGER, f"disagree: {PLAIN} (WAITING, succeeded)"),
-        (rows(1, status="RUNNING"), LEFT, f"not final: {PLAIN} (RUNNING)"),
-        (rows(1, status="FAILED"), LEFT, f"not final: {PLAIN} (FAILED)"),
-        (rows(1, status="WAITING"), LEFT, f"not final: {PLAIN} (WAITING)"),
-        (
-            records(calls=RUN.calls[:5], manifests=RUN.manifests[1:]),
-            SCHEDULED,
-            f"wrong: no retry of {LATE} after its schedule",
-        ),
-        (many(40, 0.0), IN_WORKER, "2 requests under way, 2 callers"),
-    ],
-)
-def test_records_that_break_several_claims_fail_each(recorded: Records, name: str, finding: str) -> None:
-    assert failing(report(recorded))[name] == finding
-
-
-def test_a_call_that_an_outage_refused_before_the_retry_after_is_not_taken_for_it() -> None:
-    refused = records(calls=[call(LATE, 0, 0.1, 0.3, "503"), *RUN.calls])
-    assert SCHEDULED not in failing(report(refused))
 
 
 def test_claims_that_need_more_requests_are_not_shown_by_a_small_run() -> None:
@@ -251,65 +203,144 @@ def test_claims_that_need_more_requests_are_not_shown_by_a_small_run() -> None:
         calls=[RUN.calls[0], RUN.calls[5]],
         rows=RUN.rows[:1],
         dead=[],
-        manifests=RUN.manifests[:1],
-        parts=objects((LATE, 2)),
+        manifests=[],
+        parts={},
     )
-    assert not_shown(report(quiet)) == {
-        CALLERS: "at most 1, in 2 calls; too few requests to show it",
-        TOO_SLOW: "no call was too slow",
-        HISTORIES: "no poison was sent",
-        ONE_ATTEMPT: "no poison was sent",
-        IN_WORKER: "1 request under way; too few requests to show it",
+    assert not_shown(report(quiet)).keys() == {CALLERS, TOO_SLOW, HISTORIES, ONE_ATTEMPT, IN_WORKER, WHOLE}
+
+
+# --------------------------------------------------------------------------------------------------------- the outage
+
+
+def findings(recorded: OutageRecord, *, ok: bool | None) -> dict[str, str]:
+    return {claim.name: claim.finding for claim in worker_outage.claims(recorded) if claim.ok is ok}
+
+
+def test_the_figures_of_an_outage_in_which_the_breaker_keeps_the_rules() -> None:
+    assert findings(outage(), ok=True) == {
+        FEW: "7 calls in 20 s; 7 after the last success, 14 allowed",
+        PROBES: "6 probes, 0.2 s apart or more",
+        ATTEMPTS: "1 attempt of 7 failed calls; 1 earlier call still succeeded in it",
+        FOUND: "200, 4.5 s after it; a probe is due within 4 s",
     }
-    assert report(quiet)["ok"]
-
-
-def test_completeness_is_not_shown_without_results() -> None:
-    made = report(records(manifests=[], parts={}))
-    assert not_shown(made) == {WHOLE: "0 parts"}
-    assert failing(made)[SUCCEEDED] == f"not published: {LATE}, {PLAIN}, {SLOW}"
-    assert not_shown(report(RUN)) == {}
-
-
-def test_a_large_run_that_never_reaches_its_callers_fails() -> None:
-    busy = many(40, 30.0)
-    alone = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in enumerate(busy.calls)]
-    assert failing(report(replace(busy, calls=alone)))[CALLERS] == "at most 1, in 80 calls"
-
-
-def refused_poison(**changes: Any) -> Records:
-    """The outage has failed the first call of MISSING, and its second attempt is permanent."""
-    fields: dict[str, Any] = {
-        "calls": [*RUN.calls, replace(call(MISSING, 1, 1.2, 1.25, "503"), number=0)],
-        "rows": changed(RUN.rows, 3, attempts=2, history=(1, 2)),
-        "dead": [replace(DEAD_LETTER, retry_count=2, history=[REFUSED_ENTRY, ENTRY | {"attempt": 2}]), UNREAD],
+    assert worker_outage.figures(outage(), ORIGIN, ORIGIN + 60.0) == {
+        "began": 10.0,
+        "ended": 30.0,
+        "calls": 7,
+        "probes": 4,
+        "counted": 1,
+        "first_call": 3.3,
+        "first_success": 4.5,
+        "empty": 30.0,
     }
-    return records(**(fields | changes))
 
 
-REFUSED_ENTRY = ENTRY | {"error": "Retryable: S3 failed"}
+STORM = [call("a", 0, 12.0 + number / 10, 12.5 + number / 10, "503") for number in range(60)]
+FAILED_AGAIN = [call("c", 0, 33.3, 33.8, "dropped"), call("b", 1, 37.9, 38.4)]
+USED_UP = [replace(each, counted=True) for each in RETRIED[2:4]]
 
 
-def test_poison_has_one_attempt_more_for_each_call_that_the_outage_failed() -> None:
-    assert failing(report(refused_poison())) == {}
+@pytest.mark.parametrize(
+    ("recorded", "broken"),
+    [
+        (outage([*BEFORE, *DURING[:3], *STORM, *AFTER]), {FEW: "63 calls in 20 s", PROBES: "too early: work/input/a"}),
+        (
+            outage([*BEFORE, *DURING[:6], call("f", 0, 24.2, 24.7, "503"), *AFTER]),
+            {PROBES: "too early: work/input/f.jsonl -0.4 s after the one before"},
+        ),
+        (
+            outage([*BEFORE, *DURING, call("d", 0, 30.5, 31.0, "404"), *AFTER]),
+            {PROBES: "too early: work/input/d.jsonl 1.3 s after the one before"},
+        ),
+        (outage(log=[*RETRIED[:2], *USED_UP, *RETRIED[4:]]), {ATTEMPTS: "3 attempts of 7 failed calls"}),
+        (outage([*BEFORE, *DURING, *FAILED_AGAIN]), {FOUND: "dropped, 3.8 s after it"}),
+        (outage(BEFORE), {FOUND: "no call after the outage"}),
+    ],
+    ids=["no breaker", "two probes at a time", "a probe too early", "attempts used up", "not found", "no call"],
+)
+def test_a_breaker_that_breaks_a_rule_fails_its_claim_alone(recorded: OutageRecord, broken: dict[str, str]) -> None:
+    found = findings(recorded, ok=False)
+    assert found.keys() == broken.keys()
+    assert all(found[name].startswith(text) for name, text in broken.items())
 
 
-def test_poison_with_an_attempt_more_than_the_outage_explains_fails_the_checks() -> None:
-    assert set(failing(report(refused_poison(calls=RUN.calls)))) == {HISTORIES, ONE_ATTEMPT}
+def test_what_may_have_begun_before_the_breaker_opened_does_not_count_against_it() -> None:
+    late = outage([BEFORE[0], call("h", 1, 9.5, 11.4), *DURING, *AFTER])  # its success ends the series of failures
+    assert (len(late.since_answered), late.probes) == (4, [])
+    assert (outage().probes, outage(open_at=None).probes) == (DURING[3:], [])
+    assert outage(log=[retried("a", 10.9), retried("a", 40.0, counted=True)]).counted == []
 
 
-def test_the_samples_are_in_the_report() -> None:
-    made = report(records())
-    assert made["samples"][1] == {"at": 1.2, "breaker": "CLOSED", "permitted": 1, "backlog": 4}
-    assert made["outage"] is None
+def test_the_waits_for_probes_are_those_of_the_layer() -> None:
+    assert (worker_outage.FIRST_PROBE, worker_outage.PROBE_JITTER) == (rules.FIRST_PROBE, rules.PROBE_JITTER)
+    assert Settings.of(mix.POLICY, 3) == Settings(5, 3, 3)
 
 
-def test_retries_outside_the_worker_use_no_caller() -> None:
-    assert IN_WORKER not in failing(report(many(40, 30.0)))
+@pytest.mark.parametrize(
+    ("health", "read"),
+    [
+        (None, ("CLOSED", 3)),
+        ({"limit": 0}, ("CLOSED", 3)),
+        ({"limit": 9}, ("CLOSED", 3)),
+        ({"limit": 3, "limit_set": 1}, ("CLOSED", 1)),
+        ({"limit": 3, "state": "OPEN"}, ("OPEN", 0)),
+        ({"limit": 3, "state": "HALF_OPEN"}, ("HALF_OPEN", 1)),
+    ],
+)
+def test_the_breakers_state_is_read_with_the_permitted_callers(health: Any, read: tuple[str, int]) -> None:
+    item = health and {"Item": {"health": {"S": json.dumps({"state": "CLOSED", "limit_set": None} | health)}}}
+    dynamodb: Any = SimpleNamespace(get_item=lambda **_: item or {})
+    assert worker_records.read_breaker(dynamodb, "table", 3) == read
 
 
-def test_instants_count_from_the_first_request_sent() -> None:
-    made = report(records())
-    assert made["started_at"].startswith("1970-01-01T00:16:40")
-    assert FIRST.startswith("1970-01-01T00:16:40")
-    assert made["parameters"]["work_seconds"] == 2
+# ------------------------------------------------------------------------------------------------------- the requests
+
+
+@pytest.mark.parametrize(("requests", "seed", "scale"), [(1, 1, 0.15), (29, 2, 0.02), (1000, 3, 0.15), (200, 4, 1.0)])
+def test_a_run_has_the_mix_of_requests_and_the_policy_allows_their_failures(
+    requests: int, seed: int, scale: float
+) -> None:
+    drawn, limit = mix.draw(requests, seed, scale, 25), mix.limit(scale)
+    assert drawn == mix.draw(requests, seed, scale, 25)
+    assert Counter(each.kind for each in drawn) == Counter(mix.counts(requests))
+    assert len({each.request_id for each in drawn}) == len({each.body for each in drawn}) == requests
+    first = drawn[0].steps[0]
+    assert (drawn[0].kind, drawn[0].retry_after, first.answer, first.retry_after) == ("normal", 25, "slow_down", 25)
+    Policy.from_document(mix.POLICY)
+    for each in drawn:
+        slow = sum(step.seconds > limit for step in each.steps)
+        assert slow in {"normal": (0,), "slow": (1, 2), "poison": (0,)}[each.kind]
+        if each.kind != "poison":
+            assert sum(step.answer != "normal" for step in each.steps) + slow <= mix.MAX_ATTEMPTS - 3
+            assert (each.steps[-1].answer, each.steps[-1].seconds <= limit - 1) == ("normal", True)
+        if each.is_message:
+            assert parse_message(each.body).request_id == each.request_id
+        else:
+            with pytest.raises(InvalidMessage):
+                parse_message(each.body)
+
+
+def test_two_in_ten_attempts_fail_and_there_are_six_kinds_of_poison() -> None:
+    drawn = mix.draw(1000, 1, 0.15, 25)
+    steps = [
+        step for each in drawn[1:] if each.kind != "poison" for step in each.steps if step.seconds <= mix.limit(0.15)
+    ]
+    assert sum(step.answer != "normal" for step in steps) / len(steps) == pytest.approx(0.2, abs=0.03)
+    assert len({each.poison.reason.split(" is ")[-1] for each in drawn if each.poison}) == 6
+
+
+def test_a_damaged_line_has_the_returned_number() -> None:
+    broken, number = mix.damaged(['{"weather": "sun"}', '{"weather": "rain"}', '{"weather": "fog"}'])
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
+        json.loads(broken.decode().splitlines()[number - 1])
+
+
+def test_requests_are_sent_in_order_and_evenly(clients: Any) -> None:
+    sqs, requests = clients("sqs"), mix.draw(40, 1, 0.02, 25)
+    sender = worker_scenario.Sender(sqs, sqs.create_queue(QueueName="work")["QueueUrl"], requests, seconds=20.0)
+    counts = []
+    for elapsed in (0.0, 0.1, 5.0, 5.0, 10.2, 30.0, 31.0):
+        sender.send(elapsed)
+        counts.append(len(sender.sent))
+    assert counts == [1, 1, 10, 10, 21, 40, 40]
+    assert [each.request for each in sender.sent] == requests

@@ -108,14 +108,11 @@ def perform(
     begins = time.time() + (timing.before if timing else 0.0)
     outage = Outage(begins, begins + timing.outage, timing.answer) if timing else None
     downstream.follow({request.key: request.steps for request in requests}, outage)
-    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else None)
-    if not timing:
-        with run.phase("send", f"send {counted(parameters.requests, 'request')}"):
-            sender.send_all()
+    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else SENT_WITHIN)
     observer = Observer(aws, downstream)
 
     def progress(elapsed: float) -> Snapshot:
-        sender.send_due(elapsed)
+        sender.send(elapsed)
         return observer.progress(parameters.requests, parameters.workers, elapsed)
 
     with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
@@ -148,33 +145,20 @@ def upload(s3: Any, bucket: str, requests: Sequence[Request]) -> None:
 
 @dataclass
 class Sender:
-    """Sends the requests in their order. Its methods raise SendFailed.
-
-    Args:
-        seconds: in which `send_due` sends them evenly.
-    """
+    """Sends the requests in their order, evenly in so many seconds."""
 
     sqs: Any
     queue_url: str
     requests: Sequence[Request]
-    seconds: float | None = None
+    seconds: float
     sent: list[SentRequest] = field(default_factory=list)
 
-    def send_all(self) -> None:
-        """Send all within `SENT_WITHIN`."""
-        self._send(self.requests)
-
-    def send_due(self, elapsed: float) -> None:
-        """Send those that are due so many seconds after the start."""
-        share = min(1.0, elapsed / self.seconds) if self.seconds else 1.0
-        due = self.requests[len(self.sent) : max(1, math.ceil(share * len(self.requests)))]
-        if due:
-            self._send(due)
-
-    def _send(self, requests: Sequence[Request]) -> None:
-        entries = {each.request_id: {"MessageBody": each.body} for each in requests}
-        answers = sending.send(self.sqs, self.queue_url, entries, SENT_WITHIN if self.seconds is None else 0.0)
-        self.sent += [SentRequest(request, at) for request, (_, at) in zip(requests, answers, strict=True)]
+    def send(self, elapsed: float) -> None:
+        """Send those that are due so many seconds after the start. Raises SendFailed."""
+        count = max(1, math.ceil(min(1.0, elapsed / self.seconds) * len(self.requests)))
+        due = self.requests[len(self.sent) : count]
+        answers = sending.send(self.sqs, self.queue_url, {each.request_id: {"MessageBody": each.body} for each in due})
+        self.sent += [SentRequest(request, at) for request, (_, at) in zip(due, answers, strict=True)]
 
 
 @dataclass
