@@ -3,8 +3,8 @@
 Two callers; an attempt may take 2 s. `LATE` has a Retry-After of 25 s, and its schedule is due at 50 s. `PLAIN`
 succeeds. `SLOW` is given up after 2 s, and then succeeds. `MISSING` has no input, `NONSENSE` is no valid message.
 
-The outage is from 1010 to 1030. The breaker opens after two failures; a probe is due after 4 s at most. Its calls are of
-requests "a", "b", ...
+The outage is from 1010 to 1030. The breaker opens after two failures; a probe is due after 4 s at most. Its calls are
+of requests "a", "b", ...
 """
 
 from __future__ import annotations

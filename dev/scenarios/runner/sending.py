@@ -17,7 +17,7 @@ class SendFailed(CannotContinue):
 
 
 def send(sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]]) -> list[tuple[dict[str, Any], float]]:
-    """Send the entries by request id; SQS's answer to each, and the epoch seconds before its call. Raises SendFailed."""
+    """Send entries by request id. SQS's answer to each, and the epoch seconds before its call. Raises SendFailed."""
     sent: list[tuple[dict[str, Any], float]] = []
     for batch in batched(entries.items(), BATCH, strict=False):
         at = time.time()
