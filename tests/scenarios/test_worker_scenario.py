@@ -60,7 +60,7 @@ FEW = "the downstream is hardly called while it is down"
 PROBES = "one probe at a time, each after its wait"
 ATTEMPTS = "the outage uses up at most one attempt in all"
 FOUND = "the first probe after the outage succeeds"
-UNSCHEDULED = {SCHEDULED: "wrong: no request had a Retry-After"}
+UNSCHEDULED = {SCHEDULED: "no request had a Retry-After"}
 RUN = records()
 
 
@@ -186,9 +186,9 @@ ALONE = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in 
         (many(30.0), UNSCHEDULED),
         (many(0.0), {IN_WORKER: "2 requests under way, 2 callers"} | UNSCHEDULED),
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {SLOW} (200)"}),
-        (schedule(PLAIN, 50), {SCHEDULED: f"wrong: no schedule for {LATE}"}),
-        (schedule(LATE, 60), {SCHEDULED: f"wrong: {LATE} was retried 9.0 s before its schedule was due"}),
-        (schedule(LATE, 20), {SCHEDULED: f"wrong: {LATE} was due before its Retry-After of 25 s"}),
+        (schedule(PLAIN, 50), {SCHEDULED: f"no schedule for {LATE}"}),
+        (schedule(LATE, 60), {SCHEDULED: f"{LATE} was retried 9.0 s before its schedule was due"}),
+        (schedule(LATE, 20), {SCHEDULED: f"{LATE} was due before its Retry-After of 25 s"}),
         (records(calls=[call(LATE, 0, 0.1, 0.3, "503"), *RUN.calls], rows=RUN.rows[1:]), disagree(LATE, "no row")),
         (outage_records(), {}),
     ],

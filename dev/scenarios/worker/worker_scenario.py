@@ -17,7 +17,7 @@ from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Outage
 from dev.emulator.environment import ROOT
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import STALLED_AFTER, Snapshot, counted
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
 from dev.scenarios.runner import sending
 from dev.scenarios.runner.scenario import (
@@ -51,6 +51,7 @@ OTHER_WORK = (
 )
 # Seconds. SQS could delay the retry, but this run uses EventBridge Scheduler for delays above `SCHEDULER_BEYOND`.
 RETRY_AFTER, SCHEDULER_BEYOND = 25, 20
+FIRES_WITHIN = 60  # after a schedule's time; in a small run nothing changes until then
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
 
@@ -70,11 +71,6 @@ class Timing:
     before: float = 20.0
     outage: float = 25.0
     answer: float = 0.5
-
-
-def stalled_after(parameters: Parameters) -> float:
-    """In a small run nothing changes until the schedule fires, up to a minute after its time."""
-    return parameters.retry_after + 60 + 60
 
 
 def perform(
@@ -116,7 +112,7 @@ def perform(
         return observer.progress(parameters.requests, parameters.workers, elapsed)
 
     with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
-        run.watch(progress, "Slotkeeper: the worker", stalled_after(parameters))
+        run.watch(progress, "Slotkeeper: the worker", parameters.retry_after + FIRES_WITHIN + STALLED_AFTER)
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
     if outage:
