@@ -149,16 +149,16 @@ def test_only_a_bot_that_shares_its_token_fetches_one_for_each_invalidation(
 
 
 def test_a_stop_ends_the_sending_of_further_rounds() -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, finish = threading.Event(), threading.Event()
 
     def deliver(message: Message) -> Delivery:
         begun.set()
-        go_on.wait()
+        finish.wait()
         return delivery(message.number, 0.0, 1.0)
 
     rounds = Rounds(20, 1, 1, deliver, lambda: None)
     with rounds.sending():
         begun.wait()
-    go_on.set()
+    finish.set()
     wait_until(lambda: all(future.done() for future in rounds.sent), "the end of the first round")
     assert rounds.invalidations == 0
