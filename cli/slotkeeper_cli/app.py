@@ -14,6 +14,7 @@ import typer
 
 from slotkeeper import __version__
 from slotkeeper_cli.commands import (
+    audit,
     breaker,
     dlq,
     doctor,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.command("status", cls=StackCommand)(status.status)
 app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
+app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 for group in (process, holder, request, dlq, retry, token, stack):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

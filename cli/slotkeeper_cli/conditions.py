@@ -15,6 +15,7 @@ from slotkeeper.slots.request import Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.formatting import count
 
+NO_MESSAGE = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
 WOKEN = "a slot is free, and the request is being woken"
 
 
@@ -153,3 +154,12 @@ def stopped_event_source(mappings: Sequence[Mapping[str, Any]]) -> list[Conditio
         )
         for each in stopped
     ]
+
+
+def missing_message(queued: int) -> list[Condition]:
+    """The condition that the message of a registered request exists, if it fails.
+
+    Args:
+        queued: the number of messages of RequestQueue, also hidden ones.
+    """
+    return [] if queued else [Condition("message", NO_MESSAGE, {"queued_messages": 0})]

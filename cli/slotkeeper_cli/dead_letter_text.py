@@ -51,7 +51,7 @@ def render_message(console: Console, message: DeadLetterMessage) -> None:
 
 
 def _names(message: DeadLetterMessage) -> str:
-    return f"execution {message.execution}  " * bool(message.execution) + f"message {message.message_id}"
+    return f"execution {message.shown_execution}  " * bool(message.shown_execution) + f"message {message.message_id}"
 
 
 def _readable(name: str, value: str) -> str:

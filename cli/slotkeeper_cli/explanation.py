@@ -13,7 +13,15 @@ from typing import Any
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import Holder, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
-from slotkeeper_cli.conditions import Condition, because, counting, failing, of_waiting
+from slotkeeper_cli.conditions import (
+    NO_MESSAGE,
+    Condition,
+    because,
+    counting,
+    failing,
+    missing_message,
+    of_waiting,
+)
 from slotkeeper_cli.expected_start import ExpectedStart, expected_start
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
 from slotkeeper_cli.holder_work import work_key, work_noun
@@ -68,7 +76,8 @@ class StackFacts:
         queued: the approximate number of messages on RequestQueue, of all processes.
         slot_seconds: for how long recent executions have held their slots, by process.
         grace_seconds: the stack's GraceSeconds.
-        malformed: what is wrong with the item of a process, by name.
+        malformed: the fault in the item of a process, by name.
+        unread: the sources of which something could not be read.
     """
 
     now: float
@@ -77,6 +86,7 @@ class StackFacts:
     slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     grace_seconds: int = 120
     malformed: Mapping[str, str] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
 
 def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
@@ -100,7 +110,7 @@ def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
 def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     process = one.process
     waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
-    conditions = (*_no_message(facts), *facts.event_source, *of_waiting(process, waiting))
+    conditions = (*missing_message(facts.queued), *facts.event_source, *of_waiting(process, waiting))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
     if not facts.queued:
@@ -112,14 +122,6 @@ def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> E
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
-
-
-def _no_message(facts: StackFacts) -> list[Condition]:
-    """The condition that the message of a waiting request exists, if it fails."""
-    if facts.queued:
-        return []
-    text = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
-    return [Condition("message", text, {"queued_messages": 0})]
 
 
 def _back(waiting: WaitingRequest, now: float) -> str:
@@ -135,9 +137,7 @@ def _back(waiting: WaitingRequest, now: float) -> str:
 def _queued(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     """Explain an attempt that was sent to RequestQueue, and is not registered: it is in the queue or gone."""
     if not facts.queued:
-        answer = f"{_sent(last)}. RequestQueue is empty: the message was deleted or never sent"
-        if facts.event_source:
-            answer += ", or SQS does not count it yet"
+        answer = f"{_sent(last)}. {NO_MESSAGE}"
         again = submission(one.process.name, one.request_id, last.number or 1)
         return Explanation(RequestState.QUEUED, f"{answer}.", next_steps=(again,))
     conditions = queue_conditions(one.process, facts)
@@ -182,6 +182,9 @@ def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) 
     answer += f" ({status})" if status else ""
     answer += f": {one_line(reason)}" if reason else ""
     if message is None:
+        if "FailedRequestQueue" in facts.unread:
+            answer += ". Its message was not found in the part of FailedRequestQueue that could be read"
+            return Explanation(last.state, f"{answer}.")
         answer += (
             ". Its message is not in FailedRequestQueue: it was not kept, or it was redriven outside slotkeeper, "
             "deleted, or has expired"

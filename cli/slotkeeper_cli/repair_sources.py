@@ -12,7 +12,7 @@ from slotkeeper.aws.dynamodb import Item
 from slotkeeper.slots.cancellation import KEEP_SECONDS
 from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.run_report import is_denied
-from slotkeeper_cli.audit import read_audit
+from slotkeeper_cli.audit_log import read_audit
 from slotkeeper_cli.formatting import seconds
 from slotkeeper_cli.item_repair import SETTINGS, Keys, Sources, Stated
 from slotkeeper_cli.parallel import in_parallel

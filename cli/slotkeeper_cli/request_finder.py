@@ -19,7 +19,7 @@ from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
-from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
@@ -119,6 +119,11 @@ class RequestFinder:
             )
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
 
+    @property
+    def stand_ins(self) -> list[Process]:
+        """A process without holders for each malformed one."""
+        return [Process(name, 0, 0, {}, False, "") for name in self.malformed]
+
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
         """The request in each of these processes, also if it has no known attempts there, and for each known caller.
 
@@ -129,7 +134,7 @@ class RequestFinder:
         Raises:
             NotFound: there is no execution of the given name.
         """
-        known, given = [*processes, *(Process(name, 0, 0, {}, False, "") for name in self.malformed)], request_id
+        known, given = [*processes, *self.stand_ins], request_id
         if named := _EXECUTION.fullmatch(request_id):
             real = self._request_id_of(request_id, known)
             if real is None:

@@ -13,15 +13,12 @@ from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_fields import fields_in
 
+ID_HELP = (
+    "Id of the request, or of its message if it was sent without one. The name of an execution and the id of a "
+    "dead-letter message are accepted too."
+)
 # The argument of commands on a request.
-RequestId = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID",
-        help="Id of the request, or of its message if it was sent without one. The name of an execution and the id of "
-        "a dead-letter message are accepted too.",
-    ),
-]
+RequestId = Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]
 
 # Executions that one search describes. The bucket of DescribeExecution has 250 calls in the smallest Regions, and the
 # functions use it too (docs/limits.md).

@@ -38,10 +38,29 @@ def render(console: Console, data: dict[str, Any]) -> None:
         _render_work(console, work)
     if not (data["found"] or data["leases"] or work):
         _render_unknown(console, data)
+    _render_not_read(console, data)
+    console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
+
+
+def render_process(console: Console, data: dict[str, Any]) -> None:
+    """Print why a new request or lease of a process would not start now, from the data that JSON shows."""
+    console.print(f"a new request of {data['process']}:", style="bold")
+    if not data["conditions"]:
+        console.print("  nothing keeps it from starting")
+    _render_explanation(console, data)
+    for waiting in data["waiting"]:
+        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+    if data["lease_conditions"]:
+        console.print(f"a lease of {data['process']}:", style="bold")
+        for condition in data["lease_conditions"]:
+            console.print(f"  - {condition['text']}")
+    _render_not_read(console, data)
+
+
+def _render_not_read(console: Console, data: dict[str, Any]) -> None:
     for one in data["not_read"]:
         messages = "" if one["messages"] is None else f"about {count(one['messages'], 'message')} of "
         console.print(f"Not read: {messages}{one['source']}: {one['why']}", style="yellow")
-    console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
 
 
 def _render_explanation(console: Console, data: dict[str, Any]) -> None:
@@ -82,7 +101,7 @@ def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> N
     for ahead in attempt.get("ahead", []):
         console.print(f"      before it: {waited(ahead)}: {ahead['because']}")
     if dead_letter := attempt.get("dead_letter"):
-        _render_dead_letter(console, dead_letter, attempt.get("reason", ""))
+        _render_dead_letter(console, dead_letter, answer)
 
 
 def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
@@ -113,12 +132,12 @@ def _render_work(console: Console, data: dict[str, Any]) -> None:
     if due := data.get("next_attempt_at"):
         console.print(f"  attempt {last + 1}: due {local_time(seconds(due))}")
     if dead_letter := data.get("dead_letter"):
-        _render_dead_letter(console, dead_letter)
+        _render_dead_letter(console, dead_letter, data["answer"])
 
 
-def _render_dead_letter(console: Console, message: dict[str, Any], shown_reason: str = "") -> None:
-    """Print a dead-letter message, without its reason if the attempt's own is the same."""
-    reason = f": {message['reason']}" if message["reason"] != shown_reason else ""
+def _render_dead_letter(console: Console, message: dict[str, Any], answer: str) -> None:
+    """Print a dead-letter message, without a reason that the answer has."""
+    reason = f": {message['reason']}" if message["reason"] not in answer else ""
     named = f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}"
     print_lines(console, named + reason, "      ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
@@ -9,7 +10,7 @@ from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.process import Process, WaitingRequest, higher
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
-from slotkeeper_cli.conditions import because, counting, of_waiting
+from slotkeeper_cli.conditions import Condition, because, counting, of_waiting
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.lease_text import lease_as_dict
 from slotkeeper_cli.request_ids import RequestIds
@@ -38,9 +39,15 @@ def ahead_of(process: Process, waiting: WaitingRequest) -> list[WaitingRequest]:
     return list(counting(process, higher(waiting.priority)))
 
 
-def as_dict(process: Process, waiting: WaitingRequest, now: float) -> dict[str, Any]:
-    """A waiting request as JSON shows it."""
-    conditions = of_waiting(process, waiting)
+def as_dict(
+    process: Process, waiting: WaitingRequest, now: float, of_queue: Sequence[Condition] = ()
+) -> dict[str, Any]:
+    """A waiting request as JSON shows it.
+
+    Args:
+        of_queue: the conditions of all requests that fail.
+    """
+    conditions = [*of_queue, *of_waiting(process, waiting)]
     return {
         "priority": waiting.priority,
         "weight": waiting.weight,

@@ -160,6 +160,12 @@ def _failed_without_message(operator: Operator) -> Names:
     return {}
 
 
+def _failed_message_hidden(operator: Operator) -> Names:
+    _failed(operator)
+    operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=600)
+    return {}
+
+
 def _redriven(operator: Operator) -> Names:
     _failed(operator)
     assert operator.run("dlq", "redrive", "failed", "--id", "a", "--yes").exit_code == 0
@@ -274,12 +280,6 @@ SITUATIONS = [
         says=("b in sample: waiting", "as the first request of its priority: 1 of 1 slot in use."),
     ),
     Situation(
-        name="status gives the same reason",
-        state=_behind_a,
-        question="status sample",
-        says=("first in the queue: b, waiting for 1 min: 1 of 1 slot in use",),
-    ),
-    Situation(
         name="a holder has run for longer than each recent execution",
         state=_with_history,
         question="explain b",
@@ -309,13 +309,6 @@ SITUATIONS = [
         question="explain c",
         says=("c: perhaps queued", "no function receives messages of the queue"),
         never=("within seconds",),
-    ),
-    Situation(
-        name="status names a disabled event source",
-        state=_disabled,
-        question="status",
-        says=("RequestQueue: no function receives messages of the queue", "-> aws lambda update-event-source-mapping"),
-        shows={"event_source.0.state": "Disabled"},
     ),
     Situation(
         name="several reasons at the same time",
@@ -531,6 +524,17 @@ SITUATIONS = [
         ),
     ),
     Situation(
+        name="a request failed, and another command is reading the messages",
+        state=_failed_message_hidden,
+        question="explain a",
+        says=(
+            "attempt 1 failed (ABORTED)",
+            "Its message was not found in the part of FailedRequestQueue that could be read.",
+            "Not read: about 1 message of FailedRequestQueue: another command is reading them",
+        ),
+        never=("is not in FailedRequestQueue", "request submit"),
+    ),
+    Situation(
         name="a failed request was redriven",
         state=_redriven,
         question="explain a",
@@ -561,7 +565,7 @@ SITUATIONS = [
         name="a request was redriven, and RequestQueue was purged",
         state=_redriven_and_purged,
         question="explain a",
-        says=("RequestQueue is empty: the message was deleted or never sent", '"attempt": 2}'),
+        says=("RequestQueue has no message: it was deleted or purged", '"attempt": 2}'),
     ),
     Situation(
         name="a request was cancelled, and not received since",
@@ -620,6 +624,49 @@ SITUATIONS = [
         question="explain b",
         says=("b in sample: queued", "its message was not hidden any more at"),
         never=("never sent",),
+    ),
+    Situation(
+        name="a process with waiting requests: what keeps a new request or lease from starting",
+        state=_behind_a,
+        question="explain --process sample",
+        says=(
+            "a new request of sample:",
+            "1 of 1 slot in use; behind the first request of its priority: b",
+            "a  RUNNING for 1 min",
+            "registered: b, waiting for 1 min: 1 of 1 slot in use",
+            "a lease of sample:",
+            "- 1 of 1 slot in use",
+            "- behind the waiting request b",
+        ),
+        shows={"lease_conditions.1.condition": "queue", "conditions.0.condition": "slots"},
+    ),
+    Situation(
+        name="a process with free slots",
+        state=_nothing,
+        question="explain --process sample",
+        says=("a new request of sample:", "nothing keeps it from starting"),
+        never=("a lease of",),
+    ),
+    Situation(
+        name="a process whose item is malformed",
+        state=_malformed,
+        question="explain --process sample",
+        says=("the item of process sample is malformed", "-> slotkeeper process repair sample", "Not read: SlotTable"),
+        never=("nothing keeps it",),
+    ),
+    Situation(
+        name="a process that does not exist",
+        state=_nothing,
+        question="explain --process typo",
+        says=("there is no process 'typo'. The processes are: sample",),
+        exit_code=4,
+    ),
+    Situation(
+        name="neither a request nor a process is given",
+        state=_nothing,
+        question="explain",
+        says=("give the id of a request or the name of a lease, or --process alone",),
+        exit_code=2,
     ),
     Situation(
         name="a lease",

@@ -133,12 +133,17 @@ def test_every_import_of_the_command_comes_with_the_extra() -> None:
 def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed: metadata.Distribution) -> None:
     needed = [Requirement(text) for text in installed.requires or []]
     always = {one.name for one in needed if one.marker is None}
-    with_extra = {one.name for one in needed if one.marker is not None and one.marker.evaluate({"extra": "cli"})}
+    optional = [one for one in needed if one.marker is not None]
+    with_extra, picture = (
+        {one.name for one in optional if one.marker and one.marker.evaluate({"extra": extra})}
+        for extra in ("cli", "picture")
+    )
 
     assert installed.version == __version__
     assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
     assert with_extra == {"typer", "click", "rich"}
-    assert len(needed) == len(always | with_extra)
+    assert picture == {"matplotlib"}
+    assert len(needed) == len(always | with_extra | picture)
 
 
 def test_the_wheel_contains_the_library_the_command_and_their_data(installed: metadata.Distribution) -> None:

@@ -75,6 +75,7 @@ NOT_CALLED = {
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "explain": {"dynamodb:PutItem"},
+    "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "request show": {"dynamodb:PutItem"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},

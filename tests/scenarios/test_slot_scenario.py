@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Panel, Point
 from dev.scenarios.slots import slot_scenario
 from dev.scenarios.slots.slot_records import EndMessage, Records
 from dev.scenarios.slots.slot_report import timeline
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Bar, Panel, Point
 from tests.scenarios.reports import failing, not_shown
 from tests.scenarios.slot_run import glue_run, kept, records, report, workflow
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dev.judge.slot_item import Item
-from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.slots.slot_records import Execution, GlueRun
 from dev.scenarios.soak.slot_use import holdings, merged, overlaps
 from dev.scenarios.soak.soak_records import FaultMark, JanitorRun, Records
+from slotkeeper_cli.intervals import Interval
 from tests.scenarios.soak_run import (
     ORIGIN,
     change,

@@ -13,7 +13,7 @@ from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import DEFAULT, check_name
 from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper.retry.downstream.table import MalformedHealth
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_control import DownstreamControl

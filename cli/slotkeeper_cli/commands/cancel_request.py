@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound

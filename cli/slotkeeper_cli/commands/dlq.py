@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from slotkeeper_cli import dead_letter_selection as selection
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.dead_letter_queues import (
     DeadLetterMessage,

@@ -13,7 +13,7 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper_cli.audit import Audited, read_audit
+from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.context import CommandContext, current_context
@@ -21,13 +21,13 @@ from slotkeeper_cli.downstream_control import DownstreamControl
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import details, line, not_closed
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue
+from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue, lease_conditions
 from slotkeeper_cli.formatting import count, local_time, seconds
 from slotkeeper_cli.queue_attributes import event_source_mappings, message_counts, queue_attributes
 from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
-from slotkeeper_cli.request_ids import RequestId
+from slotkeeper_cli.request_ids import ID_HELP
 from slotkeeper_cli.request_states import ALL_STATES, RequestState
-from slotkeeper_cli.request_text import render
+from slotkeeper_cli.request_text import render, render_process
 from slotkeeper_cli.run_times import slot_seconds
 from slotkeeper_cli.search import UnreadSource
 from slotkeeper_cli.slot_control import SlotControl
@@ -37,7 +37,8 @@ from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
 
-It shows what a request waits for and when it is expected to start, or why it ended so, and what to do next.
+It shows what the request waits for and when it is expected to start, or why it ended so, and what to do next. With
+--process alone: what keeps a new request or lease of that process from starting.
 
 Each attempt is {ALL_STATES}.
 
@@ -51,11 +52,19 @@ _QUEUED = (RequestState.WAITING, RequestState.QUEUED)
 
 
 def explain(
-    request_id: RequestId,
-    process: Annotated[str | None, typer.Option(help="Search only this process.", autocompletion=process_names)] = None,
+    request_id: Annotated[str | None, typer.Argument(metavar="[ID]", help=f"{ID_HELP} Or the name of a lease.")] = None,
+    process: Annotated[
+        str | None, typer.Option(help="Search only this process; without ID: explain it.", autocompletion=process_names)
+    ] = None,
 ) -> None:
     """Show where a request is and why. `HELP` is the text of --help."""
     context = current_context()
+    if request_id is None:
+        if process is None:
+            raise typer.BadParameter("give the id of a request or the name of a lease, or --process alone")
+        of_process = Explained(context, "").explain_process(process)
+        context.out.result(of_process, lambda console: render_process(console, of_process))
+        return
     search = Explained(context, request_id)
     data = search.collect(process)
     context.out.result(data, lambda console: render(console, data))
@@ -85,16 +94,7 @@ class Explained:
         Raises:
             NotFound: there is no such process, or no such execution.
         """
-        known, malformed = self._control.read_all()
-        if only is not None:
-            known, malformed = (
-                [one for one in known if one.name == only],
-                [one for one in malformed if one.process == only],
-            )
-            if not (known or malformed):
-                self._control.process(only)  # raises NotFound with the names of the processes
-        self._search.not_read += [_malformed(error) for error in malformed]
-        self._finder.malformed = {error.process: error for error in malformed}
+        known = self._processes(only)
         attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
         if only is None:
             attempts += self._finder.find_without_process(
@@ -118,13 +118,36 @@ class Explained:
             "may_be": [],
         }
         if not self.is_known:
-            stubs = [Process(each.process, 0, 0, {}, False, "") for each in malformed]
-            processes = [*known, *stubs]
+            processes = [*known, *self._finder.stand_ins]
             data |= self._unknown(processes if len(processes) <= MAX_QUEUES else [], len(processes), facts, work_queued)
         return data | {
             "not_read": [each.as_dict() for each in self._search.not_read],
             "searched": self._search.searched,
         }
+
+    def explain_process(self, name: str) -> dict[str, Any]:
+        """Why a new request or lease of a process would not start now. Raises NotFound."""
+        (process,) = [*self._processes(name), *self._finder.stand_ins]
+        facts = self._facts()
+        is_malformed = name in self._finder.malformed
+        lease = [] if is_malformed else lease_conditions(process, process.default_weight)
+        return {
+            **self._queue(process, facts),
+            "lease_conditions": [each.as_dict() for each in lease],
+            "not_read": [each.as_dict() for each in self._search.not_read],
+        }
+
+    def _processes(self, only: str | None) -> list[Process]:
+        """The processes, or the one of a name. Malformed ones are noted in the search. Raises NotFound."""
+        known, malformed = self._control.read_all()
+        if only is not None:
+            known = [one for one in known if one.name == only]
+            malformed = [one for one in malformed if one.process == only]
+            if not (known or malformed):
+                self._control.process(only)  # raises NotFound with the names of the processes
+        self._search.not_read += [_malformed(error) for error in malformed]
+        self._finder.malformed = {error.process: error for error in malformed}
+        return known
 
     def _facts(self) -> StackFacts:
         stack, search = self._stack, self._search
@@ -140,6 +163,7 @@ class Explained:
             slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
             grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
+            unread=frozenset(each.source for each in search.not_read),
         )
 
     def _found(self, one: RequestAttempts, facts: StackFacts) -> dict[str, Any]:

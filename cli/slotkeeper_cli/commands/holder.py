@@ -15,7 +15,7 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import is_state_machine
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time

@@ -11,7 +11,7 @@ import typer
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import find_faults
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused

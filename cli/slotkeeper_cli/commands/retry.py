@@ -23,7 +23,7 @@ from slotkeeper.retry.operations import (
     awaited_attempt,
     is_cancelled,
 )
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, not_closed

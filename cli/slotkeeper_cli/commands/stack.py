@@ -15,7 +15,7 @@ from rich.console import Console
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound

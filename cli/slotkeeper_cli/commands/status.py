@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import stopped_event_source
+from slotkeeper_cli.conditions import Condition, missing_message, stopped_event_source
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.downstream_items import read_downstreams
 from slotkeeper_cli.downstream_text import line, noteworthy
@@ -85,6 +85,8 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     queue_arn = queues["RequestQueue"]["QueueArn"]
     mappings = search.try_read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
     event_source = [] if mappings is None else stopped_event_source(mappings)
+    counts = message_counts(queues["RequestQueue"])
+    of_queue = [*missing_message(counts["visible"] + counts["in_flight"]), *event_source]
     executions = _executions(control, processes, request_ids)
     work = work_of_holders(stack, processes)
     oldest = sorted((holder.since, name) for one in processes for name, holder in executions_of(one).items())
@@ -93,7 +95,7 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
         "stack": stack.name,
         "region": stack.region,
         "at": iso(now),
-        "processes": [_process(stack, one, executions, ids, work, now) for one in processes],
+        "processes": [_process(stack, one, executions, ids, work, now, of_queue) for one in processes],
         "malformed": [str(each) for each in errors],
         "event_source": [each.as_dict() for each in event_source],
         "downstreams": noteworthy(downstreams),
@@ -110,6 +112,7 @@ def _process(
     request_ids: Mapping[str, str],
     work: Mapping[str, Work],
     now: float,
+    of_queue: Sequence[Condition],
 ) -> dict[str, Any]:
     holders = []
     for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
@@ -131,7 +134,7 @@ def _process(
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
     data = {key: getattr(process, key) for key in keys}
     waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
-    return data | {"holders": holders, "waiting": [as_dict(process, each, now) for each in waiting]}
+    return data | {"holders": holders, "waiting": [as_dict(process, each, now, of_queue) for each in waiting]}
 
 
 def _executions(control: SlotControl, processes: list[Process], request_ids: RequestIds) -> dict[str, str]:
@@ -198,7 +201,7 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     for waiting in process["waiting"]:
         console.print(f"  first in the queue: {waited(waiting)}: {waiting['because']}")
         for condition in waiting["conditions"]:
-            if "ends_by" in condition:
+            if "ends_by" in condition and condition["condition"] != "event source":  # that one is printed once
                 console.print(f"    -> {condition['ends_by']}", style="yellow")
     console.print()
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound

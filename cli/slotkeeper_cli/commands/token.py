@@ -12,7 +12,7 @@ from rich.console import Console
 from slotkeeper.chatbot.token import ITEM_NAME, timing
 from slotkeeper.token import MalformedToken, Timing, TokenStatus, TokenTable
 from slotkeeper.token.timing import is_young
-from slotkeeper_cli.audit import audit
+from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso, local_time

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from dev.scenarios.runner.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
 from dev.scenarios.slots.slot_figures import held_intervals, releases, work_intervals
 from dev.scenarios.slots.slot_records import Execution
+from slotkeeper_cli.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
 
 from .records import Call
 

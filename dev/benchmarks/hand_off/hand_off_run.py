@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dev.benchmarks.outcome import Notify
-from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.runner.scenario import CannotContinue
+from slotkeeper_cli.intervals import Interval
 
 from .hand_off_designs import JOB_SECONDS, BenchmarkStack, Variant
 

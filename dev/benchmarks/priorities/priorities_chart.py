@@ -8,8 +8,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dev.scenarios.runner.chart import BLUE, DPI, GREY, VERMILLION
 from slotkeeper.slots.request import PRIORITIES
+from slotkeeper_cli.chart import BLUE, DPI, GREY, VERMILLION
 
 COLORS = dict(zip(PRIORITIES, (VERMILLION, BLUE, GREY), strict=True))
 

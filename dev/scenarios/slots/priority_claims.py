@@ -20,8 +20,8 @@ from itertools import pairwise
 from dev.emulator.live_view import counted
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import rounded, value_at
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, execution_name
+from slotkeeper_cli.intervals import rounded, value_at
 
 from .priority_records import PriorityRecords
 from .slot_figures import out_of_order

@@ -25,9 +25,9 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from dev.scenarios.runner.intervals import rounded, since, spread
 from dev.scenarios.runner.scenario import Run
 from slotkeeper.slots.request import PRIORITIES
+from slotkeeper_cli.intervals import rounded, since, spread
 
 from . import priority_claims, slot_figures
 from .priority_records import PriorityRecords

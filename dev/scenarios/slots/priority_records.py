@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dev.judge.slot_item import Item
-from dev.scenarios.runner.intervals import Interval, weighted_steps
+from slotkeeper_cli.intervals import Interval, weighted_steps
 
 from .priority_requests import Mix
 from .slot_records import Execution, Records

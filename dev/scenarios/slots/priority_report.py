@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Block, Panel, Point
-from dev.scenarios.runner.intervals import weighted_steps
 from dev.scenarios.runner.scenario import counts_text, figure_table, list_table, spread_text
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Block, Panel, Point
+from slotkeeper_cli.intervals import weighted_steps
 
 COLORS = {"high": chart.VERMILLION, "normal": chart.BLUE, "low": chart.SKY}
 

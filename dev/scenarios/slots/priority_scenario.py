@@ -12,7 +12,6 @@ from typing import Any
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.sample_data import read_dataset
-from dev.scenarios.runner.intervals import Interval
 from dev.scenarios.runner.scenario import CannotContinue, Run, Scenario
 from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.operations import Operations
@@ -21,6 +20,7 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
+from slotkeeper_cli.intervals import Interval
 
 from . import priority_requests, slot_requests, slot_stack
 from .item_journal import Journal

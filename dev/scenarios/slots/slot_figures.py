@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, first_names, judge
-from dev.scenarios.runner.intervals import Interval, Release, Start, handoffs, peak, rounded, since, spread, utilisation
 from dev.scenarios.runner.scenario import Run
+from slotkeeper_cli.intervals import Interval, Release, Start, handoffs, peak, rounded, since, spread, utilisation
 
 from .slot_records import EndMessage, Execution, Records
 from .slot_requests import SentRequest

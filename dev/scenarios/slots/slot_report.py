@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Panel, Point
 from dev.scenarios.runner.scenario import figure_table, list_table, spread_text
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Bar, Panel, Point
 
 # Workflows above which the terminal shows no timeline, and the cells of its longest line.
 MOST_LINES = 20

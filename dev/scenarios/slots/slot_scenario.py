@@ -13,8 +13,8 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
-from dev.scenarios.runner import chart
 from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
+from slotkeeper_cli import chart
 
 from . import priority_scenario, slot_requests, target_scenario
 from .priority_requests import MIN_LIMIT, MIN_REQUESTS

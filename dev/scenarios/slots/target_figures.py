@@ -24,8 +24,8 @@ from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import peak, spread
 from dev.scenarios.runner.scenario import Run
+from slotkeeper_cli.intervals import peak, spread
 
 from .slot_figures import Parameters, end_of, measure
 from .slot_records import Execution

@@ -12,8 +12,8 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
-from dev.scenarios.runner import chart
 from dev.scenarios.runner.scenario import Run, Scenario, spread_text
+from slotkeeper_cli import chart
 
 from . import slot_requests, target_requests, target_stack
 from .slot_figures import Parameters

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dev.scenarios.runner.intervals import Steps, value_at
 from slotkeeper.slots.request import PRIORITIES, Priority
+from slotkeeper_cli.intervals import Steps, value_at
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dev.judge.slot_item import Item
-from dev.scenarios.runner.intervals import Interval, overlap_seconds
+from slotkeeper_cli.intervals import Interval, merged, overlap_seconds, overlaps
 
 from .soak_plan import RESTARTED
 from .soak_records import FaultMark, Records
@@ -111,24 +111,6 @@ def idle(records: Records, process: str, slots: Sequence[Holding]) -> list[Idle]
         if at < ended:
             stretches.append(Idle(process, at, ended, False))
     return stretches
-
-
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
-    disjoint: list[Interval] = []
-    for start, end in sorted(intervals):
-        if end <= start:
-            continue
-        if disjoint and start <= disjoint[-1][1]:
-            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
-        else:
-            disjoint.append((start, end))
-    return disjoint
-
-
-def overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """The intersection of two results of `merged`."""
-    return [(max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others if max(a[0], b[0]) < min(a[1], b[1])]
 
 
 def seconds_with_engine(each: Idle, faults: Sequence[FaultMark]) -> float:

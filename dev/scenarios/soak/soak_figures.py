@@ -28,10 +28,10 @@ from typing import Any
 
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, first_names, judge
-from dev.scenarios.runner.intervals import peak, rounded, steps
 from dev.scenarios.runner.scenario import Run
 from dev.scenarios.slots.slot_figures import out_of_order
 from dev.scenarios.slots.slot_records import Execution, GlueRun
+from slotkeeper_cli.intervals import peak, rounded, steps
 
 from .slot_use import Holding, Idle, holdings, idle, is_disturbed, seconds_with_engine
 from .soak_plan import DECK, RESTARTED, SHORT

@@ -12,8 +12,6 @@ from rich.table import Table
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import LiveView, counted
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Panel, Point
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -26,6 +24,8 @@ from dev.scenarios.runner.scenario import (
     spread_text,
 )
 from dev.scenarios.slots.slot_records import read_end_messages, read_glue_runs
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Panel, Point
 
 from . import soak_records
 from .fault_player import FaultPlayer, JanitorClock

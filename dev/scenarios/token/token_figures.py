@@ -31,8 +31,8 @@ from typing import Any
 from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import since, spread, tally
 from dev.scenarios.runner.scenario import Run
+from slotkeeper_cli.intervals import since, spread, tally
 
 from .token_records import Kind, MessageOutcome, Records, auths, auths_by_cause, message_outcomes
 

@@ -13,8 +13,6 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
 from dev.emulator.live_view import Snapshot, counted
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Point
 from dev.scenarios.runner.scenario import (
     Command,
     FiniteRange,
@@ -26,6 +24,8 @@ from dev.scenarios.runner.scenario import (
     option,
     spread_text,
 )
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Bar, Point
 
 from . import token_records
 from .chat_senders import Senders

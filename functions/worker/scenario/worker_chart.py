@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.live_view import counted
-from dev.scenarios.runner import chart
-from dev.scenarios.runner.chart import Bar, Panel, Point
+from slotkeeper_cli import chart
+from slotkeeper_cli.chart import Bar, Panel, Point
 
 CALLS = {  # answer: colour, meaning
     "200": (chart.BLUE, "answered"),

@@ -33,8 +33,8 @@ from dev.emulator.downstream import Call
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter, LedgerRow
 from dev.scenarios.runner.claims import Claim, judge
-from dev.scenarios.runner.intervals import Interval, peak, since, spread, tally
 from dev.scenarios.runner.scenario import Run
+from slotkeeper_cli.intervals import Interval, peak, since, spread, tally
 
 from . import worker_outage
 from .worker_mix import KINDS, Poison, limit

@@ -138,3 +138,38 @@ def utilisation(intervals: Iterable[Interval], window: Interval, limit: int) -> 
     """The share of the window's slot-seconds that the intervals fill. None for an empty window."""
     length = window[1] - window[0]
     return overlap_seconds(intervals, window) / (length * limit) if length > 0 else None
+
+
+def without(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
+    """What is left of an interval outside of others."""
+    parts = [interval]
+    for start, end in others:
+        parts = [part for a, b in parts for part in ((a, min(b, start)), (max(a, end), b)) if part[0] < part[1]]
+    return parts
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """The union of the intervals, as intervals that neither touch nor overlap, by time."""
+    disjoint: list[Interval] = []
+    for start, end in sorted(intervals):
+        if end <= start:
+            continue
+        if disjoint and start <= disjoint[-1][1]:
+            disjoint[-1] = (disjoint[-1][0], max(disjoint[-1][1], end))
+        else:
+            disjoint.append((start, end))
+    return disjoint
+
+
+def overlaps(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """The intersection of two results of `merged`, by time."""
+    found, left, right = [], 0, 0
+    while left < len(some) and right < len(others):
+        start, end = max(some[left][0], others[right][0]), min(some[left][1], others[right][1])
+        if start < end:
+            found.append((start, end))
+        if some[left][1] <= others[right][1]:
+            left += 1
+        else:
+            right += 1
+    return found

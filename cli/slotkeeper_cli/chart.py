@@ -9,17 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
+from slotkeeper_cli.intervals import Interval, steps, value_at
 
-matplotlib.use("Agg")  # needs no display
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
-from .intervals import Interval, steps, value_at
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"
@@ -177,7 +172,15 @@ def draw_steps(
 
 
 def draw(path: Path, title: str, xlabel: str, end: float, panels: Sequence[Panel]) -> None:
-    """Write the PNG. `end`: the last second that is shown."""
+    """Write the PNG. `end`: the last second that is shown.
+
+    Raises:
+        ImportError: matplotlib is not installed. It is an extra, and no other part of the command needs it.
+    """
+    # A figure without pyplot needs no display.
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
+
     heights = [panel.height + 0.5 for panel in panels]
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.9), dpi=DPI, layout="constrained")
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]

@@ -60,10 +60,11 @@ class Audited:
     is_complete: bool = True
 
 
-def read_audit(stack: StackConnection, field: str, value: str, since: float = 0.0) -> Audited:
+def read_audit(stack: StackConnection, field: str = "", value: str = "", since: float = 0.0) -> Audited:
     """Read the audit lines whose `action`, `process` or other field has a value, in at most MAX_PAGES calls.
 
     Args:
+        field: empty for all lines.
         since: seconds since the epoch.
 
     Raises:
@@ -76,7 +77,7 @@ def read_audit(stack: StackConnection, field: str, value: str, since: float = 0.
             logGroupName=stack.outputs["AuditLogGroupName"],
             startTime=int(since * 1000),
             # CloudWatch Logs guide, "Filter pattern syntax for metric filters": JSON.
-            filterPattern=f"{{ $.{field} = {json.dumps(value)} }}",
+            **({"filterPattern": f"{{ $.{field} = {json.dumps(value)} }}"} if field else {}),
         )
     )
     events: list[Mapping[str, Any]] = []
@@ -90,4 +91,4 @@ def read_audit(stack: StackConnection, field: str, value: str, since: float = 0.
 def _lines(events: list[Mapping[str, Any]], field: str, value: str) -> list[Mapping[str, Any]]:
     # The events of several streams come in no order that is documented.
     lines = [fields_in(event["message"]) for event in sorted(events, key=lambda event: float(event["timestamp"]))]
-    return [line for line in lines if line.get(field) == value]
+    return [line for line in lines if not field or line.get(field) == value]

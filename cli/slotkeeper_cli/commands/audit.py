@@ -1,0 +1,176 @@
+"""`slotkeeper audit`: whether the guarantees held, by AWS's own records."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from slotkeeper_cli.audit_figures import figures
+from slotkeeper_cli.audit_judge import judge
+from slotkeeper_cli.audit_picture import draw_history
+from slotkeeper_cli.check_result import CheckResult, Result
+from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.errors import CommandFailed, ProblemsFound
+from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
+from slotkeeper_cli.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.output import styled, table
+from slotkeeper_cli.work_history import WorkHistory
+
+# Step Functions service quotas, "Execution history retention time".
+MAX_PERIOD = 90 * 86400
+_PERIOD = re.compile(r"(\d{1,6})([mhd])")
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+_STYLES = {Result.HOLDS: "green", Result.FAILS: "bold red", Result.NOT_SHOWN: "yellow"}
+
+HELP = f"""Show from AWS's own records whether the limit held.
+
+It checks executions, Glue runs, child executions, kept and dead-lettered requests, the audit log and the slot table of
+a period: never more weight at work than the limit, no request lost, nothing that succeeded run again, slots of ended
+executions freed, order, and free slots. A check holds, fails, or is not shown, if its records could not be read.
+
+The command makes at most {MAX_CALLS:,} calls, with {DESCRIBED} DescribeExecution (--describe). It reads the newest
+100,000 executions and 100,000 Glue runs; of more it reads a sample, and states it. It changes nothing; dead-letter
+messages are hidden from other commands while it reads them. Exit code 5 if a check fails.
+"""
+
+
+def show_audit(
+    process: Annotated[
+        str | None, typer.Argument(help="Name of the process; by default all.", autocompletion=process_names)
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Begin: 90m, 24h or 7d ago, or a time in ISO 8601; at most 90d.")
+    ] = "24h",
+    until: Annotated[str, typer.Option(metavar="TIME", help="End, in the same form; by default now.")] = "0m",
+    describe: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MAX_DESCRIBED,
+            metavar="N",
+            help="Executions whose requests are read; AWS allows about ten a second.",
+        ),
+    ] = DESCRIBED,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also draw the timeline as a PNG.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Show whether the limit held. `HELP` is the text of --help."""
+    window = _window(since, until, time.time())
+    context = current_context()
+    history = _read(context, window, process, describe)
+    results = judge(history)
+    if picture is not None:
+        _draw(context, history, picture)
+    data = {
+        "stack": context.stack.name,
+        "since": iso(window.since),
+        "until": iso(window.until),
+        "checks": [each.as_dict() for each in results],
+        "figures": figures(history),
+        "samples": dict(history.samples),
+        "not_read": [each.as_dict() for each in history.not_read],
+    }
+    context.out.result(data, lambda console: _render(console, data, results, window))
+    if failed := [each.id for each in results if each.result is Result.FAILS]:
+        raise ProblemsFound(f"{count(len(failed), 'check fails', 'checks fail')}: {', '.join(failed)}")
+    if history.not_read:
+        raise CommandFailed("not all could be read, so some checks are not shown: see what could not be read above")
+
+
+def _window(since: str, until: str, now: float) -> Window:
+    start, end = _moment("--since", since, now), _moment("--until", until, now)
+    if start >= end:
+        raise typer.BadParameter(f"--since ({iso(start)}) must be before --until ({iso(end)})")
+    if start < now - MAX_PERIOD:
+        raise typer.BadParameter(f"--since ({iso(start)}) is too early: Step Functions keeps executions for 90 days")
+    return Window(start, end)
+
+
+def _moment(option: str, text: str, now: float) -> float:
+    """A time in seconds since the epoch. A time without zone is in that of this machine."""
+    if match := _PERIOD.fullmatch(text.strip()):
+        return now - int(match[1]) * _UNITS[match[2]]
+    try:
+        moment = seconds(text.strip())
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{option}: expected 90m, 24h or 7d, or a time such as 2026-11-22T14:05 or 2026-11-22T14:05:00Z, "
+            f"got {text!r}"
+        ) from None
+    if moment > now:
+        raise typer.BadParameter(f"{option} ({iso(moment)}) is in the future: it is {iso(now)}")
+    return moment
+
+
+def _read(context: CommandContext, window: Window, process: str | None, describe: int) -> WorkHistory:
+    with context.out.progress() as progress:
+        tasks: dict[str, Any] = {}
+
+        def on_read(source: str, number: int) -> None:
+            if source not in tasks:
+                tasks[source] = progress.add_task(source, total=None)
+            progress.advance(tasks[source], number)
+
+        return read_history(context.stack, window, process, describe, on_read)
+
+
+def _draw(context: CommandContext, history: WorkHistory, picture: Path) -> None:
+    try:
+        draw_history(history, picture)
+    except ImportError as error:
+        raise CommandFailed(
+            f"--picture needs matplotlib, which is not installed ({error}): pip install 'slotkeeper[picture]'"
+        ) from error
+    except OSError as error:
+        raise CommandFailed(f"cannot write the picture to {picture}: {error.strerror}. Give another FILE.") from error
+    context.out.note(f"The picture is in {picture}.")
+
+
+def _render(console: Console, data: dict[str, Any], results: list[CheckResult], window: Window) -> None:
+    period = f"{local_time(window.since)} to {local_time(window.until)} ({duration(window.until - window.since)})"
+    console.print(f"Stack {data['stack']}, {period}, by AWS's records")
+    console.print()
+    for each in results:
+        line = styled(f"{each.result:<11}", _STYLES[each.result])
+        console.print(line + styled(f"{each.id:<11}{each.claim}"))
+        console.print(" " * 22 + each.finding, style="dim")
+        for example in each.examples:
+            console.print(" " * 22 + f"- {example}")
+        if each.sample:
+            console.print(" " * 22 + f"a sample: {each.sample}", style="yellow")
+    console.print()
+    if data["figures"]:
+        console.print(_figures_table(data["figures"]))
+    for each_not_read in data["not_read"]:
+        console.print(f"Not read: {each_not_read['source']}: {each_not_read['why']}", style="yellow")
+
+
+def _figures_table(of: dict[str, Any]) -> Any:
+    made = table(
+        "process", ">executions", "ended", "priorities", "wait p50, p90, p99, max", "hand-off p50, p99", ">used"
+    )
+    for name, each in of.items():
+        share = each["utilization"]
+        made.add_row(
+            name,
+            f"{sum(each['executions'].values()):,}",
+            ", ".join(f"{number:,} {status}" for status, number in each["executions"].items()) or "none",
+            ", ".join(f"{one['executions']:,} {priority}" for priority, one in each["priorities"].items()),
+            _spread_text(each["wait"], "p50", "p90", "p99", "max"),
+            _spread_text(each["hand_off"], "p50", "p99"),
+            "unknown" if share is None else f"{share:.0%}",
+        )
+    return made
+
+
+def _spread_text(spread: dict[str, Any], *names: str) -> str:
+    if not spread["count"]:
+        return "not recorded"
+    return f"{', '.join(f'{spread[name]:,.1f}' for name in names)} s (of {spread['count']:,})"

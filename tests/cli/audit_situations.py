@@ -1,0 +1,331 @@
+"""What `slotkeeper audit` answers from the records of an account."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.stepfunctions.models import stepfunctions_backends
+
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.request import execution_name
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail
+from tests.cli.refused_requests import NOW
+from tests.cli.situations import Names, Situation
+
+HOUR = NOW + 3600
+ERROR = {"Code": "AccessDeniedException", "Message": "not authorized"}
+
+
+def ran(
+    operator: Operator, request_id: str, start: float, end: float | None, status: str = "SUCCEEDED", **fields: Any
+) -> str:
+    """Record an execution, in seconds after NOW, and its Glue run, which ends a tenth of a second before it."""
+    own: dict[str, Any] = {"attempt": 1, "error": "", "run": True, **fields}
+    name = execution_name("sample", request_id, own["attempt"])
+    given = {"process": "sample", "arguments": {}, "request_id": request_id, "attempt": own["attempt"]}
+    given |= {key: own[key] for key in ("weight", "priority") if key in own}
+    arn = operator.stepfunctions.start_execution(
+        stateMachineArn=operator.outputs["WorkflowArn"], name=name, input=json.dumps(given)
+    )["executionArn"]
+    if end is not None:
+        operator.stepfunctions.stop_execution(executionArn=arn)
+    execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
+    execution.start_date = _at(start)
+    execution.stop_date = None if end is None else _at(end)
+    execution.status, execution.error = "RUNNING" if end is None else status, own["error"]
+    if own["run"]:
+        run = {
+            "Id": f"jr_{len(operator.glue_runs)}",
+            "JobName": "sample-job",
+            "JobRunState": execution.status if execution.status in ("RUNNING", "SUCCEEDED") else "STOPPED",
+            "Arguments": {MARKER: name},
+            "StartedOn": _at(start + 0.1),
+        }
+        operator.glue_runs.insert(0, run | ({} if end is None else {"CompletedOn": _at(end - 0.1)}))
+    return name
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(NOW + seconds, UTC)
+
+
+def audited(operator: Operator, at: float, action: str, **fields: Any) -> None:
+    """Write an audit line, in seconds after NOW."""
+    group, moment = operator.outputs["AuditLogGroupName"], _at(at)
+    line = {"action": action, "at": moment.isoformat(), "by": "arn:operator", "process": "sample"} | fields
+    # CloudWatch Logs refuses events that are older than 14 days.
+    event = {"timestamp": int(datetime.now(UTC).timestamp() * 1000), "message": json.dumps(line)}
+    stream = f"{action} {at}"
+    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
+
+
+def _clean(operator: Operator) -> Names:
+    """One slot: one request succeeded, one failed and was kept, one runs."""
+    ran(operator, "a", 10.25, 20.25)
+    fail(operator, "b")
+    ran(operator, "b", 21.25, 30.25, "FAILED", error="RequestFailed")
+    ran(operator, "c", 3599.25, None)
+    return {}
+
+
+def _overlap(operator: Operator) -> Names:
+    """A second request starts half a second before the Glue run of the first one ends."""
+    return {"a": ran(operator, "a", 10.25, 20.25), "b": ran(operator, "b", 19.55, 30.25)}
+
+
+def _forced(operator: Operator) -> Names:
+    audited(operator, 15, "holder release", forced=True)
+    return _overlap(operator)
+
+
+def _limit_lowered(operator: Operator) -> Names:
+    """Two run although the limit was lowered from 2 to 1 a quarter of an hour ago."""
+    audited(operator, 60, "process set-limit", before=2, after=1)
+    ran(operator, "a", 960.25, 990.25)
+    ran(operator, "b", 970.25, 995.25)
+    return {}
+
+
+def _changed_manually(operator: Operator) -> Names:
+    audited(operator, 60, "process set-limit", before=2, after=3)
+    ran(operator, "a", 960.25, 990.25)
+    return {}
+
+
+def _lost(operator: Operator) -> Names:
+    return {"a": ran(operator, "a", 10.25, 20.25, "ABORTED")}
+
+
+def _perhaps_queued(operator: Operator) -> Names:
+    ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestReturned", run=False)
+    operator.send("other")
+    return {}
+
+
+def _redriven(operator: Operator) -> Names:
+    """An operator redrove a failed request; its second attempt is on the queue."""
+    ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestFailed")
+    sent = {"message_id": "m", "request_id": "a", "process": "sample", "attempt": 2}
+    audited(operator, 60, "dlq redrive", process="", queue="FailedRequestQueue", sent=[sent])
+    return {}
+
+
+def _again(operator: Operator) -> Names:
+    ran(operator, "a", 10.25, 20.25)
+    ran(operator, "a", 30.25, 40.25, attempt=2)
+    return {}
+
+
+def _late_holder(operator: Operator) -> Names:
+    """An execution was aborted ten minutes ago, and its slot is held."""
+    name = operator.hold("a", started=False)
+    fail(operator, "a")
+    return {"a": ran(operator, "a", 10.25, 3000.25, "ABORTED")} | {"held": name}
+
+
+def _dead_for_days(operator: Operator) -> Names:
+    """The slot of an execution that ended before the period is held."""
+    name = operator.hold("a", started=False)
+    ran(operator, "a", 10.25, 20.25, "ABORTED")
+    return {"held": name}
+
+
+def _no_log(operator: Operator) -> Names:
+    del operator.outputs["AuditLogGroupName"]
+    return _clean(operator)
+
+
+def _malformed(operator: Operator) -> Names:
+    operator.dynamodb.update_item(
+        TableName=operator.outputs["SlotTableName"],
+        Key={"process_name": {"S": "sample"}},
+        UpdateExpression="SET slot_limit = :text",
+        ExpressionAttributeValues={":text": {"S": "three"}},
+    )
+    return _clean(operator)
+
+
+def _many(operator: Operator) -> Names:
+    for number in range(6):
+        ran(operator, f"r{number}", 10.25 + 10 * number, 19.25 + 10 * number)
+    return {}
+
+
+SITUATIONS = [
+    Situation(
+        name="the limit held",
+        state=_clean,
+        question="audit sample",
+        says=(
+            "holds      limit      never more weight at work than the limit then in force",
+            "sample: at most 1 of 1 (Glue runs)",
+            "holds      accounted",
+            "1 kept, 1 running, 1 succeeded",
+            "holds      once",
+            "not shown  order",
+            "sample            3  1 SUCCEEDED, 1 FAILED, 1 RUNNING",
+        ),
+        shows={"checks.0.result": "holds", "checks.0.numbers.processes.sample.Glue run.weight": 1},
+        at=HOUR,
+    ),
+    Situation(
+        name="two ran for half a second in one slot",
+        state=_overlap,
+        question="audit",
+        says=("fails      limit", "1 violation; sample: at most 2 of 1", "- sample: 2 of 1 at", "{a}, {b}"),
+        never=("fails      once", "fails      accounted"),
+        shows={"checks.0.result": "fails"},
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="two ran after an operator's forced release",
+        state=_forced,
+        question="audit",
+        says=("fails      limit", "; after holder release at", "by arn:operator"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="two ran after the limit was lowered",
+        state=_limit_lowered,
+        question="audit",
+        says=("fails      limit", "- sample: 2 of 1 at"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="the limit was changed by something else than a command",
+        state=_changed_manually,
+        question="audit",
+        says=("not shown  limit", "at most 1 of an unknown limit", "the limit of sample is not known at every time"),
+        at=HOUR,
+    ),
+    Situation(
+        name="an aborted request is nowhere",
+        state=_lost,
+        question="audit",
+        says=("fails      accounted", "- a, attempt 1 (sample) ended ABORTED", "neither in FailedRequestQueue"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="a returned request may be on the queue",
+        state=_perhaps_queued,
+        question="audit",
+        says=("not shown  accounted", "1 not known: returned, and perhaps on RequestQueue"),
+        at=HOUR,
+    ),
+    Situation(
+        name="a failed request was redriven",
+        state=_redriven,
+        question="audit",
+        says=("holds      accounted", "1 queued again"),
+        at=HOUR,
+    ),
+    Situation(
+        name="a request that succeeded ran again",
+        state=_again,
+        question="audit",
+        says=("fails      once", "- a, attempt 1 (sample) succeeded, and attempt 2 started at"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="a dead holder was not freed",
+        state=_late_holder,
+        question="audit",
+        says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="a dead holder of an earlier period was not freed",
+        state=_dead_for_days,
+        question="audit --since 30m",
+        says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
+        never=("fails      accounted",),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
+        name="the stack has no audit log",
+        state=_no_log,
+        question="audit",
+        says=("not shown  limit", "holds      accounted", "Not read: AuditLogGroup: the stack has no audit log"),
+        exit_code=1,
+        at=HOUR,
+    ),
+    Situation(
+        name="the item is malformed",
+        state=_malformed,
+        question="audit sample",
+        says=(
+            "not shown  limit",
+            "Not read: SlotTable: the item of process sample is malformed",
+            "process repair sample",
+        ),
+        exit_code=1,
+        at=HOUR,
+    ),
+    Situation(
+        name="only a sample of the requests is read",
+        state=_many,
+        question="audit --describe 2",
+        says=("holds      limit", "a sample: the requests of 2 of 6 executions were read"),
+        at=HOUR,
+    ),
+    Situation(
+        name="nothing ran",
+        state=lambda _: None,
+        question="audit --since 7d --until 1d",
+        says=("not shown  limit", "nothing ran"),
+        never=("holds",),
+        at=HOUR,
+    ),
+    Situation(
+        name="the process does not exist",
+        state=_clean,
+        question="audit orders",
+        says=("there is no process 'orders'. The processes are: sample",),
+        exit_code=4,
+        at=HOUR,
+    ),
+    Situation(
+        name="the begin is in the future",
+        state=lambda _: None,
+        question="audit --since 2099-01-01",
+        says=("is in the future: it is 2026-",),
+        exit_code=2,
+        at=HOUR,
+    ),
+    Situation(
+        name="the begin is no time",
+        state=lambda _: None,
+        question="audit --since yesterday",
+        says=("expected 90m, 24h or 7d, or a time such as", "got 'yesterday'"),
+        exit_code=2,
+        at=HOUR,
+    ),
+    Situation(
+        name="the begin is after the end",
+        state=lambda _: None,
+        question="audit --since 1h --until 2h",
+        says=("must be before --until",),
+        exit_code=2,
+        at=HOUR,
+    ),
+    Situation(
+        name="the begin is older than the records",
+        state=lambda _: None,
+        question="audit --since 91d",
+        says=("is too early: Step Functions keeps executions for 90 days",),
+        exit_code=2,
+        at=HOUR,
+    ),
+]

@@ -1,0 +1,197 @@
+"""`slotkeeper audit`: its picture, its permissions, and the number of its calls."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.request import execution_name
+from slotkeeper_cli import history_reader
+from slotkeeper_cli.audit_figures import figures
+from slotkeeper_cli.work_history import EXECUTIONS
+from tests.cli.audit_situations import ERROR, ran
+from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.refused_requests import NOW
+from tests.cli.work_histories import clean
+
+SINCE = ("--since", datetime.fromtimestamp(NOW, UTC).isoformat(), "--until")
+UNTIL = (*SINCE, datetime.fromtimestamp(NOW + 3600, UTC).isoformat())
+
+
+def test_the_picture_is_a_png(operator: Operator, tmp_path: Path) -> None:
+    ran(operator, "a", 10.25, 20.25)
+    ran(operator, "b", 21.25, 30.25, "FAILED", error="RequestFailed")
+    file = tmp_path / "timeline.png"
+    ended = operator.run("audit", *UNTIL, "--picture", str(file))
+    assert f"The picture is in {file}." in ended.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_period_without_executions_has_a_picture_too(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "timeline.png"
+    assert operator.run("audit", *UNTIL, "--picture", str(file)).exit_code == 0
+    assert file.exists()
+
+
+def test_without_matplotlib_the_error_names_the_command_that_installs_it(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    ended = operator.run("audit", *UNTIL, "--picture", str(tmp_path / "timeline.png"))
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "--picture needs matplotlib, which is not installed" in ended.stderr
+    assert "pip install 'slotkeeper[picture]'" in ended.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_an_error(operator: Operator, tmp_path: Path) -> None:
+    ended = operator.run("audit", *UNTIL, "--picture", str(tmp_path / "no" / "timeline.png"))
+    assert ended.exit_code == 1
+    assert "cannot write the picture to" in ended.stderr
+
+
+def _denied(_: dict[str, Any]) -> dict[str, Any]:
+    return {"Error": ERROR}
+
+
+DENIED = {
+    "GetJobRuns": ("glue", "Glue runs", ["limit", "once", "freed"]),
+    "ListExecutions": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed", "order", "free"]),
+    "DescribeExecution": ("stepfunctions", "requests of executions", ["accounted", "order", "free"]),
+    "FilterLogEvents": ("logs", "AuditLogGroup", ["limit", "accounted", "order", "free"]),
+    "ReceiveMessage": ("sqs", "FailedRequestQueue", ["accounted", "order", "free"]),
+    "Scan": ("dynamodb", "SlotTable", ["limit", "once", "freed", "order", "free", "accounted"]),
+}
+
+
+@pytest.mark.parametrize(("call", "denied"), DENIED.items(), ids=DENIED)
+def test_without_a_permission_no_check_that_needs_it_holds(
+    operator: Operator, call: str, denied: tuple[str, str, list[str]]
+) -> None:
+    service, source, checks = denied
+    ran(operator, "a", 10.25, 20.25, "ABORTED")
+    ran(operator, "b", 30.25, 40.25)
+    with StubbedCalls(service, {call: _denied}):
+        ended = operator.run("audit", *UNTIL, "--json")
+    assert ended.exit_code == 1, ended.stdout
+    assert "some checks are not shown" in ended.stderr
+    assert source in [each["source"] for each in ended.json["not_read"]]
+    assert any("AccessDenied" in each["why"] for each in ended.json["not_read"])
+    assert {each["id"]: each["result"] for each in ended.json["checks"] if each["id"] in checks} == dict.fromkeys(
+        checks, "not shown"
+    )
+
+
+# ----------------------------------------------------------------------------------------------- many executions
+
+
+class _Records:
+    """Executions of ten seconds, one after another, the newest first, with their Glue runs. It counts the calls."""
+
+    def __init__(self, number: int) -> None:
+        self.calls = Counter[str]()
+        self._number = number
+
+    def executions(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.calls["ListExecutions"] += 1
+        return self._page("executions", "nextToken", asked.get("nextToken"), asked["maxResults"], self._execution)
+
+    def runs(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.calls["GetJobRuns"] += 1
+        return self._page("JobRuns", "NextToken", asked.get("NextToken"), 200, self._run)
+
+    def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.calls["DescribeExecution"] += 1
+        name = asked["executionArn"].rpartition(":")[2]
+        given = {"process": "sample", "request_id": name, "attempt": 1}
+        return {"executionArn": asked["executionArn"], "input": json.dumps(given), **_execution(name, 0)}
+
+    def _page(
+        self, key: str, token: str, given: str | None, size: int, make: Callable[[int], dict[str, Any]]
+    ) -> dict[str, Any]:
+        first = int(given or 0)
+        last = min(self._number, first + size)
+        answer: dict[str, Any] = {key: [make(number) for number in range(first, last)]}
+        return answer | ({token: str(last)} if last < self._number else {})
+
+    @staticmethod
+    def _execution(number: int) -> dict[str, Any]:
+        return {"executionArn": "arn", "stateMachineArn": "arn"} | _execution(_name(number), number)
+
+    @staticmethod
+    def _run(number: int) -> dict[str, Any]:
+        start = _start(number)
+        times = {"StartedOn": start + timedelta(seconds=1), "CompletedOn": start + timedelta(seconds=9)}
+        return {"Id": str(number), "JobRunState": "SUCCEEDED", "Arguments": {MARKER: _name(number)}, **times}
+
+
+def _name(number: int) -> str:
+    return execution_name("sample", str(number), 1)
+
+
+_NEWEST = datetime.now(UTC)
+
+
+def _start(number: int) -> datetime:
+    return _NEWEST - timedelta(seconds=20.5 + 10 * number)
+
+
+def _execution(name: str, number: int) -> dict[str, Any]:
+    start = _start(number)
+    return {"name": name, "status": "SUCCEEDED", "startDate": start, "stopDate": start + timedelta(seconds=9.5)}
+
+
+def _audit(operator: Operator, records: _Records, *options: str) -> dict[str, Any]:
+    with (
+        StubbedCalls("stepfunctions", {"ListExecutions": records.executions, "DescribeExecution": records.describe}),
+        StubbedCalls("glue", {"GetJobRuns": records.runs}),
+    ):
+        ended = operator.run("audit", "--json", *options)
+    assert ended.exit_code == 0, ended.stderr
+    result: dict[str, Any] = ended.json
+    return result
+
+
+def test_ten_thousand_executions_need_270_calls_for_them(operator: Operator) -> None:
+    records = _Records(10_000)
+    answer = _audit(operator, records, "--since", "2d")
+    assert records.calls == {"ListExecutions": 10, "GetJobRuns": 50, "DescribeExecution": 200}
+    limit = answer["checks"][0]
+    assert (limit["result"], limit["numbers"]["processes"]["sample"]["Glue run"]["weight"]) == ("holds", 1)
+    assert limit["sample"] == "the requests of 200 of 10,000 executions were read"
+    assert answer["figures"]["sample"]["utilization"] == pytest.approx(0.9 * 100_000 / 172_800, abs=0.01)
+
+
+def test_the_page_states_the_bound() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
+    assert f"at most {history_reader.MAX_CALLS:,} calls" in page
+
+
+def test_only_the_pages_of_the_period_are_read(operator: Operator) -> None:
+    records = _Records(10_000)
+    answer = _audit(operator, records, "--since", "1h")
+    assert records.calls["ListExecutions"] == 1
+    assert 300 < sum(answer["figures"]["sample"]["executions"].values()) <= 360
+
+
+def test_above_the_bound_a_sample_is_read_and_named(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(history_reader.MAX_READ_PAGES, EXECUTIONS, 3)
+    records = _Records(10_000)
+    answer = _audit(operator, records, "--since", "2d")
+    assert records.calls["ListExecutions"] == 3
+    assert "of the executions only those since" in answer["checks"][0]["sample"]
+
+
+def test_the_figures_of_a_history() -> None:
+    made = figures(clean())["sample"]
+    assert made["executions"] == {"SUCCEEDED": 2, "FAILED": 1, "ABORTED": 1, "RUNNING": 1}
+    assert made["wait"] == {"count": 5, "p50": 5.9, "p90": 18.2, "p99": 18.2, "max": 18.2}
+    assert made["hand_off"] == {"count": 2, "p50": 0.5, "p99": 0.5, "max": 0.5}
+    assert made["priorities"]["normal"]["executions"] == 5

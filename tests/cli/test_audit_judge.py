@@ -1,0 +1,248 @@
+"""The judge of `slotkeeper audit`: each fault in the records fails exactly its check, and correct records none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from slotkeeper.slots.lost_requests import Lost
+from slotkeeper.slots.process import Holder
+from slotkeeper_cli.audit_judge import judge
+from slotkeeper_cli.check_result import CheckResult, Result
+from slotkeeper_cli.search import UnreadSource
+from slotkeeper_cli.work_history import GLUE_RUN, AuditBounds, OperatorAct, Sending, WorkHistory, WorkInterval
+from tests.cli.work_histories import START, attempt, clean, correct_histories, history, name, process, work
+
+ALL = ["limit", "accounted", "once", "freed", "order", "free"]
+
+
+def results(of: WorkHistory) -> dict[str, CheckResult]:
+    return {each.id: each for each in judge(of)}
+
+
+def failing(of: WorkHistory) -> list[str]:
+    return [each.id for each in judge(of) if each.result is Result.FAILS]
+
+
+def not_shown(of: WorkHistory) -> list[str]:
+    return [each.id for each in judge(of) if each.result is Result.NOT_SHOWN]
+
+
+def test_clean_records_hold_in_every_check() -> None:
+    assert {each.id: (each.result, each.examples) for each in judge(clean())} == {
+        each: (Result.HOLDS, []) for each in ALL
+    }
+
+
+@given(correct_histories())
+def test_what_a_correct_system_records_never_fails(drawn: WorkHistory) -> None:
+    assert failing(drawn) == []
+
+
+@given(correct_histories())
+def test_the_same_records_with_a_limit_below_their_peak_fail(drawn: WorkHistory) -> None:
+    peaks = results(drawn)["limit"].numbers["processes"].get("sample", {})
+    most = max((peak["weight"] for peak in peaks.values()), default=0)
+    lower = replace(drawn, processes={"sample": process(most - 1)})
+    assert ("limit" in failing(lower)) == (most > 0)
+
+
+def _overlap(seconds: float, **fields: object) -> WorkHistory:
+    """A third request starts in two slots, some time before the first one's work ends."""
+    one, two = attempt("a", 0, 10), attempt("b", 0.5, 20)
+    third = attempt("c", 9.7 - seconds, 5)
+    works = [work(one), work(two), work(third, before=0.0)]
+    return history([one, two, third], **{"work": works, **fields})
+
+
+def _set_limit(at: float, before: int, after: int) -> OperatorAct:
+    fields = {"before": before, "after": after}
+    return OperatorAct(START + at, "process set-limit", "sample", "arn:operator", fields)
+
+
+def _lowered(at: float = 60, later: int = 2) -> WorkHistory:
+    """Three requests start in three slots, the limit is lowered to 1, and after ten minutes others start."""
+    first = [attempt("a", 0, 300), attempt("b", 1, 300), attempt("c", 2, 300)]
+    attempts = [*first, *[attempt("d", 700, 9), attempt("e", 702, 9)][:later]]
+    return history(attempts, processes={"sample": process(1)}, acts=[_set_limit(at, 3, 1)])
+
+
+def _holder(execution: str, **fields: object) -> Holder:
+    return replace(Holder("RUNNING", int(START), "job", None, {}), **fields)  # type: ignore[arg-type]
+
+
+def _without_kept() -> WorkHistory:
+    return replace(clean(), kept=clean().kept[:1])
+
+
+def _late_holder(seconds: float) -> WorkHistory:
+    """c was aborted 110.5 s after START, and its slot is still held."""
+    held = process(slots_in_use=1, holders={name("c"): _holder(name("c"))})
+    return replace(clean(), processes={"sample": held}, now=START + 110.5 + seconds)
+
+
+def _second_run(after: float) -> WorkHistory:
+    """A second Glue run of the first execution, some time after its first run's end."""
+    ran = clean().work[0]
+    assert ran.ended is not None
+    again = replace(ran, started=ran.ended + after, ended=ran.ended + after + 0.1)
+    return replace(clean(), work=[*clean().work, again])
+
+
+def _again() -> WorkHistory:
+    """The second attempt of a request that has succeeded."""
+    second = attempt("a", 100, 5, number=2)
+    return replace(clean(), attempts=[*clean().attempts, second])
+
+
+def _lost_message() -> WorkHistory:
+    return replace(clean(), sendings=[*clean().sendings, Sending(name("x"), START + 5, 8)])
+
+
+def _purged() -> WorkHistory:
+    lost = Lost("p", "normal", int(START), int(START) + 60, int(START) + 360)
+    return replace(clean(), processes={"sample": process(lost={name("p"): lost})})
+
+
+def _returned() -> WorkHistory:
+    """A request that was returned to a queue that is empty, and has no further attempt."""
+    returned = attempt("r", 200, 1, "FAILED", error="RequestReturned")
+    return replace(clean(), attempts=[*clean().attempts, returned])
+
+
+def _overtaken() -> WorkHistory:
+    first, second, *others = clean().sendings
+    return replace(clean(), sendings=[replace(first, sequence=1), replace(second, sequence=0), *others])
+
+
+def _idle() -> WorkHistory:
+    """A request waits for a quarter of an hour while no slot is in use."""
+    late = attempt("late", 1000, 5)
+    sent = Sending(late.execution, START + 100, 7)
+    return replace(clean(), attempts=[*clean().attempts, late], sendings=[*clean().sendings, sent])
+
+
+def _weight() -> WorkHistory:
+    """Two requests of weight 2 in three units."""
+    heavy = [attempt("a", 0, 10, weight=2), attempt("b", 5, 10, weight=2)]
+    return history(heavy, processes={"sample": process(3)})
+
+
+def _freed_late() -> WorkHistory:
+    a, b, c, *others = clean().attempts
+    return replace(clean(), attempts=[a, b, replace(c, freed=START + 110.5 + 301), *others])
+
+
+FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
+    "an overlap of half a second": (lambda: _overlap(0.5), "limit", "3 of 2 at"),
+    "a weight above the limit": (_weight, "limit", "4 of 3 at"),
+    "a start after the limit was lowered": (_lowered, "limit", "2 of 1 at"),
+    "a failed request that is nowhere": (_without_kept, "accounted", "c, attempt 1 (sample) ended ABORTED"),
+    "a message that is nowhere": (_lost_message, "accounted", f"{name('x')}, sent at"),
+    "a purged message": (_purged, "accounted", "p (sample): its message was deleted or purged"),
+    "a returned request that is nowhere": (_returned, "accounted", "r, attempt 1 (sample) ended FAILED"),
+    "a run after one that had succeeded": (lambda: _second_run(0.1), "once", "after one that had succeeded"),
+    "an attempt after one that had succeeded": (_again, "once", "a, attempt 1 (sample) succeeded, and attempt 2"),
+    "a present holder that has ended": (lambda: _late_holder(302), "freed", "still holds a slot"),
+    "a slot that was freed late": (_freed_late, "freed", "its slot was free 5 min 1 s later"),
+    "a start before an earlier message": (_overtaken, "order", "which was sent later"),
+    "a free slot while a request waited": (_idle, "free", "sample: 11 min"),
+}
+
+
+@pytest.mark.parametrize(("made", "check", "example"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_in_the_records_fails_its_check_and_no_other(
+    made: Callable[[], WorkHistory], check: str, example: str
+) -> None:
+    of = made()
+    assert failing(of) == [check]
+    assert example in results(of)[check].examples[0]
+
+
+def test_one_execution_never_has_two_runs_at_the_same_time() -> None:
+    one = attempt("a", 0, None)
+    assert failing(history([one], work=[WorkInterval(one.execution, GLUE_RUN, START + at) for at in (1, 2)])) == [
+        "once"
+    ]
+
+
+def _whole(seconds: float) -> WorkHistory:
+    made = _overlap(seconds)
+    return replace(
+        made,
+        work=[replace(each, started=float(int(each.started)), ended=float(int(each.ended or 0))) for each in made.work],
+    )
+
+
+def _pause(at: float, action: str = "pause") -> OperatorAct:
+    return OperatorAct(START + at, f"process {action}", "sample")
+
+
+def _failed_first() -> WorkHistory:
+    first, *others = _second_run(0.1).work
+    return replace(clean(), work=[replace(first, succeeded=False), *others])
+
+
+def _rounded_up() -> WorkHistory:
+    """A run starts some milliseconds after the end of another, whose time was rounded up."""
+    first, *others = (made := _overlap(-0.02)).work
+    return replace(made, work=[replace(first, ended=float(math.ceil(first.ended or 0))), *others])
+
+
+NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
+    "half a second that whole seconds may have added": lambda: _whole(0.5),
+    "an end that was rounded up": _rounded_up,
+    "the limit was lowered while they ran": lambda: _lowered(later=1),
+    "admitted before the limit was lowered": lambda: _lowered(at=690),
+    "the limit was higher": lambda: _overlap(0.5, acts=[_set_limit(500, 3, 2)]),
+    "an abort that the janitor still settles": lambda: replace(_without_kept(), now=START + 400),
+    "a holder that the janitor still frees": lambda: _late_holder(250),
+    "a returned request that may be queued": lambda: replace(_returned(), queued=1),
+    "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
+    "a run that failed before": _failed_first,
+    "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
+}
+
+
+@pytest.mark.parametrize("made", NOT_FAULTS.values(), ids=NOT_FAULTS)
+def test_what_may_be_right_never_fails(made: Callable[[], WorkHistory]) -> None:
+    assert failing(made()) == []
+
+
+NEEDS = {
+    "executions": ALL,
+    "Glue runs": ["limit", "once", "freed"],
+    "child executions": ["limit", "once", "freed"],
+    "SlotTable": ["limit", "freed", "free"],
+    "AuditLogGroup": ["limit", "free"],
+}
+
+
+@pytest.mark.parametrize(("source", "checks"), NEEDS.items(), ids=NEEDS)
+def test_a_check_without_its_records_is_not_shown(source: str, checks: list[str]) -> None:
+    lacking = replace(clean(), not_read=[UnreadSource(source, "AccessDenied")])
+    assert not_shown(lacking) == checks
+    lost = replace(_without_kept(), not_read=[UnreadSource("FailedRequestQueue", "AccessDenied")])
+    assert (failing(lost), not_shown(lost)) == ([], ["accounted"])
+
+
+def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
+    of = _lowered()
+    changed = replace(of, processes={"sample": process(2)})
+    assert (failing(of), failing(changed)) == (["limit"], [])
+    assert "limit" in not_shown(changed)
+
+
+def test_weights_that_were_not_read_are_the_default_unless_others_differ() -> None:
+    a, b = attempt("a", 0, 10, weight=None, number=0), attempt("b", 1, 10)
+    assert results(history([a, b]))["limit"].result is Result.HOLDS
+    mixed = history([a, replace(b, weight=2)], processes={"sample": process(3)})
+    assert results(mixed)["limit"].result is Result.NOT_SHOWN
+
+
+def test_shorter_bounds_can_be_given() -> None:
+    assert failing(replace(clean(), bounds=AuditBounds(free_slot=0.1))) == ["free"]

@@ -1,0 +1,130 @@
+"""Histories of work for the tests of the judge: correct ones, drawn by a simulation, and one small one to change."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import execution_name
+from slotkeeper_cli.work_history import CHILD, GLUE_RUN, Attempt, KeptRequest, Sending, WorkHistory, WorkInterval
+
+# Not a whole second, as times of Step Functions are.
+START = 1_790_000_000.25
+LIMIT = 2
+
+
+def name(request_id: str, attempt: int = 1) -> str:
+    return execution_name("sample", request_id, attempt)
+
+
+def process(limit: int = LIMIT, **fields: object) -> Process:
+    return replace(Process("sample", limit, 0, {}, False, "job"), **fields)  # type: ignore[arg-type]
+
+
+def attempt(
+    request_id: str, started: float, seconds: float | None = 10.0, status: str = "", **fields: object
+) -> Attempt:
+    """An execution that starts some seconds after START."""
+    stopped = None if seconds is None else START + started + seconds
+    status = status or ("RUNNING" if seconds is None else "SUCCEEDED")
+    number = int(str(fields.get("number", 1)))
+    made = Attempt(name(request_id, number), status, START + started, stopped, request_id, 1, "normal", 1)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 0.3) -> WorkInterval:
+    """What an execution ran, from some time after its start to some time before its end."""
+    ended = None if of.stopped is None else of.stopped - after
+    return WorkInterval(of.execution, kind, of.started + before, ended, of.status == "SUCCEEDED")
+
+
+def history(attempts: Sequence[Attempt], **fields: object) -> WorkHistory:
+    """An hour of the process `sample`."""
+    made = WorkHistory(
+        START - 60,
+        START + 3600,
+        START + 3600,
+        {"sample": process()},
+        attempts,
+        [work(each) for each in attempts],
+        queued=0,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def clean() -> WorkHistory:
+    """Five requests through two slots: one was kept, one was aborted and kept, one still runs."""
+    attempts = [
+        attempt("a", 0, 10),
+        attempt("b", 1, 12, "FAILED", error="RequestFailed"),
+        attempt("c", 10.5, 100, "ABORTED"),
+        attempt("d", 13.5, 50),
+        attempt("e", 3590, None),
+    ]
+    sendings = [Sending(each.execution, START - 5 + n / 10, n) for n, each in enumerate(attempts[:4])]
+    kept = [
+        KeptRequest(name("b"), "FailedRequestQueue", START + 13),
+        KeptRequest(name("c"), "FailedRequestQueue", START + 130),
+    ]
+    sendings.append(Sending(name("e"), START + 3589.5, 9))
+    return history(attempts, sendings=sendings, kept=kept)
+
+
+# -------------------------------------------------------------------------------------------------- correct simulations
+
+
+Rounding = Callable[[float], float]
+
+
+def _exact(at: float) -> float:
+    return at
+
+
+ROUNDINGS: tuple[tuple[Rounding, ...], ...] = (
+    (_exact,),
+    (math.floor,),
+    (math.floor, math.ceil),
+    (_exact, math.floor, math.ceil),
+)
+
+
+@st.composite
+def correct_histories(draw: st.DrawFn) -> WorkHistory:
+    """What a correct Slotkeeper leaves in AWS's records: requests in order through slots, with weights and failures.
+
+    Glue's times are exact, or rounded down, up or to the nearest second, for each time anew.
+    """
+    limit = draw(st.integers(1, 5))
+    seconds = st.floats(0.05, 8.0)
+    rounding = draw(st.sampled_from(ROUNDINGS))
+    free_at: list[tuple[float, int]] = []
+    in_use, now, sent = 0, START, START
+    attempts, works, sendings, kept = [], list[WorkInterval](), [], []
+    for number in range(draw(st.integers(0, 25))):
+        weight = draw(st.integers(1, limit))
+        sent += draw(st.sampled_from([0.0, 0.01, 3.0]))
+        now = max(now, sent) + draw(st.floats(0.001, 0.3))
+        while in_use + weight > limit or (free_at and free_at[0][0] <= now):
+            freed, of = heapq.heappop(free_at)
+            now, in_use = max(now, freed + draw(st.floats(0.001, 0.3))), in_use - of
+        begun, tail = now + draw(st.floats(0.0, 0.5)), draw(st.floats(0.0, 1.0))
+        ended = begun + draw(seconds)
+        freed, in_use = ended + draw(st.floats(0.001, 0.2)), in_use + weight
+        heapq.heappush(free_at, (freed, weight))
+        status = draw(st.sampled_from(["SUCCEEDED", "SUCCEEDED", "FAILED"]))
+        error = "" if status == "SUCCEEDED" else "RequestFailed"
+        one = Attempt(name(str(number)), status, now, freed + tail, str(number), 1, "normal", weight, error)
+        attempts.append(one)
+        kind = draw(st.sampled_from([GLUE_RUN, CHILD])) if number else GLUE_RUN
+        start, end = ((draw(st.sampled_from(rounding)) if kind == GLUE_RUN else _exact)(at) for at in (begun, ended))
+        works.append(WorkInterval(one.execution, kind, start, end, status == "SUCCEEDED"))
+        sendings.append(Sending(one.execution, sent, number, weight=weight))
+        if error:
+            kept.append(KeptRequest(one.execution, "FailedRequestQueue", freed))
+    end = max([START, *(each.stopped or 0.0 for each in attempts)]) + 1
+    return WorkHistory(START - 1, end, end, {"sample": process(limit)}, attempts, works, sendings, kept, queued=0)
