@@ -325,6 +325,11 @@ def test_what_may_be_right_in_a_whole_run_holds(made: Callable[[], WorkHistory])
     }
 
 
+def test_a_whole_run_whose_glue_runs_could_not_be_read_fails_nothing() -> None:
+    lacking = replace(whole(), work=[], not_read=[UnreadSource("Glue runs", "AccessDenied")])
+    assert (failing(lacking), not_shown(lacking)) == ([], ["limit", "once", "freed"])
+
+
 @pytest.mark.parametrize(
     ("disturbance", "is_excused"),
     [
