@@ -45,7 +45,7 @@ def test_every_command_of_the_tour_succeeds(stack: DeployedStack, monkeypatch: p
         outputs[" ".join(arguments)] = ended.stdout
 
     assert "sample" in outputs["status"]
-    assert "succeeded" in outputs["request show tour"]
+    assert "succeeded" in outputs["explain tour"]
     (shown,) = (one for one in json.loads(outputs["status --json"])["processes"] if one["name"] == "sample")
     assert (shown["slot_limit"], shown["paused"], shown["holders"]) == (5, False, [])
     written = stack.s3.get_object(Bucket=stack.outputs["DataBucketName"], Key="output/tour.json")["Body"].read()
