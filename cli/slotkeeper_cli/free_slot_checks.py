@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -139,10 +140,10 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     used = weighted_steps((_holding(history, each, last), each.weight or heaviest) for each in attempts)
     limits = limit_steps(history, name)
     free = _free_times(history, name, used, limits, heaviest)
-    starts = sorted(each.started for each in attempts)
+    starts = [each.started for each in attempts]
     idle = []
     for started, ended in overlaps(free, merged(wait for _, wait in known)):
-        cuts = [at for at in starts if started < at <= ended]
+        cuts = set(starts[bisect_right(starts, started) : bisect_right(starts, ended)])
         idle += [IdleTime(name, a, b, b in cuts) for a, b in pairwise(sorted({started, *cuts, ended}))]
     return idle
 

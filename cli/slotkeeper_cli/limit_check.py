@@ -25,7 +25,8 @@ def never_above(history: WorkHistory) -> CheckResult:
     request that was not read counts 1. Leases leave no record.
     """
     claim = "never more weight at work than the limit then in force"
-    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable"))
+    lacking = history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN, "SlotTable")
+    found = Found(unknown=lacking or history.lacks_work())
     peaks: dict[str, dict[str, Any]] = {}
     kinds = _by_kind(history)
     for name in history.names:
@@ -73,7 +74,7 @@ def _peak(
             continue
         sure, assumed = weights.sure(active), weights.assumed(active)
         limit = lowest
-        if lowest is None or assumed > max(lowest, best.get("weight", 0)) or sure > lowest:
+        if lowest is None or assumed > min(lowest, best.get("weight", 0)):
             last = max(_admitted_by(history, one) for one in active)
             limit = limits.most(last - history.bounds.reservation, last)
         if assumed > best.get("weight", 0):

@@ -33,9 +33,7 @@ def accounted(history: WorkHistory) -> CheckResult:
     this command has deleted from FailedRequestQueue looks lost.
     """
     claim = "every request that started has ended, is kept, is queued again or runs"
-    found, ends = Found(), Counter[str]()
-    needed = history.lacks(EXECUTIONS)
-    found.unknown += needed
+    found, ends = Found(unknown=history.lacks(EXECUTIONS)), Counter[str]()
     places = _Places(history)
     for attempt in history.attempts:
         if attempt.stopped is not None and attempt.stopped < history.since:
@@ -157,7 +155,7 @@ def never_again(history: WorkHistory) -> CheckResult:
     Of requests that were not read, only the work of each single execution is compared.
     """
     claim = "nothing that succeeded ran again"
-    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN))
+    found = Found(unknown=history.lacks(EXECUTIONS, GLUE_RUNS, CHILDREN) or history.lacks_work())
     by_execution: dict[tuple[str, str], list[WorkInterval]] = defaultdict(list)
     for work in history.work:
         if work.execution:
@@ -178,7 +176,8 @@ def never_again(history: WorkHistory) -> CheckResult:
             requests[attempt.process, attempt.request_id, attempt.caller].append(attempt)
     for attempts in requests.values():
         for before, after in pairwise(sorted(attempts, key=lambda each: each.number)):
-            if before.status == "SUCCEEDED":
+            # An execution that was redriven may succeed after the next attempt has started.
+            if before.status == "SUCCEEDED" and (before.stopped or 0.0) <= after.started:
                 at = iso(after.started)
                 found.fails.append(f"{before.label} succeeded, and attempt {after.number} started at {at}")
     succeeded = sum(each.status == "SUCCEEDED" for each in history.attempts)

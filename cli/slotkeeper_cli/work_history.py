@@ -15,7 +15,7 @@ an execution identifies an attempt of a request everywhere (`slotkeeper.slots.re
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +24,7 @@ from typing import Any
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group, process_of_execution
+from slotkeeper_cli.formatting import count
 from slotkeeper_cli.search import UnreadSource
 
 GLUE_RUN = "Glue run"
@@ -215,6 +216,19 @@ class WorkHistory:
     def lacks(self, *sources: str) -> list[str]:
         """What of these sources could not be read, in sentences."""
         return [f"{each.source}: {each.why}" for each in self.not_read if each.source in sources]
+
+    def lacks_work(self) -> list[str]:
+        """The processes with executions that succeeded and whose work was not found, in sentences.
+
+        As after a change of the target, or in another account. A sample of the work is no such gap.
+        """
+        if GLUE_RUNS in self.samples or CHILDREN in self.samples:
+            return []
+        known = {each.execution for each in self.work}
+        missing = Counter(
+            each.process for each in self.attempts if each.status == "SUCCEEDED" and each.execution not in known
+        )
+        return [f"{name}: the work of {count(number, 'execution')} was not found" for name, number in missing.items()]
 
     @cached_property
     def by_execution(self) -> Mapping[str, Attempt]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,29 +25,34 @@ def ran(
     operator: Operator, request_id: str, start: float, end: float | None, status: str = "SUCCEEDED", **fields: Any
 ) -> str:
     """Record an execution, in seconds after NOW, and its Glue run, which ends a tenth of a second before it."""
-    own: dict[str, Any] = {"attempt": 1, "error": "", "run": True, **fields}
-    name = execution_name("sample", request_id, own["attempt"])
-    given = {"process": "sample", "arguments": {}, "request_id": request_id, "attempt": own["attempt"]}
+    own: dict[str, Any] = {"attempt": 1, "error": "", "run": True, "process": "sample", **fields}
+    name = execution_name(own["process"], request_id, own["attempt"])
+    given = {"process": own["process"], "arguments": {}, "request_id": request_id, "attempt": own["attempt"]}
     given |= {key: own[key] for key in ("weight", "priority") if key in own}
     arn = operator.stepfunctions.start_execution(
         stateMachineArn=operator.outputs["WorkflowArn"], name=name, input=json.dumps(given)
     )["executionArn"]
-    if end is not None:
-        operator.stepfunctions.stop_execution(executionArn=arn)
-    execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
-    execution.start_date = _at(start)
-    execution.stop_date = None if end is None else _at(end)
-    execution.status, execution.error = "RUNNING" if end is None else status, own["error"]
+    _record(operator, arn, start, end, status, own["error"])
     if own["run"]:
         run = {
             "Id": f"jr_{len(operator.glue_runs)}",
             "JobName": "sample-job",
-            "JobRunState": execution.status if execution.status in ("RUNNING", "SUCCEEDED") else "STOPPED",
+            "JobRunState": "RUNNING" if end is None else status if status == "SUCCEEDED" else "STOPPED",
             "Arguments": {MARKER: name},
             "StartedOn": _at(start + 0.1),
         }
         operator.glue_runs.insert(0, run | ({} if end is None else {"CompletedOn": _at(end - 0.1)}))
     return name
+
+
+def _record(operator: Operator, arn: str, start: float, end: float | None, status: str, error: str = "") -> None:
+    """Let an execution have run between two times, in seconds after NOW."""
+    if end is not None:
+        operator.stepfunctions.stop_execution(executionArn=arn)
+    execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
+    execution.start_date = _at(start)
+    execution.stop_date = None if end is None else _at(end)
+    execution.status, execution.error = "RUNNING" if end is None else status, error
 
 
 def _at(seconds: float) -> datetime:
@@ -76,6 +82,19 @@ def _clean(operator: Operator) -> Names:
 def _overlap(operator: Operator) -> Names:
     """A second request starts half a second before the Glue run of the first one ends."""
     return {"a": ran(operator, "a", 10.25, 20.25), "b": ran(operator, "b", 19.55, 30.25)}
+
+
+def _children(second: float) -> Callable[[Operator], Names]:
+    """Two child executions in one slot, of ten seconds, of which the first starts after 10.25 s."""
+
+    def run(operator: Operator) -> Names:
+        machine = operator.machine("orders")
+        for request_id, start in (("a", 10.25), ("b", second)):
+            name = ran(operator, request_id, start, start + 10.5, process="orders", run=False)
+            _record(operator, operator.run_child(name, machine), start + 0.2, start + 10, "SUCCEEDED")
+        return {}
+
+    return run
 
 
 def _forced(operator: Operator) -> Names:
@@ -184,6 +203,21 @@ SITUATIONS = [
         at=HOUR,
     ),
     Situation(
+        name="the limit of a state machine held",
+        state=_children(20.45),
+        question="audit orders",
+        says=("holds      limit", "orders: at most 1 of 1 (child executions)", "holds      once"),
+        at=HOUR,
+    ),
+    Situation(
+        name="two child executions ran in one slot",
+        state=_children(19.75),
+        question="audit",
+        says=("fails      limit", "- orders: 2 of 1 at", "by child executions"),
+        exit_code=5,
+        at=HOUR,
+    ),
+    Situation(
         name="two ran after an operator's forced release",
         state=_forced,
         question="audit",
@@ -271,6 +305,20 @@ SITUATIONS = [
             "process repair sample",
         ),
         exit_code=1,
+        at=HOUR,
+    ),
+    Situation(
+        name="the work of an execution is in no record",
+        state=lambda operator: {
+            "a": ran(operator, "a", 10.25, 20.25),
+            "b": ran(operator, "b", 21.25, 30.25, run=False),
+        },
+        question="audit",
+        says=(
+            "not shown  limit",
+            "sample: at most 1 of 1 (Glue runs); sample: the work of 1 execution was not found",
+            "not shown  once",
+        ),
         at=HOUR,
     ),
     Situation(

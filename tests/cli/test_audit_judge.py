@@ -193,6 +193,21 @@ def _rounded_up() -> WorkHistory:
     return replace(made, work=[replace(first, ended=float(math.ceil(first.ended or 0))), *others])
 
 
+def _redriven() -> WorkHistory:
+    """The first attempt failed, the second started, and then the first execution was redriven and succeeded."""
+    first, second = attempt("a", 0, 90, redrives=1), attempt("a", 50, 5, number=2)
+    return history([first, second], processes={"sample": process(2)})
+
+
+def _raised() -> WorkHistory:
+    """The limit was 1 long ago. Weights of requests that run later in three slots were not read."""
+    unread = [attempt("a", 700, 9, weight=None, number=0), attempt("b", 701, 5, weight=None, number=0)]
+    return replace(
+        history([*unread, attempt("c", 720, 9, weight=3)], processes={"sample": process(3)}),
+        acts=[_set_limit(60, 1, 3)],
+    )
+
+
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "half a second that whole seconds may have added": lambda: _whole(0.5),
     "an end that was rounded up": _rounded_up,
@@ -204,6 +219,8 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a returned request that may be queued": lambda: replace(_returned(), queued=1),
     "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a run that failed before": _failed_first,
+    "an execution that succeeded after the next attempt": _redriven,
+    "a limit that was raised": _raised,
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
 }
 
