@@ -19,7 +19,15 @@ SENDERS       ?= 50
 INVALIDATIONS ?= 5
 AUTH_LATENCY  ?= 0.5
 
-# The seed of everything random: make soak, make simulate, make replay.
+# make run-worker: seed of the requests, factor for the downstream's 1 to 6 seconds (0.02..1), concurrent callers (2..10),
+# whether the downstream fails in the middle (no, yes).
+SCALE   ?= 0.15
+WORKERS ?= 3
+OUTAGE  ?= no
+# Its default for REQUESTS (1..1000) is 100.
+run-worker: REQUESTS := $(if $(filter file,$(origin REQUESTS)),100,$(REQUESTS))
+
+# The seed of everything random: make run-worker, make soak, make simulate, make replay.
 SEED ?= 1
 
 # make simulate: random schedules after the exploration of the small worlds.
@@ -96,6 +104,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
+	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
 	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
@@ -120,6 +129,11 @@ run-chatbot: setup  ## The same with the chatbot: many senders share a token, wh
 	@$(PYTHON) -m dev.scenarios.token --messages="$(MESSAGES)" --senders="$(SENDERS)" \
 	  --invalidations="$(INVALIDATIONS)" --auth-latency="$(AUTH_LATENCY)"
 
+.PHONY: run-worker
+run-worker: setup  ## Send slow, failing and poison requests to the worker's shipped work (REQUESTS=100 OUTAGE=no)
+	@$(PYTHON) -m dev.scenarios.worker --requests="$(REQUESTS)" --seed="$(SEED)" --scale="$(SCALE)" \
+	  --workers="$(WORKERS)" --outage="$(OUTAGE)"
+
 .PHONY: local-up
 local-up: setup  ## Deploy to an embedded AWS and leave it running
 	@$(PYTHON) -m dev.emulator up --job="$$JOB" --arguments="$$ARGUMENTS" --parameters="$$PARAMETERS" \
@@ -142,9 +156,6 @@ work:  #+ Send the worker of local-up BODY, or the shipped work's sample request
 .PHONY: invoke
 invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EVENT, list the events
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
-
-# Targets of functions that you may replace: make run-worker.
--include $(wildcard functions/*/targets.mk)
 
 ##@ Develop
 
@@ -170,7 +181,7 @@ lint-code: words
 	@ruff check $(LINTED)
 	@ruff format --check $(LINTED)
 	@mypy --no-error-summary layers/slotkeeper/slotkeeper cli/slotkeeper_cli dev jobs/*.py $(wildcard functions/*/*.py \
-	  functions/*/src/*.py functions/*/scenario) examples/leases/*.py
+	  functions/*/src/*.py) examples/leases/*.py
 	@cd examples/shared-token && MYPYPATH=$(CURDIR)/layers/slotkeeper mypy --no-error-summary greeter tests
 
 .PHONY: words

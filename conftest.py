@@ -17,9 +17,9 @@ same_examples()  # before the tests are imported; --hypothesis-profile loads ano
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
 # record: each worker would do it again. The first three take longest, so they begin.
 TURNS = ("e2e", "races", "engine", "least_privilege", "conformance", "benchmarks", "runtime")
-# Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first. So
-# does each module of functions/<function>/tests/e2e, before these.
+# Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first.
 ALONE = (
+    "tests/e2e/test_run_worker.py",
     "tests/e2e/test_pages_locally.py",
     "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
@@ -63,8 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return folder if folder in TURNS else module if folder in TOGETHER else nodeid
 
         def _assign_work_unit(self, node: Any) -> None:
-            others = (scope for scope in self.workqueue if "/tests/e2e/" in scope)
-            slow = next((scope for scope in (*TURNS, *others, *ALONE) if scope in self.workqueue), None)
+            slow = next((scope for scope in (*TURNS, *ALONE) if scope in self.workqueue), None)
             if slow:
                 self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)

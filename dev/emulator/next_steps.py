@@ -9,7 +9,7 @@ from rich.markup import escape
 from dev.emulator import work_result
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service.control import PREFIX
-from dev.emulator.sample_data import read_dataset, split_by_month
+from dev.emulator.sample_data import content, months_as_json_lines, read_dataset, split_by_month
 from dev.tools.function_folders import own_module
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
@@ -64,10 +64,10 @@ def say_chatbot_url(aws: EmbeddedAws) -> None:
 def upload_sample(aws: EmbeddedAws) -> None:
     """Upload one month of sample data to DataBucket, as CSV for a Glue job, and the sample of the shipped work."""
     month = split_by_month(read_dataset())[FIRST_MONTH]
-    bucket = aws.outputs["DataBucketName"]
-    aws.client("s3").put_object(Bucket=bucket, Key=INPUT_KEY, Body=month, ContentType="text/csv")
+    s3, bucket = aws.client("s3"), aws.outputs["DataBucketName"]
+    s3.put_object(Bucket=bucket, Key=INPUT_KEY, Body=month, ContentType="text/csv")
     if sample := own_module("worker", "sample"):
-        sample.upload(aws)
+        sample.upload(s3, bucket, content(months_as_json_lines()[FIRST_MONTH]))
 
 
 def work_command() -> str:

@@ -188,7 +188,7 @@ def result_lines(aws: EmbeddedAws, row: LedgerRow | None) -> list[str]:
     sample = own_module("worker", "sample")
     if sample is None or result is None:
         return [f"its result: {result}"]
-    lines: list[str] = sample.result_lines(aws, json.loads(result))
+    lines: list[str] = sample.result_lines(aws.client("s3"), aws.outputs["DataBucketName"], json.loads(result))
     return lines
 
 

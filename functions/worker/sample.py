@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
-from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import counted
-from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
-
-MONTH = "2012-01"  # of the sample data
-INPUT_KEY = f"work/input/{MONTH}.jsonl"
+INPUT_KEY = "work/input/2012-01.jsonl"
 
 
-def upload(aws: EmbeddedAws) -> None:
-    """Upload the sample request's input, a month of the sample data as JSON Lines, to DataBucket."""
-    aws.client("s3").put_object(
-        Bucket=aws.outputs["DataBucketName"],
-        Key=INPUT_KEY,
-        Body=content(months_as_json_lines()[MONTH]),
-        ContentType="application/x-ndjson",
-    )
+def upload(s3: Any, bucket: str, content: bytes) -> None:
+    """Upload the sample request's input to DataBucket. `content`: JSON Lines with the field `weather` in each."""
+    s3.put_object(Bucket=bucket, Key=INPUT_KEY, Body=content, ContentType="application/x-ndjson")
 
 
 def body(request_id: str = "") -> str:
     """A message body for WorkQueue that splits the sample. Without `request_id` it gets a new one."""
-    payload = {"input_key": INPUT_KEY, "split_by": SPLIT_BY}
+    payload = {"input_key": INPUT_KEY, "split_by": "weather"}
     return json.dumps({"request_id": request_id or f"sample-{secrets.token_hex(4)}", "payload": payload})
 
 
-def result_lines(aws: EmbeddedAws, result: Any) -> list[str]:
+def result_lines(s3: Any, bucket: str, result: Mapping[str, Any]) -> list[str]:
     """What `make work` prints for a result of the work: its manifest, and its parts."""
-    bucket, key = aws.outputs["DataBucketName"], result["manifest"]
-    manifest = json.loads(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
-    parts = (f"  {part['value']}: {counted(part['records'], 'record')} in {part['key']}" for part in manifest["parts"])
+    key = result["manifest"]
+    manifest = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+    parts = (f"  {part['value']}: {part['key']}, records: {part['records']}" for part in manifest["parts"])
     return [f"its manifest in {bucket}: {key}", *parts]

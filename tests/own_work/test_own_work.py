@@ -39,6 +39,12 @@ def test_an_event_of_any_work_has_an_outcome_and_no_traceback(replaced: Path) ->
     assert "Deleted a repeated message" in output
 
 
-def test_the_targets_of_the_shipped_work_are_absent(replaced: Path) -> None:
-    assert "run-worker" not in run_make(replaced, "help-all")
+def test_the_scenario_of_the_shipped_work_states_that_it_needs_it(replaced: Path) -> None:
+    with pytest.raises(
+        AssertionError, match="needs the shipped work, and functions/worker has another: send yours with"
+    ):
+        run_make(replaced, "run-worker")
+
+
+def test_the_events_of_own_work_are_listed(replaced: Path) -> None:
     assert "greet" in run_make(replaced, "invoke", "FUNCTION=worker")

@@ -15,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
-from dev.emulator.chat_service import ChatService
-from dev.emulator.live_view import LiveView, Snapshot, StallDetector, Stalled, counted, watch
+from dev.emulator.aws import EmbeddedAws, EngineError
+from dev.emulator.environment import ROOT
+from dev.emulator.live_view import LiveView, Snapshot, StallDetector, Stalled
 from dev.scenarios.runner import claims
 from dev.scenarios.runner import scenario as frame
 from dev.scenarios.runner.claims import Claim
@@ -27,13 +29,25 @@ from dev.scenarios.slots import priority_figures, priority_scenario, slot_figure
 from dev.scenarios.soak import soak_figures, soak_scenario
 from dev.scenarios.soak.soak_stack import SCRIPT
 from dev.scenarios.token import token_figures, token_scenario
-from dev.scenarios.token.chat_senders import Try
-from dev.scenarios.token.message_feed import Message, MessageFeed
-from tests.scenarios import priority_run, slot_run, soak_run, token_run
-from tests.scenarios import scenario_checks as checks
-from tests.scenarios.scenario_checks import make_command, make_options
+from dev.scenarios.worker import worker_figures, worker_scenario
+from tests.scenarios import priority_run, slot_run, soak_run, token_run, worker_run
 
-SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
+SCENARIOS = [slot_scenario, token_scenario, worker_scenario, soak_scenario]
+TARGETS = ("run", "run-chatbot", "run-worker", "soak")
+
+
+def make_command(target: str, *given: str, **environment: str) -> str:
+    """The command that `make` would run."""
+    answer = subprocess.run(
+        ["make", "--dry-run", target, *given],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return " ".join(answer.stdout.replace("\\\n", "").split())
+
 
 # ------------------------------------------------------------------------------------------------------- command line
 
@@ -53,6 +67,8 @@ SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
                 "--fail 1.1",
                 "--fail -0.1",
                 "--limit three",
+                "--priorities yes --requests 11",
+                "--priorities yes --limit 2",
             ],
         ),
         (
@@ -68,6 +84,11 @@ SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
             ],
         ),
         (
+            worker_scenario,
+            "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10 OUTAGE=no|yes",
+            ["--requests 0", "--scale nan", "--scale 0.01", "--workers 1", "--workers 11", "--outage 5"],
+        ),
+        (
             soak_scenario,
             "MINUTES=0.1..120 SEED=any whole number LIMIT=1..20",
             ["--minutes 0", "--minutes nan", "--limit 0", "--limit 21", "--seed one", "--no"],
@@ -77,24 +98,41 @@ SCENARIOS = [slot_scenario, token_scenario, soak_scenario]
 def test_a_wrong_option_is_refused_with_the_variables_of_make(
     scenario: ModuleType, variables: str, wrong: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks.options_are_refused(scenario, variables, wrong, monkeypatch)
+    monkeypatch.setattr(frame, "EmbeddedAws", None)  # an option that slips through starts nothing
+    for options in wrong:
+        answer = CliRunner().invoke(scenario.main, options.split())
+        assert answer.exit_code == 2
+        assert f"from make: {variables}" in answer.output
 
 
-@pytest.mark.parametrize(("target", "scenario"), list(zip(("run", "run-chatbot", "soak"), SCENARIOS, strict=True)))
+@pytest.mark.parametrize(("target", "scenario"), list(zip(TARGETS, SCENARIOS, strict=True)))
 def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: ModuleType) -> None:
-    assert make_options(target) == checks.defaults(scenario)
+    defaults = {option.name: option.default for option in scenario.main.params}
+    shown = (f"{each:g}" if isinstance(each, float) else str(each) for each in defaults.values())
+    options = (f'--{name.replace("_", "-")}="{value}"' for name, value in zip(defaults, shown, strict=True))
+    assert re.search(r"-m dev\.scenarios\.\w+ (.*)", make_command(target))[1] == " ".join(options)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("options", ["--requests 11", "--limit 2"])
-def test_a_run_that_is_too_small_for_priorities_is_refused(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = [f"--priorities yes {options}"]
-    checks.options_are_refused(slot_scenario, "REQUESTS=1..2000 LIMIT=1..500", wrong, monkeypatch)
+@pytest.mark.parametrize(
+    ("target", "given", "environment", "option"),
+    [
+        ("run", ["PRIORITIES=yes"], {}, '--limit="4" --fail="0" --priorities="yes"'),
+        ("run", ["PRIORITIES=yes", "LIMIT=9"], {}, '--limit="9"'),
+        ("run", ["PRIORITIES=yes"], {"LIMIT": "9"}, '--limit="9"'),
+        ("run-worker", ["REQUESTS=40"], {}, '--requests="40"'),
+        ("run-worker", [], {"REQUESTS": "41"}, '--requests="41"'),
+    ],
+)
+def test_a_default_of_one_target_gives_way_to_a_given_value(
+    target: str, given: list[str], environment: dict[str, str], option: str
+) -> None:
+    assert option in make_command(target, *given, **environment)
 
 
-def test_with_priorities_the_default_of_the_limit_leaves_room_for_heavy_requests() -> None:
-    assert '--limit="4" --fail="0" --priorities="yes"' in make_options("run", "PRIORITIES=yes")
-    assert '--limit="9"' in make_options("run", "PRIORITIES=yes", "LIMIT=9")
-    assert '--limit="9"' in make_options("run", "PRIORITIES=yes", LIMIT="9")
+def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
+    text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
+    assert "(MaximumConcurrency, 2 to 1000)" in text
+    assert "with one slot: make run LIMIT=1." in text
 
 
 @pytest.mark.parametrize("target", ["bench", "smoke"])
@@ -103,9 +141,14 @@ def test_make_lists_the_parts_only_on_request(target: str) -> None:
     assert "--list" in make_command(target, "LIST=yes")
 
 
-@pytest.mark.parametrize("package", ["dev.emulator", *(f"dev.scenarios.{name}" for name in ("slots", "token", "soak"))])
+@pytest.mark.parametrize("package", ["dev.emulator", "dev.scenarios.slots"])
 def test_a_python_without_the_packages_names_the_right_one(package: str) -> None:
-    checks.missing_packages_are_named(package)
+    command = [sys.executable, "-S", "-m", package, "--help"]  # -S: without installed packages
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "is not installed for" in answer.stderr
+    assert f"build/venv/bin/python -m {package}\n" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 # --------------------------------------------------------------------------------------------- engine and exit codes
@@ -115,7 +158,19 @@ def test_a_python_without_the_packages_names_the_right_one(package: str) -> None
 def test_a_run_that_cannot_start_leaves_no_report_of_an_earlier_one(
     module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks.an_earlier_report_is_removed(module, tmp_path, monkeypatch)
+    def refuse(_state_dir: Path, **_options: Any) -> None:
+        raise EngineError("no engine today")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EmbeddedAws, "start", refuse)
+    folder = module.SCENARIO.folder
+    folder.mkdir(parents=True)
+    for name in ("report.json", module.SCENARIO.chart):
+        (folder / name).touch()
+    result = CliRunner().invoke(module.main, [])
+    assert result.exit_code == 1
+    assert "no engine today" in result.output
+    assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
 HOLDS, FAILS = Claim("it was seen", True, "twice"), Claim("it was kept", False, "it was lost")
@@ -182,13 +237,6 @@ def test_any_movement_starts_the_wait_again() -> None:
     stall.check(replace(BUSY, elapsed=119.0, counts={"waiting": 19}))
 
 
-def test_watching_ends_with_the_read_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dev.emulator.live_view.LINE_INTERVAL", 0)
-    done = replace(BUSY, ended=True)
-    reads = iter([BUSY, replace(BUSY, done=39), done])
-    assert watch(Console(file=io.StringIO()), lambda _: next(reads)) is done
-
-
 def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> None:
     output = io.StringIO()
     with LiveView(Console(file=output, width=40)) as view:
@@ -198,39 +246,6 @@ def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> 
         "   9.0 s  slots 2/3  waiting 20  ended 17/40",
         "  11.0 s  slots 2/3  waiting 20  ended 18/40",
     ]
-
-
-@pytest.mark.parametrize(("limit", "boxes"), [(3, "■■□"), (500, "2 of 500")])
-def test_the_panel_draws_a_gauge_or_numbers_it_if_it_is_too_wide(limit: int, boxes: str) -> None:
-    output = io.StringIO()
-    Console(file=output, width=100).print(replace(BUSY, gauges={"slots": (2, limit)}).panel("Slotkeeper"))
-    for text in (boxes, "waiting 20", "17 of 40 in 9.0 s"):
-        assert text in output.getvalue()
-
-
-def test_a_terminal_is_redrawn() -> None:
-    output = io.StringIO()
-    with LiveView(Console(file=output, force_terminal=True), "Slotkeeper") as view:
-        view.show(BUSY)
-    assert "Slotkeeper" in output.getvalue()
-
-
-def test_the_progress_of_the_chatbot_counts_messages() -> None:
-    with ChatService() as service:
-        feed = MessageFeed([Message(number) for number in range(1, 6)], 2, 0, service.invalidate)
-        out = [feed.next(), feed.next(), feed.next()]
-        for message, answered in zip(out, (True, False), strict=False):
-            assert message is not None
-            feed.end(message, answered=answered)
-        snapshot = token_scenario.progress(feed, service, 5, 1.5)
-    assert snapshot.status == "answered 1  refused 1  in flight 1  invalidations 0  POST /auth 0  ended 2/5"
-    assert not snapshot.ended
-    assert not token_scenario.warming_up(49, 50, 2.0).ended
-    assert token_scenario.warming_up(50, 50, 2.0).ended
-
-
-def test_counted_has_a_singular_for_one() -> None:
-    assert [counted(number, "row") for number in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
 
 
 # ------------------------------------------------------------------------------------------- report, tables and chart
@@ -243,15 +258,12 @@ SLOTS_FAILED = slot_run.records(
     ],
     kept=[slot_run.kept(2)],
 )
-REFUSED = [
-    *token_run.records().deliveries[:2],
-    token_run.delivery(3, 2.9, 3.0, Try(1004.0, 1004.2, 200), first=503),
-    token_run.delivery(4, 2.95, 4.2, answer=None, first=502),
-]
+REFUSED = [*token_run.records().deliveries[:3], token_run.delivery(4, 2.95, 4.2, status=502, answer=None)]
 SOAK_EMPTY = replace(soak_run.records(), sent=[], executions=[], runs=[], changes=[], faults=[])
-TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[], invalidations=[])
+TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[])
 SLOTS, SOAK = (slot_scenario, slot_figures), (soak_scenario, soak_figures)
 PRIORITIES, TOKEN = (priority_scenario, priority_figures), (token_scenario, token_figures)
+WORKER = (worker_scenario, worker_figures)
 PRIORITY_TEXTS = (
     "1 of 1, then 3 of 3",
     "p50 1.70 s, max 1.70 s (1)",
@@ -259,6 +271,12 @@ PRIORITY_TEXTS = (
     "cancelled by",
 )
 NOT_STARTED = priority_run.records(records=priority_run.aws(executions=[], glue_runs=[], dead=[]), raised=None)
+WORKER_TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
+WORKER_LOST = worker_run.records(calls=[worker_run.call("a/2", 1, 0.6, None, None)], rows=[], dead=[], manifests=[])
+OUTAGE_TEXTS = (
+    "from 10.0 to 30.0 s: 7 calls, 1 attempt used up",
+    "first call after 3.3 s, first success after 4.5 s, last request after 21.7 s",
+)
 TOKEN_TEXTS = ("1 at first, then 1 for each of 1", "p50 0.70 s, p99 1.00 s, max 1.00 s (2)")
 REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]]] = {
     "slots": (*SLOTS, slot_run.report(3, SLOTS_FAILED), ("(limit 1)", "States.TaskFailed", "not a number")),
@@ -268,6 +286,9 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
     "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
     "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
+    "worker": (*WORKER, worker_run.report(worker_run.records()), WORKER_TEXTS),
+    "worker, everything lost": (*WORKER, worker_run.report(WORKER_LOST), ("Unexpected ends", "nowhere")),
+    "worker, outage": (*WORKER, worker_run.report(worker_run.outage_records()), OUTAGE_TEXTS),
     "soak": (*SOAK, soak_run.report(soak_run.records()), ("woken for nothing", "4 SUCCEEDED, 1 FAILED", "median")),
     "soak, empty": (*SOAK, soak_run.report(SOAK_EMPTY), ("0 requests",)),
 }
@@ -277,7 +298,16 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
 def test_any_report_is_written_shown_and_drawn(
     module: ModuleType, figures: ModuleType, report: dict[str, Any], texts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    checks.a_report_is_written_shown_and_drawn(module, figures, report, texts, tmp_path)
+    output = io.StringIO()
+    scenario = replace(module.SCENARIO, folder=tmp_path)
+    frame.write(scenario, report, Console(file=output, width=220))
+    read = json.loads((tmp_path / "report.json").read_text())
+    scenario.draw(read, tmp_path / "again.png")  # from the report alone
+    assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")
+    for text in (*texts, *(check["name"] for check in report["checks"])):
+        assert text in output.getvalue()
+    explained = set(re.findall(r"`(\w+)`", f"{frame.__doc__}{figures.__doc__}"))
+    assert set(report) <= explained
 
 
 def test_a_long_request_id_is_whole_in_a_narrow_terminal() -> None:

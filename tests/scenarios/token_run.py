@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dev.emulator.chat_service import Request, TokenLife, answer_to
-from dev.scenarios.token.chat_senders import Delivery, Try
-from dev.scenarios.token.message_feed import Invalidation, Message
+from dev.scenarios.token.messages import Delivery, Message
 from dev.scenarios.token.token_figures import Parameters, build
 from dev.scenarios.token.token_records import Records, Stored
 from tests.scenarios.reports import run_of
@@ -35,15 +34,11 @@ class Log:
         self.add("/answers", began, began + took, status, token, text=Message(number).text)
 
 
-def delivery(number: int, sent: float, ended: float, *more: Try, answer: str | None = "", first: int = 200) -> Delivery:
-    """`answer` "" is the correct one. `more`: the tries after the first one."""
+def delivery(number: int, sent: float, ended: float, **refused: Any) -> Delivery:
+    """With the correct answer, unless `refused` has others."""
     message = Message(number)
-    text = answer_to(message.text) if answer == "" else answer
-    return Delivery(message, (Try(ORIGIN + sent, ORIGIN + ended, first), *more), text)
-
-
-def invalidation(at: float, token: int) -> Invalidation:
-    return Invalidation(ORIGIN + at, token)
+    fields: dict[str, Any] = {"status": 200, "answer": answer_to(message.text)} | refused
+    return Delivery(message, ORIGIN + sent, ORIGIN + ended, **fields)
 
 
 def one_invalidation() -> Log:
@@ -67,7 +62,6 @@ def records(**changes: Any) -> Records:
         "deliveries": [delivery(1, 0.0, 0.9), delivery(2, 0.95, 1.15), delivery(3, 2.9, 3.9), delivery(4, 2.95, 4.2)],
         "log": one_invalidation().requests,
         "tokens": [TokenLife(1, ORIGIN + 0.1, ORIGIN + 2.0, "invalidate"), TokenLife(2, ORIGIN + 3.1)],
-        "invalidations": [invalidation(2.0, 1)],
         "stored": Stored(token=2, live=True, generation=2, locked=False),
         "metrics": {"ColdStart": 2, "TokenRefreshes": 2},
     }
@@ -86,7 +80,6 @@ def two_invalid_tokens() -> Records:
         deliveries=[*calm.deliveries, delivery(5, 5.1, 6.8)],
         log=log.requests,
         tokens=[calm.tokens[0], TokenLife(2, ORIGIN + 3.1, ORIGIN + 5.0, "invalidate"), TokenLife(3, ORIGIN + 6.0)],
-        invalidations=[*calm.invalidations, invalidation(5.0, 2)],
         stored=Stored(token=3, live=True, generation=3, locked=False),
     )
 

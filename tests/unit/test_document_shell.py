@@ -64,9 +64,7 @@ SAM = {
     "local_invoke": "samcli.commands.local.invoke.cli",
 }
 _MAKEFILE = (ROOT / "Makefile").read_text()
-# Of the shipped work, which may be replaced. Its own tests check that the target exists.
-RUN_WORKER, RUN_WORKER_VARIABLES = "run-worker", {"REQUESTS", "SEED", "SCALE", "WORKERS", "OUTAGE"}
-TARGETS = {RUN_WORKER, *re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE)}
+TARGETS = set(re.findall(r"^\.PHONY: (\S+)", _MAKEFILE, re.MULTILINE))
 RESOURCES = set(parsed_template()["Resources"])
 SLOTKEEPER: Any = typer.main.get_command(app)
 AWS_GLOBAL = {"--query", "--output", "--endpoint-url", "--region", "--profile", "--no-cli-pager", "--cli-input-json"}
@@ -251,7 +249,7 @@ def _check_make(arguments: list[str]) -> None:
     targets = [one for one in arguments if "=" not in one and not one.startswith("-")]
     assert set(targets) <= TARGETS, arguments
     values = dict(one.split("=", 1) for one in arguments if "=" in one)
-    for name in values.keys() - (RUN_WORKER_VARIABLES if RUN_WORKER in targets else set()):
+    for name in values:
         assert re.search(rf"\b{name}\b", _MAKEFILE), f"make knows no variable {name}"
     assert values.get("TYPE", TYPES[0]) in TYPES
     if "invoke" in targets and "FUNCTION" in values:

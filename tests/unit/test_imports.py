@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -16,6 +17,7 @@ SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", *(ROOT / "functions").g
 FLOWS = ("slots", "token", "retry", "chatbot")
 SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start", "printable"}
 PRODUCT = ("layers", "functions", "cli")
+FUNCTION_TESTS = re.compile(r"^functions/\w+/tests/")
 
 
 @cache
@@ -23,17 +25,13 @@ def _modules() -> dict[str, Path]:
     """Module name -> file, of the product and of dev."""
     named = {}
     for folder in (*PRODUCT, "dev"):
-        for path in filter(_is_deployed_or_dev, (ROOT / folder).rglob("*.py")):
+        for path in (ROOT / folder).rglob("*.py"):
+            if FUNCTION_TESTS.search(str(path.relative_to(ROOT))):
+                continue
             source = next(source for source in SOURCES if path.is_relative_to(source))
             parts = path.relative_to(source).with_suffix("").parts
             named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return named
-
-
-def _is_deployed_or_dev(path: Path) -> bool:
-    """Not what a function that you may replace has next to its `src`."""
-    replaceable = [folder.parent for folder in (ROOT / "functions").glob("*/src")]
-    return not any(path.is_relative_to(folder) and not path.is_relative_to(folder / "src") for folder in replaceable)
 
 
 @cache

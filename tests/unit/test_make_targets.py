@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RECIPES = "\n".join(path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("functions/*/targets.mk")))
+RECIPES = (ROOT / "Makefile").read_text()
 
 
 def _imports() -> dict[str, set[str]]:
     """PYTHONPATH -> the modules that targets with this path run. A package's `__main__` names the module it runs."""
     imports = defaultdict(set)
-    for path, module in re.findall(r"(?:PYTHONPATH=(\S+) )?\$\(PYTHON\) -m ((?:dev|functions)\.[\w.]+)", RECIPES):
+    for path, module in re.findall(r"(?:PYTHONPATH=(\S+) )?\$\(PYTHON\) -m (dev\.[\w.]+)", RECIPES):
         main = ROOT / module.replace(".", "/") / "__main__.py"
         named = re.findall(r'run\("([\w.]+)"', main.read_text()) if main.exists() else []
         imports[path].update(named or [module])

@@ -16,20 +16,10 @@ class SendFailed(CannotContinue):
     """SQS refused entries. If the run continued, later requests would come before them."""
 
 
-def send(
-    sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]], within: float = 0.0
-) -> list[tuple[dict[str, Any], float]]:
-    """Send the entries by request id; SQS's answer to each, and the epoch seconds before its call. Raises SendFailed.
-
-    Args:
-        within: the calls are a second apart, or closer together if all would take longer than these seconds.
-    """
-    batches = list(batched(entries.items(), BATCH, strict=False))
-    apart = min(1.0, within / len(batches))
-    started = time.monotonic()
+def send(sqs: Any, queue_url: str, entries: Mapping[str, Mapping[str, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """Send entries by request id. SQS's answer to each, and the epoch seconds before its call. Raises SendFailed."""
     sent: list[tuple[dict[str, Any], float]] = []
-    for number, batch in enumerate(batches):
-        time.sleep(max(0.0, started + number * apart - time.monotonic()))
+    for batch in batched(entries.items(), BATCH, strict=False):
         at = time.time()
         listed = [{"Id": str(i), **entry} for i, (_, entry) in enumerate(batch)]
         answer = sqs.send_message_batch(QueueUrl=queue_url, Entries=listed)

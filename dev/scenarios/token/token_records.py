@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from dev.emulator.chat_service import ChatService, Request, TokenLife
 
-from .chat_senders import Delivery
-from .message_feed import Invalidation
+from .messages import Delivery
 
 ITEM = "chatbot"  # the key of the token that all instances share
 
@@ -32,9 +32,27 @@ class Records:
     deliveries: Sequence[Delivery]
     log: Sequence[Request]
     tokens: Sequence[TokenLife]
-    invalidations: Sequence[Invalidation]
     stored: Stored
     metrics: Mapping[str, float] = field(default_factory=dict)  # sums, by name
+
+    @property
+    def invalidated(self) -> list[TokenLife]:
+        """The tokens that the run has invalidated."""
+        return [life for life in self.tokens if life.ended_by == "invalidate"]
+
+    @property
+    def auths(self) -> list[Request]:
+        """Every `POST /auth`."""
+        return [request for request in self.log if (request.method, request.path) == ("POST", "/auth")]
+
+    @property
+    def auths_by_cause(self) -> list[list[Request]]:
+        """Groups: the `POST /auth` before the first invalidation, and those between each one and the next."""
+        instants = [life.until for life in self.invalidated if life.until is not None]
+        groups: list[list[Request]] = [[] for _ in range(len(instants) + 1)]
+        for request in self.auths:
+            groups[bisect_right(instants, request.began)].append(request)
+        return groups
 
 
 def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
@@ -51,24 +69,17 @@ def read_stored(dynamodb: Any, table: str, service: ChatService) -> Stored:
     )
 
 
-def read_metrics(logs: Any, group: str) -> dict[str, float]:
-    """The sums of the metrics in a function's log."""
-    pages = logs.get_paginator("filter_log_events").paginate(logGroupName=group)
-    return sum_metrics(event["message"] for page in pages for event in page["events"])
-
-
-def sum_metrics(lines: Iterable[str]) -> dict[str, float]:
-    """Sums by name of lines in embedded metric format (CloudWatch guide, "Specification: Embedded metric format")."""
-    sums: dict[str, float] = {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            directives = entry["_aws"]["CloudWatchMetrics"]
-        except (ValueError, TypeError, KeyError):
-            continue  # a line of another kind
-        for name in {metric["Name"] for directive in directives for metric in directive["Metrics"]}:
-            values = entry[name] if isinstance(entry[name], list) else [entry[name]]
-            sums[name] = sums.get(name, 0) + sum(values)
+def read_metrics(logs: Any, group: str) -> Mapping[str, float]:
+    """The sums of the metrics in a function's log (CloudWatch guide, "Specification: Embedded metric format")."""
+    sums = Counter[str]()
+    for page in logs.get_paginator("filter_log_events").paginate(
+        logGroupName=group, filterPattern='"CloudWatchMetrics"'
+    ):
+        for event in page["events"]:
+            entry = json.loads(event["message"])
+            for metric in (each for directive in entry["_aws"]["CloudWatchMetrics"] for each in directive["Metrics"]):
+                value = entry[metric["Name"]]
+                sums[metric["Name"]] += sum(value) if isinstance(value, list) else value
     return sums
 
 
@@ -78,8 +89,7 @@ class Kind(StrEnum):
     COLD = "cold"  # before there was a token
     DIRECT = "direct"  # with a valid token
     RENEWED = "renewed"  # after one or two invalid tokens
-    SENT_AGAIN = "sent_again"  # only after a further try of its sender
-    REFUSED = "refused"  # not answered: given up
+    REFUSED = "refused"  # not answered
 
 
 @dataclass(frozen=True)
@@ -100,13 +110,8 @@ class MessageOutcome:
 
     @property
     def latency(self) -> float:
-        """Seconds from its first request to its end, by its sender's clock."""
+        """Seconds from its request to its end, by its sender's clock."""
         return self.delivery.ended - self.delivery.sent
-
-
-def auths(log: Sequence[Request]) -> list[Request]:
-    """Every `POST /auth`."""
-    return [request for request in log if (request.method, request.path) == ("POST", "/auth")]
 
 
 def message_outcomes(records: Records) -> list[MessageOutcome]:
@@ -115,7 +120,7 @@ def message_outcomes(records: Records) -> list[MessageOutcome]:
     for request in records.log:
         if request.text is not None:
             asks.setdefault(request.text, []).append(request)
-    answered = [r.ended for r in auths(records.log) if r.status == 200 and r.ended is not None]
+    answered = [r.ended for r in records.auths if r.status == 200 and r.ended is not None]
     first_token = min(answered, default=float("inf"))
     return [_outcome(delivery, asks.get(delivery.message.text, []), first_token) for delivery in records.deliveries]
 
@@ -124,8 +129,6 @@ def _outcome(delivery: Delivery, asks: Sequence[Request], first_token: float) ->
     kind = Kind.DIRECT
     if delivery.answer is None:
         kind = Kind.REFUSED
-    elif len(delivery.tries) > 1:
-        kind = Kind.SENT_AGAIN
     elif any(ask.status == 401 for ask in asks):
         kind = Kind.RENEWED
     elif delivery.sent < first_token:
@@ -140,12 +143,3 @@ def _wait(asks: Sequence[Request]) -> float | None:
         return None
     admitted = [ask.began for ask in asks if ask.status != 401 and ask.began >= rejected]
     return admitted[0] - rejected if admitted else None
-
-
-def auths_by_cause(log: Sequence[Request], invalidations: Sequence[Invalidation]) -> list[list[Request]]:
-    """Groups: the `POST /auth` before the first invalidation, and those between each one and the next."""
-    groups: list[list[Request]] = [[] for _ in range(len(invalidations) + 1)]
-    instants = [invalidation.at for invalidation in invalidations]
-    for request in auths(log):
-        groups[bisect_right(instants, request.began)].append(request)
-    return groups

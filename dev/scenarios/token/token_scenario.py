@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import click
@@ -28,8 +29,7 @@ from slotkeeper_cli import chart
 from slotkeeper_cli.chart import Bar, Point
 
 from . import token_records
-from .chat_senders import Senders
-from .message_feed import Message, MessageFeed
+from .messages import ChatbotClient, Rounds
 from .token_figures import Parameters, build
 
 MAX_AUTH_SECONDS = 3.0  # the chatbot has four for a probe of the old token and `POST /auth`
@@ -40,8 +40,7 @@ KINDS = {  # kind: colour, meaning
     "direct": (chart.BLUE, "answered directly"),
     "renewed": (chart.AMBER, "answered after a 401, with the next token"),
     "cold": (chart.GREY, "sent before the first token"),
-    "sent_again": (chart.VERMILLION, "refused, sent again, answered"),
-    "refused": (chart.INK, "given up"),
+    "refused": (chart.VERMILLION, "refused"),
 }
 
 
@@ -51,48 +50,49 @@ def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run:
         # 0: the interval limits refreshes for requests that are always refused. Here it would be measured as a wait.
         aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED})
     give_credentials(aws, service.client_id, service.client_secret)
-    messages = [Message(number) for number in range(1, parameters.messages + 1)]
-    feed = MessageFeed(messages, parameters.senders, parameters.invalidations, service.invalidate)
-    senders = Senders(feed, str(aws.chatbot_url), signing_key(aws), parameters.senders)
-    with run.phase("containers", f"start {parameters.senders} containers, about a second of a processor each"):
-        senders.warm_up()
-        run.watch(lambda elapsed: warming_up(senders.warm, parameters.senders, elapsed), stalled_after=FIRST_CONTAINER)
+    client, senders = ChatbotClient(str(aws.chatbot_url), signing_key(aws)), parameters.senders
+    with run.phase("containers", f"start {senders} containers, about a second of a processor each"):
+        warm = [Thread(target=client.warm_up, daemon=True) for _ in range(senders)]
+        for each in warm:
+            each.start()
+        run.watch(lambda elapsed: warming_up(warm, elapsed), stalled_after=FIRST_CONTAINER)
+    rounds = Rounds(parameters.messages, senders, parameters.invalidations, client.deliver, service.invalidate)
     times = counted(parameters.invalidations, "time")
     with (
         run.phase("run", f"send {counted(parameters.messages, 'message')}, invalidate the token {times}"),
-        senders.sending(),
+        rounds.sending(),
     ):
-        run.watch(lambda elapsed: progress(feed, service, parameters.messages, elapsed), "Slotkeeper: one token")
+        run.watch(lambda elapsed: progress(rounds, service, parameters.messages, elapsed), "Slotkeeper: one token")
     with run.phase("collect", "collect the records"):
-        records = collect(aws, service, senders, feed)
+        records = collect(aws, service, rounds)
     return build(parameters, records, run)
 
 
-def warming_up(warm: int, containers: int, elapsed: float) -> Snapshot:
-    return Snapshot(elapsed, warm >= containers, warm, containers, gauges={"containers": (warm, containers)})
+def warming_up(requests: Sequence[Thread], elapsed: float) -> Snapshot:
+    warm, count = sum(not each.is_alive() for each in requests), len(requests)
+    return Snapshot(elapsed, warm == count, warm, count, gauges={"containers": (warm, count)})
 
 
-def progress(feed: MessageFeed, service: ChatService, messages: int, elapsed: float) -> Snapshot:
-    state = feed.state()
+def progress(rounds: Rounds, service: ChatService, messages: int, elapsed: float) -> Snapshot:
+    ended = rounds.deliveries()
+    answered = sum(each.answer is not None for each in ended)
     counts = {
-        "answered": state.answered,
-        "refused": state.ended - state.answered,
-        "in flight": state.sent - state.ended,
-        "invalidations": state.invalidations,
+        "answered": answered,
+        "refused": len(ended) - answered,
+        "invalidations": rounds.invalidations,
         "POST /auth": service.auths,
     }
-    return Snapshot(elapsed, state.ended >= messages, state.ended, messages, counts=counts)
+    return Snapshot(elapsed, len(ended) == messages, len(ended), messages, counts=counts)
 
 
-def collect(aws: EmbeddedAws, service: ChatService, senders: Senders, feed: MessageFeed) -> token_records.Records:
+def collect(aws: EmbeddedAws, service: ChatService, rounds: Rounds) -> token_records.Records:
     outputs = aws.outputs
     function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
     group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
     return token_records.Records(
-        deliveries=senders.deliveries(),
+        deliveries=rounds.deliveries(),
         log=service.log,
         tokens=service.token_history,
-        invalidations=feed.invalidations,
         stored=token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service),
         metrics=token_records.read_metrics(aws.client("logs"), group),
     )
@@ -114,7 +114,6 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
         "answered": ", ".join(asks) or "none",
         "refused": len(report["refused"]),
-        "sent again": report["sent_again"],
         "containers of the bot": "unknown" if containers is None else containers,
         "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
         "take-overs": report["take_overs"],
@@ -125,16 +124,10 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "latency, all": spread_text(latency["all"]),
         "total time": f"{report['total_seconds']:.2f} s",
     }
-    refused = (
-        (
-            each["message_id"],
-            ", ".join(f"{t['status'] or 'no answer'} {t['code'] or ''}".strip() for t in each["tries"]),
-        )
-        for each in report["refused"]
-    )
+    refused = ((each["message_id"], each["status"] or "no answer", each["code"] or "") for each in report["refused"])
     return [
         figure_table("The run, by the API's log and its senders' clocks", rows),
-        *list_table("Refused", ("message", "tries"), refused),
+        *list_table("Refused", ("message", "status", "code"), refused),
     ]
 
 

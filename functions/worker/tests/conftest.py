@@ -11,9 +11,6 @@ import pytest
 from moto import mock_aws
 
 from functions.worker.tests.bucket import Bucket
-from tests.scenarios.conftest import clients
-
-__all__ = ["clients"]  # a fixture of the scenarios' tests
 
 PERFORM = "functions.worker.src.work.perform"
 

@@ -43,4 +43,7 @@ def test_local_up_prints_the_command_with_the_sample() -> None:
 def test_the_printed_result_is_read_from_the_manifest(aws: Any) -> None:
     parts = b'{"parts": [{"value": "rain", "key": "k", "records": 1}]}'
     aws.client("s3").put_object(Bucket="data", Key="m", Body=parts)
-    assert sample.result_lines(aws, {"manifest": "m"}) == ["its manifest in data: m", "  rain: 1 record in k"]
+    assert sample.result_lines(aws.client("s3"), "data", {"manifest": "m"}) == [
+        "its manifest in data: m",
+        "  rain: k, records: 1",
+    ]

@@ -88,14 +88,13 @@ def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, fl
     }
 
 
-def parse_manifest(key: str, content: bytes, at: float) -> Manifest:
-    manifest = json.loads(content)
-    parts = {part["value"]: part["key"] for part in manifest["parts"]}
-    return Manifest(key, manifest["request_id"], manifest["attempt"], parts, at)
-
-
 def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
-    return [parse_manifest(key, content, at) for key, (content, at) in read_objects(s3, bucket, PUBLISHED).items()]
+    found = []
+    for key, (content, at) in read_objects(s3, bucket, PUBLISHED).items():
+        manifest = json.loads(content)
+        parts = {part["value"]: part["key"] for part in manifest["parts"]}
+        found.append(Manifest(key, manifest["request_id"], manifest["attempt"], parts, at))
+    return found
 
 
 def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:

@@ -7,11 +7,11 @@ request has more failures than the policy allows.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Literal
 
 from dev.emulator.downstream import Answer, Step
@@ -110,15 +110,15 @@ def counts(requests: int) -> dict[Kind, int]:
 
 def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Request]:
     """The requests in their order of sending. The same arguments give the same requests."""
-    chances = [Chance(seed, number) for number in range(1, requests + 1)]
-    listed = [kind for kind, count in counts(requests).items() for _ in range(count)]
-    kinds = [kind for _, kind in sorted(zip([chance.share() for chance in chances], listed, strict=True))]
+    chance = Random(seed)  # noqa: S311 - a load, not a secret
+    kinds = [kind for kind, count in counts(requests).items() for _ in range(count)]
+    chance.shuffle(kinds)
     # A schedule fires at a whole minute. Its request is sent first, so that the run is a minute shorter.
     first = kinds.index("normal")
     kinds[0], kinds[first] = kinds[first], kinds[0]
     months = list(months_as_json_lines().items())
     drawn: list[Request] = []
-    for number, (kind, chance) in enumerate(zip(kinds, chances, strict=True), 1):
+    for number, kind in enumerate(kinds, 1):
         month, lines = months[(number - 1) % len(months)]
         # The slash tests quoting in keys.
         request_id = f"{month}/{number:04d}"
@@ -134,38 +134,19 @@ def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Reque
     return drawn
 
 
-class Chance:
-    """The random draws of one request, equal on every machine and Python version. A share is in [0, 1)."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        self._name = f"{seed} {number}"
-        self._drawn = 0
-
-    def share(self) -> float:
-        self._drawn += 1
-        digest = hashlib.sha256(f"{self._name} {self._drawn}".encode()).digest()
-        return int.from_bytes(digest[:6]) / 2**48
-
-    def between(self, low: float, high: float) -> float:
-        return round(low + (high - low) * self.share(), 3)
-
-    def one_of[Value](self, values: Sequence[Value]) -> Value:
-        return values[int(self.share() * len(values))]
+def _seconds(chance: Random, scale: float) -> float:
+    return round(chance.uniform(FASTEST * scale, SLOWEST * scale), 3)
 
 
-def _seconds(chance: Chance, scale: float) -> float:
-    return chance.between(FASTEST * scale, SLOWEST * scale)
-
-
-def _steps(chance: Chance, kind: Kind, scale: float, retry_after: int | None) -> tuple[Step, ...]:
+def _steps(chance: Random, kind: Kind, scale: float, retry_after: int | None) -> tuple[Step, ...]:
     steps: list[Step] = []
     if retry_after is not None:
         steps.append(Step(_seconds(chance, scale), "slow_down", retry_after))
     if kind == "slow":
-        too_long = chance.between(limit(scale) + FASTEST, limit(scale) + SLOWEST)
-        steps += [Step(too_long)] * chance.one_of((1, 2))
-    while len(steps) < MAX_FAILURES and chance.share() < FAILING:
-        steps.append(Step(_seconds(chance, scale), chance.one_of(FAILURES)))
+        too_long = limit(scale) + _seconds(chance, 1.0)
+        steps += [Step(too_long)] * chance.choice((1, 2))
+    while len(steps) < MAX_FAILURES and chance.random() < FAILING:
+        steps.append(Step(_seconds(chance, scale), chance.choice(FAILURES)))
     return (*steps, Step(_seconds(chance, scale)))
 
 

@@ -16,7 +16,8 @@ from rich.table import Table
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Outage
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.environment import ROOT
+from dev.emulator.live_view import STALLED_AFTER, Snapshot, counted
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
 from dev.scenarios.runner import sending
 from dev.scenarios.runner.scenario import (
@@ -43,8 +44,14 @@ ONE_CALLER = (
     "1 is below the minimum of Lambda's event source (MaximumConcurrency, 2 to 1000). For a downstream with one caller "
     "use RequestQueue with one slot: make run LIMIT=1."
 )
+SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
+OTHER_WORK = (
+    "this run needs the shipped work, and functions/worker has another: send yours with make local-up, then make work "
+    "BODY='...'. Nothing was started."
+)
 # Seconds. SQS could delay the retry, but this run uses EventBridge Scheduler for delays above `SCHEDULER_BEYOND`.
 RETRY_AFTER, SCHEDULER_BEYOND = 25, 20
+FIRES_WITHIN = 60  # after a schedule's time; in a small run nothing changes until then
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
 
@@ -64,11 +71,6 @@ class Timing:
     before: float = 20.0
     outage: float = 25.0
     answer: float = 0.5
-
-
-def stalled_after(parameters: Parameters) -> float:
-    """In a small run nothing changes until the schedule fires, up to a minute after its time."""
-    return parameters.retry_after + 60 + 60
 
 
 def perform(
@@ -102,18 +104,15 @@ def perform(
     begins = time.time() + (timing.before if timing else 0.0)
     outage = Outage(begins, begins + timing.outage, timing.answer) if timing else None
     downstream.follow({request.key: request.steps for request in requests}, outage)
-    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else None)
-    if not timing:
-        with run.phase("send", f"send {counted(parameters.requests, 'request')}"):
-            sender.send_all()
+    sender = Sender(aws.client("sqs"), outputs["WorkQueueUrl"], requests, timing.sending if timing else SENT_WITHIN)
     observer = Observer(aws, downstream)
 
     def progress(elapsed: float) -> Snapshot:
-        sender.send_due(elapsed)
+        sender.send(elapsed)
         return observer.progress(parameters.requests, parameters.workers, elapsed)
 
     with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
-        run.watch(progress, "Slotkeeper: the worker", stalled_after(parameters))
+        run.watch(progress, "Slotkeeper: the worker", parameters.retry_after + FIRES_WITHIN + STALLED_AFTER)
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
     if outage:
@@ -142,33 +141,20 @@ def upload(s3: Any, bucket: str, requests: Sequence[Request]) -> None:
 
 @dataclass
 class Sender:
-    """Sends the requests in their order. Its methods raise SendFailed.
-
-    Args:
-        seconds: in which `send_due` sends them evenly.
-    """
+    """Sends the requests in their order, evenly in so many seconds."""
 
     sqs: Any
     queue_url: str
     requests: Sequence[Request]
-    seconds: float | None = None
+    seconds: float
     sent: list[SentRequest] = field(default_factory=list)
 
-    def send_all(self) -> None:
-        """Send all within `SENT_WITHIN`."""
-        self._send(self.requests)
-
-    def send_due(self, elapsed: float) -> None:
-        """Send those that are due so many seconds after the start."""
-        share = min(1.0, elapsed / self.seconds) if self.seconds else 1.0
-        due = self.requests[len(self.sent) : max(1, math.ceil(share * len(self.requests)))]
-        if due:
-            self._send(due)
-
-    def _send(self, requests: Sequence[Request]) -> None:
-        entries = {each.request_id: {"MessageBody": each.body} for each in requests}
-        answers = sending.send(self.sqs, self.queue_url, entries, SENT_WITHIN if self.seconds is None else 0.0)
-        self.sent += [SentRequest(request, at) for request, (_, at) in zip(requests, answers, strict=True)]
+    def send(self, elapsed: float) -> None:
+        """Send those that are due so many seconds after the start. Raises SendFailed."""
+        count = max(1, math.ceil(min(1.0, elapsed / self.seconds) * len(self.requests)))
+        due = self.requests[len(self.sent) : count]
+        answers = sending.send(self.sqs, self.queue_url, {each.request_id: {"MessageBody": each.body} for each in due})
+        self.sent += [SentRequest(request, at) for request, (_, at) in zip(due, answers, strict=True)]
 
 
 @dataclass
@@ -336,6 +322,8 @@ def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> N
     from its 20th to its 45th second S3 fails all calls. Writes build/run-worker/report.json and
     build/run-worker/worker.png. Uses nothing outside this machine, and leaves nothing running.
     """
+    if not SHIPPED_WORK.exists():
+        raise click.ClickException(OTHER_WORK)
     timing = Timing() if outage == "yes" else None
     parameters = Parameters(requests, seed, scale, workers, RETRY_AFTER, timing is not None)
     carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run, timing=timing))

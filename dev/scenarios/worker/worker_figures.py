@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from typing import Any
 
 from dev.emulator.downstream import Call
@@ -287,19 +287,19 @@ def never_above(records: Records, callers: int) -> Claim:
 
 def slow_calls_end(outcomes: Outcomes, work_seconds: float) -> Claim:
     """A slow call delays other requests for at most the limit of an attempt."""
-    calls = [(each.name, call) for each in outcomes for call in _too_slow(each, work_seconds)]
-    waited = [f"{name} ({call.answer})" for name, call in calls if call.answer != "gone"]
+    slow = {
+        (each.request.key, number)
+        for each in outcomes
+        for number, step in enumerate(each.request.steps, 1)
+        if step.seconds > work_seconds
+    }
+    calls = [(each, call) for each in outcomes for call in each.calls if (call.key, call.number) in slow]
+    waited = [f"{each.name} ({call.answer})" for each, call in calls if call.answer != "gone"]
     lasted = [(call.ended or call.began) - call.began for _, call in calls]
     finding = "no call was too slow"
     if calls:
         finding = f"{counted(len(calls), 'call')} given up after {min(lasted):.1f} to {max(lasted):.1f} s"
     return judge("a call that is too slow is given up", {"waited for": waited}, finding, shown=bool(calls))
-
-
-def _too_slow(outcome: RequestOutcome, work_seconds: float) -> list[Call]:
-    """Its calls whose answers take longer than the limit of an attempt."""
-    slow = {number for number, step in enumerate(outcome.request.steps, 1) if step.seconds > work_seconds}
-    return [call for call in outcome.calls if call.number in slow]
 
 
 def retries_use_no_caller(outcomes: Outcomes, records: Records, callers: int) -> Claim:
@@ -313,31 +313,21 @@ def retries_use_no_caller(outcomes: Outcomes, records: Records, callers: int) ->
 
 def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
     """The retry with the long Retry-After had a schedule, and started after its due time."""
-    scheduled = [each for each in outcomes if each.request.retry_after is not None]
-    due = {schedule.request_id: schedule.due for schedule in records.schedules}
-    pairs = [calls for each in scheduled if len(calls := _around_schedule(each)) > 1]
-    waited = [f"{second.began - first.began:.0f} s" for first, second in pairs]
-    problems = {"wrong": [text for each in scheduled if (text := _off_schedule(each, due.get(each.name)))]}
-    if not scheduled:
-        problems = {"wrong": ["no request had a Retry-After"]}
     name = "a retry went through EventBridge Scheduler"
-    return judge(name, problems, f"{counted(len(due), 'schedule')}; the retry after {', '.join(waited)}")
-
-
-def _around_schedule(outcome: RequestOutcome) -> list[Call]:
-    """Its call with the Retry-After, the first to use a step, and the next one. Calls in an outage use none."""
-    return list(islice(dropwhile(lambda call: call.number != 1, outcome.calls), 2))
-
-
-def _off_schedule(outcome: RequestOutcome, due: float | None) -> str:
+    late = next((each for each in outcomes if each.request.retry_after is not None), None)
+    if late is None or late.request.retry_after is None:
+        return Claim(name, False, "no request had a Retry-After")
+    due = next((schedule.due for schedule in records.schedules if schedule.request_id == late.name), None)
     if due is None:
-        return f"no schedule for {outcome.name}"
-    calls = _around_schedule(outcome)
+        return Claim(name, False, f"no schedule for {late.name}")
+    # The call with the Retry-After is the first that uses a step, which calls in an outage do not.
+    calls = list(dropwhile(lambda call: call.number != 1, late.calls))
     if len(calls) < 2:
-        return f"no retry of {outcome.name} after its schedule"
-    first, second = calls
+        return Claim(name, False, f"no retry of {late.name} after its schedule")
+    first, second = calls[:2]
     if second.began < due:
-        return f"{outcome.name} was retried {due - second.began:.1f} s before its schedule was due"
-    if due < (first.ended or 0.0) + (outcome.request.retry_after or 0):
-        return f"{outcome.name} was due before its Retry-After of {outcome.request.retry_after} s"
-    return ""
+        return Claim(name, False, f"{late.name} was retried {due - second.began:.1f} s before its schedule was due")
+    if due < (first.ended or 0.0) + late.request.retry_after:
+        return Claim(name, False, f"{late.name} was due before its Retry-After of {late.request.retry_after} s")
+    schedules = counted(len(records.schedules), "schedule")
+    return Claim(name, True, f"{schedules}; the retry after {second.began - first.began:.0f} s")

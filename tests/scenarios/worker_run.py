@@ -1,7 +1,10 @@
-"""Records of a small `make run-worker` without faults. Seconds; the first request is sent at 1000.
+"""Records of a small `make run-worker` without faults, and of an outage. Seconds; the first request is sent at 1000.
 
 Two callers; an attempt may take 2 s. `LATE` has a Retry-After of 25 s, and its schedule is due at 50 s. `PLAIN`
 succeeds. `SLOW` is given up after 2 s, and then succeeds. `MISSING` has no input, `NONSENSE` is no valid message.
+
+The outage is from 1010 to 1030. The breaker opens after two failures; a probe is due after 4 s at most. Its calls are
+of requests "a", "b", ...
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dev.emulator.downstream import Call, Step
+from dev.emulator.downstream import Call, Outage, Step
 from dev.emulator.worker_client import DeadLetter, LedgerRow
-from functions.worker.scenario.worker_figures import Parameters, build
-from functions.worker.scenario.worker_mix import Kind, Poison, Request
-from functions.worker.scenario.worker_records import Manifest, Records, Sample, Schedule, SentRequest
+from dev.scenarios.worker.worker_figures import Parameters, build
+from dev.scenarios.worker.worker_mix import Kind, Poison, Request
+from dev.scenarios.worker.worker_outage import OutageRecord, Retried, Settings
+from dev.scenarios.worker.worker_records import Manifest, Records, Sample, Schedule, SentRequest
 from tests.scenarios.reports import run_of
 
 ORIGIN = 1000.0
@@ -129,23 +133,69 @@ def changed[Item](items: Sequence[Item], index: int, **changes: Any) -> list[Ite
     return [*items[:index], replace(item, **changes), *items[index + 1 :]]
 
 
-def many(count: int, gap: float) -> Records:
-    """Two concurrent requests of `count` at a time. All fail first; their second calls come `gap` seconds later.
+def many(gap: float) -> Records:
+    """Two concurrent requests of forty at a time. All fail first; their second calls come `gap` seconds later.
 
     With a gap of 0 each pair waits for its retries inside the worker, before the next pair begins.
     """
-    names = [f"b/{number}" for number in range(count)]
-    begins = [(number // 2) * (1.0 if gap else 2.0) for number in range(count)]
-    calls = [call(name, 1, at, at + 1.0, "500") for name, at in zip(names, begins, strict=True)]
-    calls += [call(name, 2, at + 1.0 + gap, at + 2.0 + gap) for name, at in zip(names, begins, strict=True)]
+    begins = {f"b/{number}": (number // 2) * (1.0 if gap else 2.0) for number in range(40)}
+    first = [call(name, 1, at, at + 1.0, "500") for name, at in begins.items()]
     return records(
-        sent=[SentRequest(request(name, "normal", Step(1.0, "error"), Step(1.0)), ORIGIN) for name in names],
-        calls=calls,
-        rows=[row(name, "SUCCEEDED", 2, 1) for name in names],
+        sent=[SentRequest(request(name, "normal", Step(1.0, "error"), Step(1.0)), ORIGIN) for name in begins],
+        calls=[*first, *(call(name, 2, at + 1.0 + gap, at + 2.0 + gap) for name, at in begins.items())],
+        rows=[row(name, "SUCCEEDED", 2, 1) for name in begins],
         dead=[],
-        manifests=[manifest(name, 2, at + 2.1 + gap) for name, at in zip(names, begins, strict=True)],
-        parts=objects(*((name, 2) for name in names)),
+        manifests=[manifest(name, 2, at + 2.1 + gap) for name, at in begins.items()],
+        parts=objects(*((name, 2) for name in begins)),
     )
+
+
+def retried(name: str, at: float, *, counted: bool = False) -> Retried:
+    return Retried(name, ORIGIN + at, counted)
+
+
+BEFORE = [call("a", 1, 8.0, 8.5), call("h", 1, 9.5, 10.2)]
+DURING = [
+    call("a", 0, 10.3, 10.8, "503"),
+    call("b", 0, 10.4, 10.9, "dropped"),
+    call("c", 0, 10.8, 11.3, "503"),
+    call("d", 0, 14.9, 15.4, "dropped"),
+    call("e", 0, 19.5, 20.0, "503"),
+    call("f", 0, 24.1, 24.6, "dropped"),
+    call("g", 0, 28.7, 29.2, "503"),
+]
+AFTER = [
+    call("h", 0, 33.3, 33.8, "404"),
+    call("b", 0, 34.0, 34.5),
+    call("c", 1, 35.0, 36.4),
+    call("d", 1, 36.6, 37.6),
+    call("e", 1, 36.6, 37.6),
+]
+RETRIED = [
+    retried("h", 9.0, counted=True),
+    retried("a", 10.81, counted=True),
+    *(retried(name, 30.0) for name in "bcdefg"),
+    retried("b", 50.0, counted=True),
+]
+
+
+def outage(
+    calls: Sequence[Call] = (*BEFORE, *DURING, *AFTER), log: Sequence[Retried] = RETRIED, open_at: float | None = 10.7
+) -> OutageRecord:
+    """`open_at`: when the breaker was read as open, which it was before the outage too."""
+    return OutageRecord(
+        outage=Outage(ORIGIN + 10.0, ORIGIN + 30.0),
+        settings=Settings(threshold=2, recovery=4.0, callers=2),
+        calls=calls,
+        retried=log,
+        request_ids={key(name): name for name in "abcdefgh"},
+        seen_open=[ORIGIN + 9.9, *([] if open_at is None else [ORIGIN + open_at])],
+    )
+
+
+def outage_records() -> Records:
+    states = ("CLOSED", "OPEN", "HALF_OPEN", "OPEN", "CLOSED")
+    return records(outage=outage(), samples=[Sample(ORIGIN + 9 * i, state, 1, 4) for i, state in enumerate(states)])
 
 
 def report(recorded: Records) -> dict[str, Any]:

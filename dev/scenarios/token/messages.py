@@ -1,0 +1,159 @@
+"""The messages, their concurrent senders, and the invalidations of the token between them."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import urlsplit
+
+from dev.emulator.chatbot_client import signed
+
+# API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS has no
+# such limit, and a machine that starts fifty containers together needs longer.
+TIMEOUT = 300.0
+QUESTIONS = (
+    "Where is my order?",
+    "Can I change the delivery address?",
+    "Which of your shops is open on Sunday?",
+    "How do I return a pair of shoes?",
+    "Do you repair what you sell?",
+    "Is there an express delivery?",
+    "Is the blue one still in stock?",
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. Each has its own text, by which the API's log identifies it."""
+
+    number: int  # from 1
+
+    @property
+    def message_id(self) -> str:
+        return f"m{self.number:05d}"
+
+    @property
+    def text(self) -> str:
+        return f"{QUESTIONS[self.number % len(QUESTIONS)]} (customer {self.number})"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message and its request, by its sender's clock (epoch seconds).
+
+    Args:
+        status: None without an answer.
+        code: the error's code, or the reason why there is no answer.
+        answer: the bot's answer. None if it refused the message.
+    """
+
+    message: Message
+    sent: float
+    ended: float
+    status: int | None
+    code: str | None = None
+    answer: str | None = None
+
+
+class ChatbotClient:
+    """Sends to the chatbot. Each request has its own connection, so none expires between two requests."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self._at = urlsplit(url)
+        self._key = key
+
+    def warm_up(self) -> None:
+        """Start a container with an unsigned request, which is refused before the token is read."""
+        with contextlib.suppress(OSError, http.client.HTTPException):  # a real fault shows in the messages
+            self._request(b"{}", {"Content-Type": "application/json"})
+
+    def deliver(self, message: Message) -> Delivery:
+        """Send it once. Each message is a conversation of its own."""
+        content = {"message_id": message.message_id, "text": message.text, "conversation": message.message_id}
+        body, sent = json.dumps(content).encode(), time.time()
+        try:
+            status, text = self._request(body, signed(self._key, int(sent), body))
+            answer = dict(json.loads(text))
+        except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+            return Delivery(message, sent, time.time(), None, type(error).__name__)
+        code = answer.get("code") or answer.get("message")
+        return Delivery(message, sent, time.time(), status, code, answer.get("answer") if status == 200 else None)
+
+    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(str(self._at.hostname), self._at.port, timeout=TIMEOUT)
+        with contextlib.closing(connection):
+            connection.request("POST", self._at.path, body, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+
+class Rounds:
+    """Sends the messages in one round more than there are invalidations, each round concurrently.
+
+    1. In each round but the first, the token is invalidated when a quarter of the messages have ended and another
+       quarter is in flight. Then the other half is sent, at least one message, and meets the invalid token together.
+    2. A round begins when the one before has ended. So no message meets two invalidations: the protocol takes a 401 for
+       a newer token as an error of the request, which this run does not test.
+
+    Args:
+        deliver: sends one message.
+        invalidate: the live token; None without effect.
+    """
+
+    def __init__(
+        self,
+        messages: int,
+        senders: int,
+        invalidations: int,
+        deliver: Callable[[Message], Delivery],
+        invalidate: Callable[[], float | None],
+    ) -> None:
+        count = invalidations + 1
+        numbers = [range(i * messages // count + 1, (i + 1) * messages // count + 1) for i in range(count)]
+        self._rounds = [[Message(number) for number in some] for some in numbers]
+        self._senders = senders
+        self._deliver = deliver
+        self._invalidate = invalidate
+        self._stopped = threading.Event()
+        self.invalidations = 0
+        self.sent: list[Future[Delivery]] = []
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Send in another thread, until all messages have ended or this context ends."""
+        threading.Thread(target=self._send).start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+
+    def deliveries(self) -> list[Delivery]:
+        """Those that have ended, by message number."""
+        done = [future.result() for future in list(self.sent) if future.done() and not future.cancelled()]
+        return sorted(done, key=lambda delivery: delivery.message.number)
+
+    def _send(self) -> None:
+        with ThreadPoolExecutor(self._senders) as pool:
+            for number, messages in enumerate(self._rounds):
+                half = len(messages) // 2
+                first = self._start(pool, messages[:half])
+                list(islice(as_completed(first), half // 2))
+                if self._stopped.is_set():
+                    pool.shutdown(cancel_futures=True)
+                    return
+                if number:
+                    self.invalidations += self._invalidate() is not None
+                wait([*first, *self._start(pool, messages[half:])])
+
+    def _start(self, pool: ThreadPoolExecutor, messages: Sequence[Message]) -> list[Future[Delivery]]:
+        started = [pool.submit(self._deliver, message) for message in messages]
+        self.sent += started
+        return started
