@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from dev.judge.slot_item import Item
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from slotkeeper.slots.processes import Processes
 from tests.races import lease_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
 from tests.races.client_threads import Change
 from tests.races.lease_clients import LeaseOrders
-from tests.races.lease_judge import LeaseFigures, LeaseItem, LeaseJudge, load
+from tests.races.lease_judge import LeaseFigures, LeaseJudge, load
 
 
 @dataclass(frozen=True)
@@ -65,5 +66,5 @@ class LeaseCrowd(ClientProcesses):
         took = time.monotonic() - started
         judge = LeaseJudge([each for history in histories for each in load(history)])
         for image in self.images(stream):
-            judge.take(LeaseItem.read(image))
+            judge.take(Item.read(image))
         return LeaseOutcome(judge, judge.conclude(), took)

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.races.slot_history import Entry, Item, Operation
+from dev.judge.slot_item import Holder, Item
+from tests.races.slot_history import Operation
 
 
 @dataclass
@@ -16,8 +17,8 @@ class Writes:
     grants: Counter[tuple[str, int]] = field(default_factory=Counter)
     weights: dict[int, int] = field(default_factory=dict)  # by the mark of the grant
     confirms: Counter[str] = field(default_factory=Counter)
-    quiets: Counter[tuple[str, Entry, int]] = field(default_factory=Counter)
-    released: defaultdict[str, Counter[Entry]] = field(default_factory=lambda: defaultdict(Counter))
+    quiets: Counter[tuple[str, Holder, int]] = field(default_factory=Counter)
+    released: defaultdict[str, Counter[Holder]] = field(default_factory=lambda: defaultdict(Counter))
     waits: Counter[str] = field(default_factory=Counter)  # receipt handles that were registered
     ended: Counter[str] = field(default_factory=Counter)  # those of registrations that ended without a grant
 

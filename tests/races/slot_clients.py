@@ -16,13 +16,14 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from dev.judge.slot_item import Holder
 from slotkeeper.slots import process, protocol
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import Priority
 from slotkeeper.slots.reservation import Candidate, Full, Granted, Paused, Registration, Reservation
 from tests.races.client_threads import Change, changed, run_clients, serve
-from tests.races.slot_history import Entry, Operation, Step, save
+from tests.races.slot_history import Operation, Step, save
 from tests.races.slot_messages import Message, Messages
 
 
@@ -208,13 +209,13 @@ class Client:
             return self._read()
         name = self._random.choice(list(self._seen_holders))
         raw = self._seen_holders[name]
-        self._do(step, name, lambda mark: act(name, raw, mark), Entry.read(raw))
+        self._do(step, name, lambda mark: act(name, raw, mark), Holder.read(raw))
         return None
 
     def _any_execution(self) -> str:
         return f"{self._process}-{self._random.randrange(self._orders.executions)}"
 
-    def _do(self, step: Step, about: str | Message, call: Callable[[int], Any], seen: Entry | None = None) -> Any:
+    def _do(self, step: Step, about: str | Message, call: Callable[[int], Any], seen: Holder | None = None) -> Any:
         marks = []
         start = time.monotonic()
         while True:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dev.judge.slot_item import Asked
 from slotkeeper.slots.request import Delivery, Priority
 from slotkeeper.slots.reservation import Candidate
 
@@ -32,6 +33,11 @@ class Message(NamedTuple):
     def position(self) -> tuple[str, int]:
         """Its place in its message group, as in the process's item."""
         return str(self.sequence).zfill(40), self.receives
+
+    @property
+    def asked(self) -> Asked:
+        """What the judge knows of this request; all of them have waited."""
+        return Asked(self.priority, self.weight, self.position) if self.sequence else Asked(None, self.weight)
 
     def candidate(self, process: str, mark: int) -> Candidate:
         """What a starter makes of this receive. The receipt handle contains the call's mark."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from dev.judge.slot_item import Holder, Item
+from slotkeeper.slots import process
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -20,11 +22,10 @@ from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import Priority
 from tests.races import slot_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
-from tests.races.client_threads import Change
+from tests.races.client_threads import Change, changed
 from tests.races.slot_clients import Orders
-from tests.races.slot_history import Entry, Item, Operation, load
+from tests.races.slot_history import Operation, digest, load
 from tests.races.slot_judge import Figures, Judge
-from tests.races.slot_steps import Rules
 
 Disturbance = Literal["limit", "pause", "count"]
 
@@ -53,10 +54,6 @@ class Race:
     weights: tuple[int, ...] = (0, 1)
     default_weight: int = 1
     most_holders: int = MAX_HOLDERS
-
-    @property
-    def rules(self) -> Rules:
-        return Rules(not self.disturbances, "count" not in self.disturbances, self.most_holders, self.default_weight)
 
 
 @dataclass(frozen=True)
@@ -116,9 +113,10 @@ class Crowd(ClientProcesses):
         operations = [operation for history in histories for operation in load(history)]
         operations += release_all(self.dynamodb, table)
         operations += reject_wakes(self.dynamodb, table, race)
-        judge = Judge(race.rules, operations)
-        for image in self.images(stream):
-            judge.take(Item.read(image))
+        judge = Judge(operations, steady=not race.disturbances, counted="count" not in race.disturbances)
+        with changed(process, MAX_HOLDERS=race.most_holders):
+            for image in self.images(stream):
+                judge.take(Item.read(image))
         figures = judge.conclude([observer.seen for observer in observers])
         return Outcome(judge, figures, took)
 
@@ -185,7 +183,7 @@ class Observer(BackgroundThread):
 
     def act(self) -> None:
         self._last = read(self._dynamodb, self._table)
-        self.seen.append(self._last.digest)
+        self.seen.append(digest(self._last))
 
     def status(self) -> str:
         """The slots in use at the last read."""
@@ -269,7 +267,7 @@ def release_all(dynamodb: Any, table: str) -> list[Operation]:
     for name, each in item.holders.items():
         start = time.monotonic()
         answer = slots.release(PROCESS, name, each.raw)
-        seen = Entry.read(each.raw)
+        seen = Holder.read(each.raw)
         operations.append(Operation("reclaim", name, start, time.monotonic(), str(answer), [MARKS], seen))
     return operations
 

@@ -70,7 +70,7 @@ def test_control_a_race_of_leases_without_several_conditions_has_the_fault_of_ea
 
 
 def test_control_a_race_whose_leases_are_removed_before_their_end_has_the_fault(lease_crowd: LeaseCrowd) -> None:
-    assert _has_faults(["before"], lease_crowd, skew=-3)
+    assert _has_faults(["before others may remove it"], lease_crowd, skew=-3)
 
 
 def _has_faults(faults: Collection[str], crowd: LeaseCrowd, **how: Any) -> bool:

@@ -55,9 +55,9 @@ def has_faults(faults: Collection[str], crowd: Crowd, race: Race, steps: int = S
 @pytest.mark.parametrize(
     ("change", "disturbance", "fault"),
     [
-        (without("ROOM_FOR_ONE", f"{COUNTED} AND {NAMED}"), None, "without a free slot"),
-        (without("ROOM_FOR_ONE", COUNTED), "count", "without a free slot"),
-        (without("ROOM_FOR_ONE", NAMED), "count", "without a free slot"),
+        (without("ROOM_FOR_ONE", f"{COUNTED} AND {NAMED}"), None, "although none is free"),
+        (without("ROOM_FOR_ONE", COUNTED), "count", "although none is free"),
+        (without("ROOM_FOR_ONE", NAMED), "count", "although none is free"),
         (reserve_without("paused = :false"), "pause", "paused True"),
         (reserve_without("attribute_not_exists(holders.#me)"), None, "slots_in_use was"),
         (without("CANCEL_CONDITION", CANCEL_CONDITION, HELD), None, "of which it was RESERVED"),
@@ -77,7 +77,7 @@ def test_control_a_race_without_the_condition_has_the_fault(
     [
         (
             weighted(without("ROOM_FOR_WEIGHT", "slot_limit = :limit"), disturbances=("limit",)),
-            "without a free slot",
+            "although none is free",
         ),
         (
             weighted(
@@ -87,10 +87,10 @@ def test_control_a_race_without_the_condition_has_the_fault(
                     "slots_in_use < slot_limit AND size(holders) < slot_limit",
                 )
             ),
-            "without a free slot",
+            "although none is free",
         ),
         (weighted(("RELEASE_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one")), "slots_in_use was"),
-        (weighted(without("NOT_REGISTERED", NOT_REGISTERED)), "admitted before"),
+        (weighted(without("NOT_REGISTERED", NOT_REGISTERED)), "takes a slot before"),
         (Race(LIMIT, changes=[without("NO_ROOM", NO_ROOM)]), "waits although a slot is free"),
     ],
     ids=["same limit", "room for the weight", "release by one", "higher priority", "wait if full"],
@@ -119,8 +119,8 @@ def test_f5_control_a_release_without_its_condition_frees_a_slot_twice(crowd: Cr
 
 
 def test_f6_control_with_not_equal_instead_of_less_a_moving_limit_is_exceeded(crowd: Crowd) -> None:
-    assert has_faults(["without a free slot"], crowd, Race(LIMIT, ("limit",), [("ROOM_FOR_ONE", "<", "<>")]))
+    assert has_faults(["although none is free"], crowd, Race(LIMIT, ("limit",), [("ROOM_FOR_ONE", "<", "<>")]))
 
 
 def test_control_a_reserve_that_reads_and_then_writes_exceeds_the_limit(crowd: Crowd) -> None:
-    assert has_faults(["without a free slot"], crowd, Race(LIMIT, reads_first=True))
+    assert has_faults(["although none is free"], crowd, Race(LIMIT, reads_first=True))

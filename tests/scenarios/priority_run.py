@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dev.judge.slot_item import Holder, Item, Waiting
 from dev.scenarios.slots.priority_figures import build
 from dev.scenarios.slots.priority_records import PriorityRecords, Refusal
 from dev.scenarios.slots.priority_requests import Mix
 from dev.scenarios.slots.slot_figures import Parameters
-from dev.scenarios.slots.slot_history import Change, Registration
 from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun, Records
 from dev.scenarios.slots.slot_requests import PROCESS, Request, SentRequest
 from slotkeeper.slots.request import Priority, execution_name
@@ -56,15 +56,15 @@ def workflow(each: SentRequest, start: float, stop: float) -> Execution:
 
 def change(
     at: float, *holders: str, limit: int = LIMIT, weights: dict[str, int] | None = None, **waiting: tuple[str, int]
-) -> Change:
+) -> Item:
     """The item with these requests as holders, and by priority the registered request and its weight."""
-    weights = {name(each): weight for each, weight in (weights or {}).items()}
-    count = sum(weights.get(name(each), 1) for each in holders)
+    held = {name(each): Holder("RUNNING", weight=(weights or {}).get(each, 1)) for each in holders}
     registered = {
-        priority: Registration(name(request_id), weight) for priority, (request_id, weight) in waiting.items()
+        priority: Waiting("1", 1, "handle", weight, name(request_id))
+        for priority, (request_id, weight) in waiting.items()
     }
-    running = {name(each): "RUNNING" for each in holders}
-    return Change(ORIGIN + at, PROCESS, limit, count, running, False, weights, registered)
+    in_use = sum(each.weight for each in held.values())
+    return Item(PROCESS, limit, in_use, held, waiting=registered, at=ORIGIN + at)
 
 
 SENT = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dev.scenarios.slots.slot_history import Change
+from dev.judge.slot_item import Holder, Item
 from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
 from dev.scenarios.soak.soak_figures import Parameters, build
 from dev.scenarios.soak.soak_plan import DECK, RESTARTED
@@ -35,13 +35,17 @@ def glue_run(number: int, start: float, stop: float | None, state: str = "SUCCEE
     return GlueRun(f"jr-{number}-{start}", name or f"p-{number}", state, ORIGIN + start, completed)
 
 
-def change(at: float, *holders: str, limit: int = 1, count: int | None = None, paused: bool = False) -> Change:
+def change(at: float, *holders: str, limit: int = 1, count: int | None = None, paused: bool = False) -> Item:
     """The item with these holders. A name that ends in "?" is not confirmed."""
-    states = {name.removesuffix("?"): "RESERVED" if name.endswith("?") else "RUNNING" for name in holders}
-    return Change(ORIGIN + at, "p", limit, len(states) if count is None else count, states, paused)
+    held = {
+        name.removesuffix("?"): Holder("RESERVED") if name.endswith("?") else Holder("RUNNING", target="job")
+        for name in holders
+    }
+    in_use = len(held) if count is None else count
+    return Item("p", limit, in_use, held, paused, target="job", at=ORIGIN + at)
 
 
-def served(number: int, start: float, stop: float) -> list[Change]:
+def served(number: int, start: float, stop: float) -> list[Item]:
     """The table's changes by a workflow: reserved, confirmed, released."""
     return [change(start, f"p-{number}?"), change(start + 0.1, f"p-{number}"), change(stop)]
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock, call
 import pytest
 
 from dev.emulator.faults import Faults
-from dev.scenarios.slots.slot_history import Change
+from dev.judge.slot_item import Holder, Item
 from dev.scenarios.soak import fault_player as module
 from dev.scenarios.soak.fault_player import FaultPlayer, JanitorClock, SlotState
 from dev.scenarios.soak.soak_plan import DECK, Fault, Plan, Send, draw
@@ -31,7 +31,7 @@ def stack(tmp_path: Path) -> Any:
     """A stack on which every action succeeds. `r1` is the only request whose workflow has started."""
     stack = Mock()
     stack.aws.state_dir = tmp_path
-    stack.journal.read.return_value = {"soak-a": Change(0, "soak-a", 3, 0, {}, False)}
+    stack.journal.read.return_value = {"soak-a": Item("soak-a", 3, 0, {})}
     stack.journal.changes = []
     stack.queued.return_value, stack.running.return_value = 0, []
     stack.unsuccessful.return_value = ["soak-a-2", "soak-a-1"]
@@ -174,7 +174,7 @@ def test_the_janitor_runs_until_the_clock_ends(stack: Any, monkeypatch: pytest.M
 
 
 def test_the_state_is_settled_when_no_request_is_queued_runs_or_holds_a_slot() -> None:
-    free, held = Change(0, "p", 1, 0, {}, False), Change(0, "p", 1, 1, {"p-1": "RUNNING"}, False)
+    free, held = Item("p", 1, 0, {}), Item("p", 1, 1, {"p-1": Holder("RUNNING")})
     assert SlotState(0, 0, {"p": free}, 1).settled
     for state in (SlotState(1, 0, {"p": free}, 1), SlotState(0, 1, {"p": free}, 1), SlotState(0, 0, {"p": held}, 1)):
         assert not state.settled

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
+from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.lost_requests import SETTLED_SECONDS
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
-from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.aws.stepfunctions import OPEN
@@ -22,20 +23,19 @@ from tests.simulation.slots_state import (
     GRACE,
     JOB,
     LOOK_GAP,
+    NO_PROCESS,
     PERIOD,
     PROCESS,
     STEP,
     SlotsState,
-    expires,
+    code_of,
     group_of,
     id_of,
-    is_lease,
-    is_of,
     name_of,
     owner_of,
     process_of,
     request_of,
-    weight_of,
+    version_of,
 )
 from tests.simulation.workflow import FAILED, REQUESTS
 from tests.simulation.worlds import Violation
@@ -58,9 +58,6 @@ class SlotsProperties(SlotsState):
                 self._check_process(item, before)
                 self._check_names(item, before)
         holders = self._holders()
-        for name in self._cancelled():
-            if name in holders:
-                raise Violation("S3", f"{name} is cancelled and holds a slot")
         if self.timeless and not self.faults and not self.removed:
             self._check_registrations(holders)
         owners = [owner_of(run) for run in self._alive()]
@@ -70,7 +67,7 @@ class SlotsProperties(SlotsState):
             if owners.count(owner) > 1:
                 raise Violation("S1b", f"two Glue runs of {owner} are alive in one slot")
 
-    def _check_registrations(self, holders: dict[str, Record]) -> None:
+    def _check_registrations(self, holders: dict[str, Holder]) -> None:
         """S6: without a fault, only a request that waits is registered, since a registration keeps others out.
 
         A starter that works on a message may register it although another starter has consumed it. Of two messages with
@@ -88,34 +85,23 @@ class SlotsProperties(SlotsState):
                     raise Violation("S6", f"{each.execution} keeps others out although its message is gone")
 
     def _check_process(self, item: Record, before: Record) -> None:
-        """S1, S2, S2b and S8 after a write of a process's item."""
-        held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
-        limit, in_use = (int(item[name]["N"]) for name in ("slot_limit", "slots_in_use"))
-        weight = sum(weight_of(entry["M"]) for entry in held.values())
-        if in_use != weight:
-            raise Violation("S2", f"slots_in_use is {in_use}, and the holders' weights are {weight} in sum")
-        tokens = sum(len(entry["M"]["task_token"]["S"]) for entry in held.values() if "task_token" in entry["M"])
-        if tokens > items.MAX_TOKEN_BYTES:
-            raise Violation("S2b", f"the holders' task tokens have {tokens} bytes")
-        adopted = {name for name, entry in held.items() if "redriven" in entry["M"]}
-        granted = held.keys() - held_before.keys() - adopted if "waiting" in before else ()
-        if granted and weight > limit:
-            raise Violation("S1", f"the holders' weights are {weight} in sum, limit {limit}")
-        if granted and self.blocks and item["process_name"]["S"] == PROCESS:
-            self._check_at_work(held, granted, limit)
-        for name in held_before.keys() - held.keys():
-            self._check_removal(held_before[name]["M"])
-        for name in held.keys() & held_before.keys():
-            if is_lease(held[name]["M"]) and held[name] is not held_before[name]:
-                self._check_extension(held[name]["M"])
-        requests = [name for name in granted if not is_lease(held[name]["M"])]
-        if requests and item["target"]["S"] == NO_TARGET:
-            raise Violation("S10", f"{requests} take slots of a process for leases")
-        for name in granted:
-            for other in PRIORITIES if is_lease(held[name]["M"]) else self._higher(name):
-                entry = before["waiting"]["M"].get(other)
-                if entry is not None and "weight" in entry["M"] and int(entry["M"]["weight"]["N"]) <= limit:
-                    raise Violation("S8", f"{name} takes a slot before {entry['M']['execution']['S']}, which waits")
+        """The judge's verdict on a write of a process's item, and S1c for the blocks that run."""
+        if item is NO_PROCESS or before is NO_PROCESS:
+            return  # removed or added, and empty
+        new, old = version_of(item), version_of(before)
+        for breach in chain(wrong_item(new), wrong_step(old, new, self._asked, self._writer())):
+            raise Violation(breach.guarantee, breach.text)
+        granted = {name for name in new.holders.keys() - old.holders.keys() if not new.holders[name].redriven}
+        if granted and self.blocks and new.process == PROCESS:
+            self._check_at_work(new, granted)
+
+    def _asked(self, name: str, _: Holder) -> Asked:
+        return Asked(_priority_of(name, self.plan.requests, self.plan.callers))
+
+    def _writer(self) -> Writer | None:
+        """The actor whose call is performed."""
+        actor, ahead = self._acting
+        return Writer(code_of(actor), self.now + ahead)
 
     def _check_names(self, item: Record, before: Record) -> None:
         """S3b after a write: a name ends with its message or moves to `lost`, and no note is wrong."""
@@ -152,27 +138,7 @@ class SlotsProperties(SlotsState):
                 return "" if self.timeless else min(left)
         return ""
 
-    def _higher(self, execution: str) -> Sequence[Priority]:
-        """The priorities above that of an execution's request."""
-        return higher(_priority_of(execution, self.plan.requests, self.plan.callers))
-
-    def _check_removal(self, entry: Record) -> None:
-        """S1c: a lease is removed by its caller, or when it has expired by the clock of another actor."""
-        actor, ahead = self._acting
-        early = expires(entry) - self.now - ahead if is_lease(entry) else 0
-        if early > 0 and not self._is_own(entry):
-            raise Violation("S1c", f"{actor} removes a lease {early:.0f} s too early")
-
-    def _check_extension(self, entry: Record) -> None:
-        """S1c: a lease is extended by its caller, since another one would use its slot too."""
-        if not self._is_own(entry):
-            raise Violation("S1c", f"{self._acting[0]} extends a lease of another caller")
-
-    def _is_own(self, entry: Record) -> bool:
-        """Whether a lease is that of the actor whose call is performed."""
-        return is_of(entry, self._acting[0])
-
-    def _check_at_work(self, held: dict[str, Record], granted: set[str], limit: int) -> None:
+    def _check_at_work(self, item: Item, granted: set[str]) -> None:
         """S1c: with each grant, the weights of what works and of what is granted stay within the limit.
 
         A block counts until its lease ends, by its caller's clock and by each clock that differs by less than the skew.
@@ -180,14 +146,14 @@ class SlotsProperties(SlotsState):
         """
         working = {owner_of(run) for run in self._alive()}
         working |= {name for name, child in self.services["children"].fields.items() if child["status"] in OPEN}
-        weights = [weight_of(held[name]["M"]) for name in (working & held.keys()) | granted]
-        leases = [held[name]["M"] for name in granted if is_lease(held[name]["M"])]
+        weights = [item.holders[name].weight for name in (working & item.holders.keys()) | granted]
+        codes = {item.holders[name].code for name in granted}
         for caller, (until, weight) in self.blocks.items():
             moment = max(self.now + self.ahead_of(caller), self.latest_clock - LEASE_CLOCK_SKEW)
-            if moment < until and not any(is_of(lease, caller) for lease in leases):
+            if moment < until and code_of(caller) not in codes:
                 weights.append(weight)
-        if sum(weights) > limit:
-            text = f"the weight at work is {sum(weights)}, the limit {limit}"
+        if sum(weights) > item.limit:
+            text = f"the weight at work is {sum(weights)}, the limit {item.limit}"
             raise Violation("S1c", f"{sorted(granted)} granted: {text}")
 
     def ahead_of(self, name: str) -> float:
@@ -251,17 +217,17 @@ class SlotsProperties(SlotsState):
         """S4: a janitor run stops a dead holder's Glue run, and the two janitor runs after its end free the slot."""
         executions = self.services["stepfunctions"]
         for name, holder in self._holders().items():
-            if is_lease(holder["M"]):
-                late = self.now - max(expires(holder["M"]), self.disturbed_at)
+            if holder.is_lease:
+                late = self.now - max(holder.removable_from, self.disturbed_at)
                 if late > PERIOD:
                     raise Violation("S4", f"the lease {name} has expired, and its slot was not freed for {late:.0f} s")
                 continue
             if stepfunctions.is_open(executions, name):
                 continue
-            dead = float(holder["M"]["since"]["N"])  # also for a reservation of an execution that closed long ago
+            dead = float(holder.since)  # also for a reservation of an execution that closed long ago
             dead = max(dead, executions[name]["stopped"]) if name in executions else dead
             late = self.now - max(dead + GRACE, self.disturbed_at)
-            if self.is_unreadable(name) and holder["M"]["state"]["S"] == "RUNNING":
+            if self.is_unreadable(name) and holder.state == "RUNNING":
                 if late > 2 * PERIOD and not self.unreadable:
                     raise Violation("S4", f"{name} is dead, its work may not be read, and no janitor run reports it")
                 continue
@@ -298,7 +264,7 @@ class SlotsProperties(SlotsState):
             if late > 3 * PERIOD and name not in holders:
                 raise Violation("S3", f"{name} is not settled {late:.0f} s after its grace time")
 
-    def check_child_freed(self, name: str, holder: Record, dead: float) -> None:
+    def check_child_freed(self, name: str, holder: Holder, dead: float) -> None:
         """S4 for a dead holder whose target is a state machine."""
         raise NotImplementedError
 

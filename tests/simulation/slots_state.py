@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.glue import MARKER
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process, WaitingRequest, read_process
+from slotkeeper.slots.process import Process, WaitingRequest, read_process
 from slotkeeper.slots.request import (
     Delivery,
     Request,
@@ -146,6 +147,7 @@ class Plan:
 
 # The item of a removed process.
 NO_PROCESS = freeze({"slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "holders": {"M": {}}})
+_NO_VERSION = Item("", 0, 0, {})
 _SIGNS = {"+": "high", "-": "low"}
 
 
@@ -225,6 +227,7 @@ class StatusEvent(NamedTuple):
 _messages: dict[Any, tuple[list[Record], list[Record]]] = {}
 _alive: dict[Record, list[Record]] = {}
 _read: dict[Record, Process] = {}
+_versions: dict[Record, Item] = {}
 
 
 # How often callers took over an expired lease, and how often the condition of the write refused it.
@@ -237,6 +240,15 @@ def forget() -> None:
     _messages.clear()
     _alive.clear()
     _read.clear()
+    _versions.clear()
+
+
+def version_of(item: Record) -> Item:
+    """A process's item as the judge reads it; cached."""
+    known = _NO_VERSION if item is NO_PROCESS else _versions.get(item)
+    if known is None:
+        known = _versions[item] = Item.read(thaw(item))
+    return known
 
 
 class SlotsState(World):
@@ -359,7 +371,7 @@ class SlotsState(World):
         return [
             name
             for name in self._dead()
-            if self.is_unreadable(name) and not is_lease(self._holders()[name]["M"]) and name not in working
+            if self.is_unreadable(name) and not self._holders()[name].is_lease and name not in working
         ]
 
     def settings_of(self, process: str) -> dict[str, Any]:
@@ -378,15 +390,11 @@ class SlotsState(World):
     def _item(self, process: str = PROCESS) -> Record:
         return self.services["dynamodb"][SLOTS].get(process) or NO_PROCESS
 
-    def _holders_of(self, process: str) -> dict[str, Record]:
-        return self._item(process)["holders"]["M"].fields  # type: ignore[no-any-return]
+    def _holders_of(self, process: str) -> Mapping[str, Holder]:
+        return version_of(self._item(process)).holders
 
-    def _holders(self) -> dict[str, Record]:
-        return {name: entry for process in self.processes for name, entry in self._holders_of(process).items()}
-
-    def _cancelled(self) -> dict[str, Record]:
-        noted = [self._item(process).get("cancelled") for process in self.processes]
-        return {name: note for each in noted if each is not None for name, note in each["M"].fields.items()}
+    def _holders(self) -> dict[str, Holder]:
+        return {name: holder for process in self.processes for name, holder in self._holders_of(process).items()}
 
     def _process(self, name: str) -> Process | None:
         """The process as the code reads it; None if it is removed."""
@@ -558,7 +566,7 @@ class SlotsState(World):
         slots = [
             "/".join(self._item(name)[part]["N"] for part in ("slots_in_use", "slot_limit")) for name in self.processes
         ]
-        holders = [f"{name[-4:]}={holder['M']['state']['S']}" for name, holder in self._holders().items()]
+        holders = [f"{name[-4:]}={holder.state}" for name, holder in self._holders().items()]
         queue = [f"{m['id']}{'(hidden)' if sqs.is_in_flight(m, self.now) else ''}" for m in self._queue()["messages"]]
         return (
             f"slots {', '.join(slots)} [{', '.join(holders)}]  "
@@ -566,24 +574,9 @@ class SlotsState(World):
         )
 
 
-def is_lease(entry: Record) -> bool:
-    """Whether a holder's entry is a lease."""
-    return bool(entry["state"]["S"] == "LEASED")
-
-
-def is_of(entry: Record, caller: str) -> bool:
-    """Whether a lease is that of this caller."""
-    return bool(entry["code"]["S"] == caller.replace("caller ", "code-"))
-
-
-def weight_of(entry: Record) -> int:
-    """The weight of a holder's entry."""
-    return int(entry["weight"]["N"]) if "weight" in entry else 1
-
-
-def expires(entry: Record) -> int:
-    """When other actors may remove a lease. Seconds since the epoch."""
-    return int(entry["until"]["N"]) + LEASE_CLOCK_SKEW
+def code_of(caller: str) -> str:
+    """The code of a caller's lease."""
+    return caller.replace("caller ", "code-")
 
 
 def owner_of(run: Record) -> str:

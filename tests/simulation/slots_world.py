@@ -25,14 +25,11 @@ from tests.simulation.slots_state import (
     Plan,
     StatusEvent,
     arguments_of,
-    expires,
+    code_of,
     id_of,
-    is_lease,
-    is_of,
     name_of,
     request_of,
     take_overs,
-    weight_of,
 )
 from tests.simulation.transcript import Answer, Question, Raised
 from tests.simulation.workflow import REQUESTS, START, workflow
@@ -126,7 +123,7 @@ class SlotsWorld(SlotsProperties):
         waits += [message["visible_at"] for message in self._in_flight()]
         waits += [self._ends_at(run) for run in self._alive()]
         waits += [sent + LAG for sent, *_ in self.in_transit]
-        waits += [expires(holder["M"]) for holder in self._holders().values() if is_lease(holder["M"])]
+        waits += [holder.removable_from for holder in self._holders().values() if holder.is_lease]
         return waits + [event.due for event in self.status_events if event.due > self.now]
 
     def _external_choices(self) -> list[Choice]:
@@ -389,10 +386,9 @@ class SlotsWorld(SlotsProperties):
             case "put_events" | "put_metric_data":
                 return self.perform(question)
             case "runs block":
-                entries = (entry["M"] for entry in self._holders_of(PROCESS).values())
-                own = next((entry for entry in entries if is_lease(entry) and is_of(entry, name)), None)
+                own = next((each for each in self._holders_of(PROCESS).values() if each.code == code_of(name)), None)
                 if own is not None:
-                    self.blocks = self.blocks | {name: (int(own["until"]["N"]), weight_of(own))}
+                    self.blocks = self.blocks | {name: (own.until, own.weight)}
                 return Answer()
             case "leaves block":
                 self.blocks = {other: block for other, block in self.blocks.items() if other != name}

@@ -13,6 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from dev.judge.slot_item import Holder
 from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, REQUEST_FAILED, SUCCEEDED_CAUSE
 from slotkeeper.slots.glue import MARKER
@@ -22,7 +23,18 @@ from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.slots_actors import DEAD_LETTERS
-from tests.simulation.slots_state import GRACE, JOB, LAG, PERIOD, PROCESS, SECOND, Plan, request_of, token_of
+from tests.simulation.slots_state import (
+    GRACE,
+    JOB,
+    LAG,
+    PERIOD,
+    PROCESS,
+    SECOND,
+    Plan,
+    request_of,
+    token_of,
+    version_of,
+)
 from tests.simulation.slots_world import SlotsWorld, random_plan
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, LARGEST_PAYLOAD, SLOTS
@@ -108,7 +120,7 @@ class TargetsWorld(SlotsWorld):
     def _is_confirmed(self, name: str) -> bool:
         """Whether a workflow has confirmed a slot and holds it. A starter with an old delivery may reserve another."""
         holder = self._holders().get(name)
-        return holder is not None and holder["M"]["state"]["S"] == "RUNNING"
+        return holder is not None and holder.state == "RUNNING"
 
     def _executions_of(self, token: str) -> list[str]:
         caller = caller_of(token)
@@ -298,7 +310,7 @@ class TargetsWorld(SlotsWorld):
             given = {key[0].upper() + key[1:]: value for key, value in question.parameters.fields.items()}
             event = {"taskScheduledEventDetails": {"parameters": json.dumps(given)}}
         elif question.operation == "get_item" and "task_token" in question.parameters["ProjectionExpression"]:
-            entry = self._holders().get(name)
+            entry = self._item(name.rpartition("-")[0])["holders"]["M"].get(name)
             if how or entry is None:
                 return
             item = {"holders": {"M": {name: {"M": {"task_token": thaw(entry["M"]["task_token"])}}}}}
@@ -414,14 +426,14 @@ class TargetsWorld(SlotsWorld):
 
     def _check_process(self, item: Record, before: Record) -> None:
         super()._check_process(item, before)
-        held, held_before = item["holders"]["M"].fields, before["holders"]["M"].fields
+        held, held_before = version_of(item).holders, version_of(before).holders
         added = held.keys() - held_before.keys()
         self.lost -= added
         # A starter adds reservations, and an adoption a confirmed holder.
-        self.adopted |= {name for name in added if held[name]["M"]["state"]["S"] == "RUNNING"}
+        self.adopted |= {name for name in added if held[name].state == "RUNNING"}
         self.adopted -= held_before.keys() - held.keys()
         for name in held_before.keys() - held.keys():
-            if held_before[name]["M"]["state"]["S"] == "RESERVED" or self._acting[0] == "release":
+            if held_before[name].state == "RESERVED" or self._acting[0] == "release":
                 self.lost |= {name}
             child = self._child(name)
             if child is None or self.timeless or child["redrives"] or child["status"] not in ("ABORTED", "TIMED_OUT"):
@@ -436,7 +448,7 @@ class TargetsWorld(SlotsWorld):
             if late > 2 * PERIOD:
                 raise Violation("S1b", f"{name} was redriven, and holds no slot for {late:.0f} s")
 
-    def check_child_freed(self, name: str, holder: Record, dead: float) -> None:
+    def check_child_freed(self, name: str, holder: Holder, dead: float) -> None:
         child = self._child(name)
         if child is not None and child["status"] in OPEN:
             late = self.now - max(dead + GRACE, self.disturbed_at, self.redriven_at.get(name, 0))

@@ -75,7 +75,7 @@ def test_without_a_protection_of_leases_a_small_world_breaks(
 
 def test_blocks_that_run_are_counted_although_their_lease_was_removed(monkeypatch: Patch) -> None:
     """Without the check of each removal, the count of what works alone finds a removal that comes too early."""
-    monkeypatch.setattr(SlotsWorld, "_check_removal", lambda *_: None)
+    monkeypatch.setattr(SlotsWorld, "_writer", lambda _: None)
     plan = Plan((), 1, leases=(0, 64), blocks=(30,), janitor_runs=0, event_steps=False)
     assert first_violation(lambda: SlotsWorld(plan, timeless=True), 0) == ("", "")
     a_lease_expires_at_its_end(monkeypatch)

@@ -14,10 +14,9 @@ from slotkeeper.slots.caller_answers import CallerAnswers
 from slotkeeper.slots.child_checks import ChildChecks
 from slotkeeper.slots.children import Child, Children
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders
+from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.glue import GlueRun
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import small_worlds, targets_world, workflow
@@ -128,9 +127,13 @@ def redriven_child_is_not_adopted(patch: Patch) -> None:
 
 
 def adopted_child_is_stopped(patch: Patch) -> None:
-    adopt, describe = Slots.adopt, Children.describe
-    patch.setattr(Slots, "adopt", lambda *given, **_: adopt(*given))
-    patch.setattr(Children, "describe", lambda *given: (child := describe(*given)) and replace(child, redrives=0))
+    conclude = DeadHolders.conclude_child
+
+    def forget(self: DeadHolders, held: Held, child: Child | None, *given: Any) -> CheckOutcome:
+        held = replace(held, holder=replace(held.holder, redriven=False))
+        return conclude(self, held, child and replace(child, redrives=0), *given)
+
+    patch.setattr(DeadHolders, "conclude_child", forget)
 
 
 def succeeded_child_is_kept_as_failed(patch: Patch) -> None:

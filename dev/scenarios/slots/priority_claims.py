@@ -18,14 +18,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from dev.emulator.live_view import counted
+from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from dev.scenarios.runner.claims import Claim, judge
-from slotkeeper.slots.process import higher
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, execution_name
 from slotkeeper_cli.intervals import rounded, value_at
 
 from .priority_records import PriorityRecords
 from .slot_figures import out_of_order
-from .slot_history import Change
 from .slot_requests import PROCESS
 
 # Seconds. A wake takes a fraction of a second, more on a busy machine. Without one, a message is hidden for 225.
@@ -100,24 +99,19 @@ def keeps_lower_out(records: PriorityRecords) -> Claim:
     received again also ends it; then the request must be registered again, or hold its slots, within a hand-off.
     """
     ids = {execution_name(PROCESS, each.request.request_id, 1): each.request.request_id for each in records.sent}
-    priorities = {e.name: e.priority for e in records.records.executions}
-    passed, lost, grants, cleared = [], [], 0, 0
+    lost, grants, cleared = [], 0, 0
     for before, after in pairwise(records.changes):
-        for name in set(after.holders) - set(before.holders):
-            grants += 1
-            waiting = [before.waiting[p] for p in higher(priorities.get(name, DEFAULT_PRIORITY)) if p in before.waiting]
-            passed += [
-                f"{ids.get(each.execution)} by {ids.get(name)}" for each in waiting if each.weight <= before.limit
-            ]
-        for name in before.registered - after.registered - set(after.holders):
+        grants += len(after.holders.keys() - before.holders.keys())
+        for name in _registered(before) - _registered(after) - after.holders.keys():
             if ids.get(name) not in records.dead_at:
                 cleared += 1
                 lost += [str(ids.get(name))] if _absent(records.changes, name, after.at) > MAX_HANDOFF else []
     first: dict[str, float] = {}
     for change in records.changes:
-        for name in change.registered:
+        for name in _registered(change):
             first.setdefault(ids.get(name, name), change.at)
     unregistered = [r.request_id for r in records.refusals if first.get(r.request_id, math.inf) > r.at + CLOCK]
+    passed = _breaches(records, "S8")
     problems = {"passed": passed, "refused but not registered": unregistered, "registration lost": lost}
     finding = f"{grants} reservations, {len(records.refusals)} refusals; {cleared} registrations ended by a wake"
     urgent = {each.request.request_id for each in records.sent if each.request.priority == "high"}
@@ -125,10 +119,24 @@ def keeps_lower_out(records: PriorityRecords) -> Claim:
     return judge("a waiting request keeps lower priorities out", problems, finding, shown=shown)
 
 
-def _absent(changes: Sequence[Change], name: str, since: float) -> float:
+def _absent(changes: Sequence[Item], name: str, since: float) -> float:
     """The seconds from an instant until an execution is registered again or holds its slots."""
-    again = (each.at for each in changes if each.at > since and (name in each.registered or name in each.holders))
+    again = (each.at for each in changes if each.at > since and (name in _registered(each) or name in each.holders))
     return next(again, math.inf) - since
+
+
+def _registered(change: Item) -> set[str]:
+    return {each.execution for each in change.registered.values()}
+
+
+def _breaches(records: PriorityRecords, guarantee: str) -> list[str]:
+    """The judge's sentences on the item's versions."""
+    priorities = {e.name: e.priority for e in records.records.executions}
+
+    def asked(name: str, _: Holder) -> Asked:
+        return Asked(priorities.get(name, DEFAULT_PRIORITY))
+
+    return [breach.text for _, breach in wrong_history(records.changes, asked) if breach.guarantee == guarantee]
 
 
 def urgent_start(records: PriorityRecords) -> Claim:
@@ -189,9 +197,8 @@ def cancelled_ends(records: PriorityRecords) -> Claim:
 
 def counter_is_right(records: PriorityRecords) -> Claim:
     """S2, at each write; and no registration is left at the end."""
-    wrong = [f"{each.count}, held {each.held}" for each in records.changes if each.count != each.held]
-    left = sorted(records.changes[-1].registered) if records.changes else []
-    problems = {"differs": wrong, "registrations left": left}
+    left = sorted(_registered(records.changes[-1])) if records.changes else []
+    problems = {"differs": _breaches(records, "S2"), "registrations left": left}
     finding = f"at each of {len(records.changes)} writes; no registration is left"
     return judge("slots_in_use is the weight held", problems, finding, shown=bool(records.changes))
 

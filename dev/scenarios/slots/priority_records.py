@@ -10,10 +10,10 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from dev.judge.slot_item import Item
 from slotkeeper_cli.intervals import Interval, weighted_steps
 
 from .priority_requests import Mix
-from .slot_history import Change
 from .slot_records import Execution, Records
 from .slot_requests import SentRequest
 from .turns import Asking, Turn, turns
@@ -42,7 +42,7 @@ class PriorityRecords:
     mix: Mix
     limit: int
     records: Records
-    changes: Sequence[Change]
+    changes: Sequence[Item]
     refusals: Sequence[Refusal]
     raised: Interval | None
     cancel_was_late: bool = False

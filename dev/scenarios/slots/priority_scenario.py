@@ -23,13 +23,13 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.intervals import Interval
 
 from . import priority_requests, slot_requests, slot_stack
+from .item_journal import Journal
 from .priority_claims import OPERATOR
 from .priority_figures import build
 from .priority_records import PriorityRecords, read_refusals
 from .priority_report import draw, tables
 from .priority_requests import Action, Mix, Step
 from .slot_figures import Parameters
-from .slot_history import Journal
 from .slot_requests import PROCESS, Request, SentRequest
 
 WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from dev.emulator.faults import Faults
 from dev.emulator.live_view import LiveView, Snapshot
-from dev.scenarios.slots.slot_history import Change
+from dev.judge.slot_item import Item
 
 from .soak_plan import RESTARTED, Fault, Plan, Send
 from .soak_records import FaultMark, JanitorRun, SentMessage
@@ -58,7 +58,7 @@ class SlotState:
 
     queued: int
     running: int
-    slots: Mapping[str, Change]
+    slots: Mapping[str, Item]
     writes: int
 
     @property
@@ -315,7 +315,7 @@ class FaultPlayer:
             "faults": len(self.marks),
             "last": self.marks[-1].kind if self.marks else "none",
         }
-        gauges = {name: (slot.held, slot.limit) for name, slot in sorted(state.slots.items())}
+        gauges = {name: (slot.weight, slot.limit) for name, slot in sorted(state.slots.items())}
         if paused:
             counts["paused"] = ", ".join(paused)
         seconds = round(min(self._elapsed(), self.plan.seconds))

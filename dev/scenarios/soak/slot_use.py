@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dev.scenarios.slots.slot_history import Change
+from dev.judge.slot_item import Item
 from slotkeeper_cli.intervals import Interval, merged, overlap_seconds, overlaps
 
 from .soak_plan import RESTARTED
@@ -52,31 +52,31 @@ class Idle:
         return self.ended - self.started
 
 
-def holdings(changes: Iterable[Change]) -> list[Holding]:
+def holdings(changes: Iterable[Item]) -> list[Holding]:
     """All holdings, in the order of their reservations."""
     opened: dict[tuple[str, str], tuple[float, float]] = {}
     closed: list[Holding] = []
     for change in changes:
         for key in [key for key in opened if key[0] == change.process and key[1] not in change.holders]:
             closed.append(Holding(*key, *opened.pop(key), change.at))
-        for name, state in change.holders.items():
+        for name, holder in change.holders.items():
             key = (change.process, name)
             taken, confirmed = opened.get(key, (change.at, math.inf))
-            if state == "RUNNING" and confirmed == math.inf:
+            if holder.state == "RUNNING" and confirmed == math.inf:
                 confirmed = change.at
             opened[key] = (taken, confirmed)
     closed += [Holding(*key, *times, math.inf) for key, times in opened.items()]
     return sorted(closed, key=lambda holding: holding.taken)
 
 
-def free_slots(changes: Sequence[Change], process: str) -> list[Interval]:
+def free_slots(changes: Sequence[Item], process: str) -> list[Interval]:
     """When the process could have admitted another request."""
     mine = [change for change in changes if change.process == process]
     ends = [*(change.at for change in mine), math.inf][1:]
     return merged(
         (change.at, end)
         for change, end in zip(mine, ends, strict=True)
-        if change.held < change.limit and not change.paused
+        if change.weight < change.limit and not change.paused
     )
 
 

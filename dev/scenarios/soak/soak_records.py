@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dev.scenarios.slots.slot_history import Change
+from dev.judge.slot_item import Item, wrong_history
 from dev.scenarios.slots.slot_records import EndMessage, Execution, GlueRun
 
 CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
@@ -54,12 +55,20 @@ class Records:
     runs: Sequence[GlueRun]
     kept: Sequence[EndMessage]
     dead: Sequence[EndMessage]
-    changes: Sequence[Change]
+    changes: Sequence[Item]
     janitor_runs: Sequence[JanitorRun]
     faults: Sequence[FaultMark]
     calm_from: float  # from this instant no fault acts, and the janitor is paused
     grace: float
     left: Mapping[str, int] = field(default_factory=dict)  # the remainder at the end, by kind
+
+    @property
+    def breaches(self) -> dict[str, list[str]]:
+        """The judge's sentences on the changes, by guarantee."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for process, breach in wrong_history(self.changes):
+            found[breach.guarantee].append(f"{process}: {breach.text}")
+        return found
 
 
 def read_executions(stepfunctions: Any, workflow_arn: str) -> list[Execution]:

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from dev.emulator import processes, queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
-from dev.scenarios.slots.slot_history import Journal
+from dev.scenarios.slots.item_journal import Journal
 from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots

@@ -1,0 +1,1 @@
+"""Judges of recorded histories, which the simulation, the races and the scenarios share."""
