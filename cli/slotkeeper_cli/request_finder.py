@@ -331,10 +331,11 @@ class SentAgain:
 
 
 def _redrives(line: Mapping[str, Any]) -> Iterator[tuple[str, SentAgain]]:
-    """The redriven requests of an audit line, by execution."""
+    """The redriven requests of an audit line, by execution. A message of the worker has none."""
     for each in line.get("sent", []):
-        sent = SentAgain(each["process"], each["request_id"], each["attempt"], str(line["at"]), str(line["by"]))
-        yield each["execution"], sent
+        if "execution" in each:
+            sent = SentAgain(each["process"], each["request_id"], each["attempt"], str(line["at"]), str(line["by"]))
+            yield each["execution"], sent
 
 
 def _state_of(dead_letter: DeadLetterMessage) -> RequestState:

@@ -62,6 +62,12 @@ def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) ->
     return {}
 
 
+def _redriven(operator: Operator) -> Names:
+    _given_up(operator, has_row=True)
+    assert operator.run("dlq", "redrive", "work", "--id", "w", "--yes").exit_code == 0
+    return {}
+
+
 def _malformed_row(operator: Operator) -> Names:
     item = {"request_id": {"S": "w"}, "status": {"N": "1"}}
     operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
@@ -186,6 +192,12 @@ SITUATIONS = [
         state=partial(_given_up, has_row=True, has_message=False),
         question="explain w",
         says=("1 attempt made, then dead-lettered: HTTP 503. No dead-letter message of it was found",),
+    ),
+    Situation(
+        name="work was redriven",
+        state=_redriven,
+        question="explain w",
+        says=("w in the worker: dead-lettered", "No dead-letter message of it was found"),
     ),
     Situation(
         name="the row of the ledger is malformed",

@@ -40,9 +40,11 @@ def test_a_cancelled_waiting_request_is_dead_lettered_and_the_next_one_proceeds(
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "abc")
     assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
-    waiting = _wait_for(slotkeeper, process, "b", "waiting")
-    assert (waiting["because"], [one["request_id"] for one in waiting["holders"]]) == ("its slot is in use", ["a"])
-    (behind,) = slotkeeper("request", "show", "c", "--process", process)["queues"]
+    _wait_for(slotkeeper, process, "b", "waiting")
+    (waiting,) = slotkeeper("explain", "b", "--process", process)["found"]
+    assert [each["condition"] for each in waiting["conditions"]] == ["slots"]
+    assert [one["request_id"] for one in waiting["holders"]] == ["a"]
+    (behind,) = slotkeeper("explain", "c", "--process", process)["queues"]
     assert [one["request_id"] for one in behind["waiting"]] == ["b"]
     assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
     dead_letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
