@@ -101,7 +101,7 @@ def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
 
 @pytest.fixture
 def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs the operator command with `--local` on the deployed stack; returns its JSON."""
+    """Runs the operator command with `--local` on the deployed stack; returns its JSON. Checks a given exit code."""
     environment = {
         "endpoint": deployed.aws.endpoint,
         "region": REGION,
@@ -117,11 +117,13 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
         dead_letter_queues, "LONG_POLL_SECONDS", 0
     )  # the engine's queues answer completely without waiting
 
-    def run(*arguments: str) -> Any:
+    def run(*arguments: str, exit_code: int | None = None) -> Any:
         # Its progress lines are on stderr, the result on stdout.
         ended = CliRunner(mix_stderr=False).invoke(app, [*arguments, "--local", "--json", "--yes"])
         if isinstance(ended.exception, CommandRefused):
             raise ended.exception
+        ended_with = getattr(ended.exception, "exit_code", ended.exit_code)
+        assert exit_code in (None, ended_with), ended.stderr
         return json.loads(ended.stdout)
 
     return run

@@ -1,0 +1,82 @@
+"""`slotkeeper audit` on the deployed stack: the records of its services show that the guarantees held, or did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from slotkeeper.slots.glue import MARKER
+from tests.e2e.deployed_stack import JOB, DeployedStack
+from tests.support.waiting import wait_until
+
+Slotkeeper = Callable[..., Any]
+
+
+def _results(audit: dict[str, Any]) -> dict[str, str]:
+    return {check["id"]: check["result"] for check in audit["checks"]}
+
+
+def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(
+    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
+) -> None:
+    """One of its requests fails, and is redriven after the limit was lowered. The audit judges all records."""
+    process = stack.process(limit=2)
+    fails, *ids = (f"r{n}" for n in range(8))
+    names = [stack.send(process, request_id) for request_id in (fails, *ids)]
+    stack.wait_until_running(names[1])
+    stack.end(process, fails, how="fail")
+    for earlier, name in zip(ids, names[2:], strict=False):
+        stack.wait_until_running(name)  # while the earlier one runs
+        stack.end(process, earlier)
+    stack.wait_for_status(names[0], "FAILED")
+    slotkeeper("process", "set-limit", process, "1")
+    stack.close_gate(process, fails)
+    (redriven,) = slotkeeper("dlq", "redrive", "failed", "--id", names[0])["redriven"]
+    stack.wait_until_waiting(process, redriven["execution"])
+    stack.end(process, ids[-1], fails)
+    stack.wait_for_status(redriven["execution"], "SUCCEEDED")
+    assert [execution["name"] for execution in stack.executions(process)] == [*names, redriven["execution"]]
+    assert stack.item(process).slots_in_use == 0
+
+    picture = tmp_path / "timeline.png"
+    audit = slotkeeper("audit", process, "--since", "1h", "--picture", str(picture), exit_code=0)
+
+    assert _results(audit) == {
+        "limit": "holds",
+        "accounted": "holds",
+        "once": "holds",
+        "freed": "not shown",  # no execution was aborted
+        "order": "not shown",  # no record has the sequence number of a request that has started
+        "free": "holds",
+    }
+    numbers = {check["id"]: check["numbers"] for check in audit["checks"]}
+    peak = numbers["limit"]["processes"][process]["Glue run"]
+    assert (peak["weight"], peak["limit"]) == (2, 2)
+    assert numbers["accounted"]["ends"] == {"succeeded": 8, "queued again": 1}
+    assert numbers["once"] == {"succeeded": 8, "further_runs": 0}
+    assert numbers["free"]["waits_known"] == 1
+    assert (audit["not_read"], audit["samples"]) == ([], {})
+    assert audit["figures"][process]["executions"] == {"FAILED": 1, "SUCCEEDED": 8}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_control_a_further_run_of_an_ended_execution_in_a_full_process_fails_the_limit_only(
+    stack: DeployedStack, slotkeeper: Slotkeeper
+) -> None:
+    process = stack.process(limit=1)
+    ended, running = stack.send(process, "ended"), stack.send(process, "running")
+    stack.end(process, "ended", how="fail")
+    stack.wait_until_running(running)
+    stack.glue.start_job_run(JobName=JOB, Arguments={MARKER: ended, "--gate": f"{process}/running"})
+    wait_until(lambda: stack.alive(process) == 2, "a run without a slot")
+
+    audit = slotkeeper("audit", process, "--since", "1h", exit_code=5)
+
+    assert [check for check, result in _results(audit).items() if result == "fails"] == ["limit"]
+    limit = audit["checks"][0]
+    peak = limit["numbers"]["processes"][process]["Glue run"]
+    assert (peak["weight"], peak["limit"]) == (2, 1)
+    assert ended in limit["examples"][0]
+    stack.end(process, "running")
+    stack.wait_for_status(running, "SUCCEEDED")
