@@ -130,12 +130,6 @@ def test_a_default_of_one_target_gives_way_to_a_given_value(
     assert option in make_command(target, *given, **environment)
 
 
-def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
-    text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
-    assert "(MaximumConcurrency, 2 to 1000)" in text
-    assert "with one slot: make run LIMIT=1." in text
-
-
 @pytest.mark.parametrize("target", ["bench", "smoke"])
 def test_make_lists_the_parts_only_on_request(target: str) -> None:
     assert "--list" not in make_command(target)
@@ -256,7 +250,7 @@ TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[])
 SLOTS, SOAK = (slot_scenario, slot_report), (soak_scenario, soak_figures)
 TOKEN = (token_scenario, token_figures)
 WORKER = (worker_scenario, worker_figures)
-WORKER_TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
+WORKER_TEXTS = ("3 of 5", "1 in 1, 1 in 2", "too slow, given up: 1")
 WORKER_LOST = worker_run.records(calls=[worker_run.call("a/2", 1, 0.6, None, None)], rows=[], dead=[], manifests=[])
 OUTAGE_TEXTS = (
     "from 10.0 to 30.0 s: 7 calls, 1 attempt used up",
@@ -270,7 +264,7 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
     "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
     "worker": (*WORKER, worker_run.report(worker_run.records()), WORKER_TEXTS),
-    "worker, everything lost": (*WORKER, worker_run.report(WORKER_LOST), ("Unexpected ends", "nowhere")),
+    "worker, everything lost": (*WORKER, worker_run.report(WORKER_LOST), ("0 of 5", "2 nowhere")),
     "worker, outage": (*WORKER, worker_run.report(worker_run.outage_records()), OUTAGE_TEXTS),
     "soak": (*SOAK, slot_reports.soak(whole()), ("woken for nothing", "3 SUCCEEDED, 1 FAILED", "median")),
     "soak, empty": (*SOAK, slot_reports.soak(slot_reports.nothing(), []), ("none",)),

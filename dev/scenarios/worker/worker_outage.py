@@ -166,12 +166,7 @@ def figures(record: OutageRecord, origin: float, last: float) -> dict[str, Any]:
 
 
 def claims(record: OutageRecord) -> list[Claim]:
-    return [
-        few_calls(record),
-        single_probes(record),
-        attempts_kept(record),
-        recovery_found(record),
-    ]
+    return [few_calls(record), single_probes(record), attempts_kept(record), recovery_found(record)]
 
 
 def few_calls(record: OutageRecord) -> Claim:
