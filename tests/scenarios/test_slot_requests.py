@@ -86,15 +86,6 @@ def requests(count: int) -> list[work.Request]:
     return [work.Request(f"r{i}", "2012-01", {"--output_key": "o"}, damaged=False) for i in range(count)]
 
 
-def test_requests_are_sent_in_order_ten_per_call_in_one_group() -> None:
-    queue = Queue()
-    sent = work.send(queue, "url", requests(23))
-    assert [len(batch) for batch in queue.batches] == [10, 10, 3]
-    assert {entry["MessageGroupId"] for batch in queue.batches for entry in batch} == {work.PROCESS}
-    assert [s.request.request_id for s in sent] == [f"r{i}" for i in range(23)]
-    assert [s.sequence for s in sent][9:11] == [19, 20]
-
-
 def test_a_refused_entry_ends_the_sending_and_is_named() -> None:
     queue = Queue(refuse="r12")
     with pytest.raises(sending.SendFailed, match=r"1 of 10 requests: r12 \(InternalError: no\); 10 were sent"):
