@@ -100,10 +100,8 @@ def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: Mod
     ("target", "given", "environment", "option"),
     [
         ("run", ["PRIORITIES=yes"], {}, '--limit="4" --fail="0" --priorities="yes"'),
-        ("run", ["PRIORITIES=yes", "LIMIT=9"], {}, '--limit="9"'),
         ("run", ["PRIORITIES=yes"], {"LIMIT": "9"}, '--limit="9"'),
         ("run-worker", ["REQUESTS=40"], {}, '--requests="40"'),
-        ("run-worker", [], {"REQUESTS": "41"}, '--requests="41"'),
     ],
 )
 def test_a_default_of_one_target_gives_way_to_a_given_value(
@@ -159,9 +157,7 @@ def no_engine(*_arguments: Any, **_options: Any) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
-    ("judged", "code"), [([HOLDS], 0), ([HOLDS, NOT_SHOWN], 0), ([NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)]
-)
+@pytest.mark.parametrize(("judged", "code"), [([HOLDS, NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)])
 def test_only_a_claim_that_fails_fails_the_run(
     judged: list[Claim], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,7 +168,10 @@ def test_only_a_claim_that_fails_fails_the_run(
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
-    assert ("FAILS it was kept: it was lost" in capsys.readouterr().out) == (code == 1)
+    output = capsys.readouterr().out
+    assert ("FAILS it was kept: it was lost" in output) == (code == 1)
+    verdicts = [line.split("│")[1].strip() for line in output.splitlines() if line.startswith("│")]
+    assert verdicts == [{True: "holds", False: "FAILS", None: "not shown"}[each.ok] for each in judged]
 
 
 def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,15 +184,6 @@ def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monke
     assert ended.value.code == 130
 
 
-def test_phases_are_printed_and_timed_by_key() -> None:
-    output = io.StringIO()
-    run = frame.Run(Console(file=output))
-    with run.phase("upload", "upload 3 input files"):
-        pass
-    assert list(run.seconds) == ["upload"]
-    assert re.fullmatch(r"upload 3 input files \.\.\.\nupload 3 input files: \d+\.\d s\n", output.getvalue())
-
-
 # ---------------------------------------------------------------------------------------------------------- live view
 
 BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details="holders: sample-1")
@@ -201,17 +191,11 @@ BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details=
 
 def test_a_run_in_which_nothing_moves_is_stalled_and_states_where_everything_is() -> None:
     stall = StallDetector(after=60)
-    stall.check(BUSY)
+    stall.check(replace(BUSY, elapsed=8.0, counts={"waiting": 21}))
+    stall.check(BUSY)  # a movement starts the wait again
     stall.check(replace(BUSY, elapsed=68.9))
     with pytest.raises(Stalled, match=r"60 s: slots 2/3  waiting 20  ended 17/40; holders: sample-1"):
         stall.check(replace(BUSY, elapsed=69.0))
-
-
-def test_any_movement_starts_the_wait_again() -> None:
-    stall = StallDetector(after=60)
-    stall.check(BUSY)
-    stall.check(replace(BUSY, elapsed=60.0, counts={"waiting": 19}))
-    stall.check(replace(BUSY, elapsed=119.0, counts={"waiting": 19}))
 
 
 def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> None:
@@ -273,13 +257,6 @@ def test_a_long_request_id_is_whole_in_a_narrow_terminal() -> None:
     Console(file=output, width=80).print(*frame.list_table("Kept", ("request", "reason"), [(name, "no number " * 9)]))
     cells = [line.split("│")[1].strip() for line in output.getvalue().splitlines() if line.count("│") == 3]
     assert name in "".join(cells)
-
-
-def test_a_claim_that_is_not_shown_is_not_reported_to_hold() -> None:
-    output = io.StringIO()
-    Console(file=output).print(claims.table(claims.as_json([HOLDS, FAILS, NOT_SHOWN])))
-    verdicts = [line.strip("│ ").split("│")[0].strip() for line in output.getvalue().splitlines()[2:5]]
-    assert verdicts == ["holds", "FAILS", "not shown"]
 
 
 @pytest.mark.parametrize(("ending", "code"), [("succeed", 0), ("fail", 1)])

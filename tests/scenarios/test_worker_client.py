@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from dev.emulator import next_steps, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EngineError
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
+from tests.support.tables import create_table
 
 FIRST = "1970-01-01T00:16:40.500Z"
 UNREAD = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
@@ -98,14 +102,16 @@ def test_only_an_id_that_the_ledger_can_know_is_looked_up(body: str, name: str |
 
 
 @pytest.fixture
-def aws(clients: Any) -> Any:
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A worker's queues and ledger. The test acts as the worker."""
-    urls = {f"{name}Url": clients("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-    outputs = {**urls, "RequestLedgerTableName": "ledger"}
-    return SimpleNamespace(client=clients, outputs=outputs)
-
-
-QUEUES = ("WorkQueue", "WorkDeadLetterQueue")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        clients: dict[str, Any] = {name: boto3.client(name, "us-east-1") for name in ("dynamodb", "sqs")}
+        create_table(clients["dynamodb"], "ledger", "request_id")
+        queues = ("WorkQueue", "WorkDeadLetterQueue")
+        urls = {f"{name}Url": clients["sqs"].create_queue(QueueName=name)["QueueUrl"] for name in queues}
+        yield SimpleNamespace(client=clients.__getitem__, outputs={**urls, "RequestLedgerTableName": "ledger"})
 
 
 def put_row(aws: Any, status: str, attempts: int, **texts: str) -> None:

@@ -106,6 +106,7 @@ REFUSED_POISON = records(
         UNREAD,
     ],
 )
+ALONE = [replace(each, began=ORIGIN + i, ended=ORIGIN + i + 0.9) for i, each in enumerate(many(30.0).calls)]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,7 @@ REFUSED_POISON = records(
         (records(left={**RUN.left, "schedules": 1}), {LEFT: "left: 1 schedules"}),
         (calls(3, began=ORIGIN + 0.8), {CALLERS: "at most 3, in 6 calls"}),  # next to the first two
         (calls(1, ended=None, answer=None), {CALLERS: "at most 3, in 6 calls"}),  # lasts to the end
+        (replace(many(30.0), calls=ALONE), {CALLERS: "at most 1, in 80 calls"} | UNSCHEDULED),
         (many(30.0), UNSCHEDULED),
         (many(0.0), {IN_WORKER: "2 requests under way, 2 callers"} | UNSCHEDULED),
         (calls(2, ended=ORIGIN + 4.9, answer="200"), {TOO_SLOW: f"waited for: {key(SLOW)} (200)"}),

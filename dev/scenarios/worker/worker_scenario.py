@@ -107,21 +107,16 @@ def perform(
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
     if outage:
-        records = replace(records, outage=outage_record(outage, parameters.workers, requests, records, aws.state_dir))
+        record = OutageRecord(
+            outage,
+            Settings.of(worker_mix.POLICY, parameters.workers),
+            records.calls,
+            worker_records.read_retried(aws.state_dir / "engine.log"),
+            {request.key: request.request_id for request in requests},
+            [sample.at for sample in records.samples if sample.breaker == "OPEN"],
+        )
+        records = replace(records, outage=record)
     return build(parameters, records, run)
-
-
-def outage_record(
-    outage: Outage, workers: int, requests: Sequence[Request], records: Records, state_dir: Path
-) -> OutageRecord:
-    return OutageRecord(
-        outage,
-        Settings.of(worker_mix.POLICY, workers),
-        records.calls,
-        worker_records.read_retried(state_dir / "engine.log"),
-        {request.key: request.request_id for request in requests},
-        [sample.at for sample in records.samples if sample.breaker == "OPEN"],
-    )
 
 
 @dataclass
