@@ -8,6 +8,7 @@ import http.client
 import json
 import secrets
 import time
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dev.emulator.aws import EmbeddedAws
@@ -50,24 +51,30 @@ def signing_key(aws: EmbeddedAws) -> str:
     return first_key(answer["SecretString"])
 
 
+def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[int, bytes]:
+    """The status and content of the answer. Each request has its own connection, so none expires between two."""
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=timeout)
+    with contextlib.closing(connection):
+        connection.request("POST", at.path, body, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
 def ask(aws: EmbeddedAws, text: str) -> str:
     """Sign one message, send it to the deployed chatbot, and return its answer. Raises Unanswered."""
     if not aws.chatbot_url:
         raise Unanswered("no chatbot is deployed here: run `make local-up`")
     body = json.dumps({"message_id": secrets.token_hex(8), "text": text}).encode()
-    at = urlsplit(aws.chatbot_url)
-    connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=TIMEOUT)
+    headers = signed(signing_key(aws), int(time.time()), body)
     try:
-        with contextlib.closing(connection):
-            connection.request("POST", at.path, body, signed(signing_key(aws), int(time.time()), body))
-            response = connection.getresponse()
-            content = response.read()
+        status, content = post(aws.chatbot_url, body, headers)
     except (OSError, http.client.HTTPException) as error:
-        raise Unanswered(f"no answer from {at.geturl()}: {type(error).__name__}") from None
+        raise Unanswered(f"no answer from {aws.chatbot_url}: {type(error).__name__}") from None
     try:
         answer = json.loads(content)
-        if response.status == 200:
+        if status == 200:
             return str(answer["answer"])
-        raise Unanswered(f"{response.status} {answer['code']}: {answer['reason']}")
+        raise Unanswered(f"{status} {answer['code']}: {answer['reason']}")
     except (ValueError, TypeError, KeyError):  # not the chatbot's own answer
-        raise Unanswered(f"{response.status}: {content.decode(errors='replace')}") from None
+        raise Unanswered(f"{status}: {content.decode(errors='replace')}") from None

@@ -44,7 +44,6 @@ def test_every_claim_of_the_workers_run_holds(tmp_path: Path, monkeypatch: pytes
     assert sum(report["attempts"]["poison"].values()) == 2
     assert report["outage"]["calls"] >= BREAKER["failure_threshold"]
     assert {each["breaker"] for each in report["samples"]} >= {"CLOSED", "OPEN"}
-    assert len(report["schedules"]) == 1
     assert list(report["phases"]) == ["deploy", "upload", "run", "collect"]
     assert done.exit_code == repeated.exit_code == 0
     assert "local: a has succeeded after 1 attempt\n" in done.output

@@ -112,22 +112,17 @@ def director(stack: Any, made: Mix, *actions: Action) -> Director:
     return Director(stack, replace(made, steps=steps), 4)
 
 
-def test_an_urgent_request_is_sent_when_enough_workflows_have_ended_and_all_slots_are_in_use() -> None:
-    made = mixed()
-    stack = Stack(process(3), process(3), process(4))
+@pytest.mark.parametrize(("in_use", "reads"), [((3, 3, 4), 3), ((3,), 1)], ids=["when all are in use", "or never are"])
+def test_an_urgent_request_is_sent_when_enough_workflows_have_ended_and_all_slots_are_in_use(
+    in_use: tuple[int, ...], reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(priority_scenario, "FULL_WITHIN", 30 if 4 in in_use else 0)
+    made, stack = mixed(), Stack(*map(process, in_use))
     player = director(stack, made, Action.SEND)
     player.act(made.steps[0].after - 1)
     assert stack.calls == []
     player.act(made.steps[0].after)
-    assert stack.calls == ["read", "read", "read", f"send {made.steps[0].request.request_id}"]  # type: ignore[union-attr]
-    assert len(player.sent) == 1
-
-
-def test_an_urgent_request_is_sent_although_the_slots_are_never_all_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority_scenario, "FULL_WITHIN", 0.05)
-    made = mixed()
-    player = director(Stack(process(3)), made, Action.SEND)
-    player.act(made.steps[0].after)
+    assert stack.calls == ["read"] * reads + [f"send {made.steps[0].request.request_id}"]  # type: ignore[union-attr]
     assert len(player.sent) == 1
 
 

@@ -59,40 +59,22 @@ def make_command(target: str, *given: str, **environment: str) -> str:
         (
             slot_scenario,
             "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1 PRIORITIES=no|yes",
-            [
-                "--priorities 1",
-                "--limit 0",
-                "--limit 501",
-                "--requests 2001",
-                "--fail nan",
-                "--fail 1.1",
-                "--fail -0.1",
-                "--limit three",
-                "--priorities yes --requests 11",
-                "--priorities yes --limit 2",
-            ],
+            ["--limit 0", "--fail nan", "--priorities yes --requests 11", "--priorities yes --limit 2"],
         ),
         (
             token_scenario,
             "MESSAGES=1..2000 SENDERS=1..100 INVALIDATIONS=0..50 AUTH_LATENCY=0..3",
-            [
-                "--messages 0",
-                "--senders 101",
-                "--invalidations -1",
-                "--auth-latency nan",
-                "--auth-latency 4",
-                "--messages 5 --invalidations 5",
-            ],
+            ["--senders 101", "--auth-latency nan", "--messages 5 --invalidations 5"],
         ),
         (
             worker_scenario,
             "REQUESTS=1..1000 SEED=any whole number SCALE=0.02..1 WORKERS=2..10 OUTAGE=no|yes",
-            ["--requests 0", "--scale nan", "--scale 0.01", "--workers 1", "--workers 11", "--outage 5"],
+            ["--scale nan", "--workers 1", "--outage 5"],
         ),
         (
             soak_scenario,
             "MINUTES=0.1..120 SEED=any whole number LIMIT=1..20",
-            ["--minutes 0", "--minutes nan", "--limit 0", "--limit 21", "--seed one", "--no"],
+            ["--minutes nan", "--seed one", "--no"],
         ),
     ],
 )
@@ -118,22 +100,14 @@ def test_the_makefile_has_the_defaults_of_the_command(target: str, scenario: Mod
     ("target", "given", "environment", "option"),
     [
         ("run", ["PRIORITIES=yes"], {}, '--limit="4" --fail="0" --priorities="yes"'),
-        ("run", ["PRIORITIES=yes", "LIMIT=9"], {}, '--limit="9"'),
         ("run", ["PRIORITIES=yes"], {"LIMIT": "9"}, '--limit="9"'),
         ("run-worker", ["REQUESTS=40"], {}, '--requests="40"'),
-        ("run-worker", [], {"REQUESTS": "41"}, '--requests="41"'),
     ],
 )
 def test_a_default_of_one_target_gives_way_to_a_given_value(
     target: str, given: list[str], environment: dict[str, str], option: str
 ) -> None:
     assert option in make_command(target, *given, **environment)
-
-
-def test_one_worker_is_refused_with_the_reason_and_the_alternative() -> None:
-    text = " ".join(CliRunner().invoke(worker_scenario.main, ["--workers", "1"]).output.split())
-    assert "(MaximumConcurrency, 2 to 1000)" in text
-    assert "with one slot: make run LIMIT=1." in text
 
 
 @pytest.mark.parametrize("target", ["bench", "smoke"])
@@ -183,9 +157,7 @@ def no_engine(*_arguments: Any, **_options: Any) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize(
-    ("judged", "code"), [([HOLDS], 0), ([HOLDS, NOT_SHOWN], 0), ([NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)]
-)
+@pytest.mark.parametrize(("judged", "code"), [([HOLDS, NOT_SHOWN], 0), ([HOLDS, FAILS, NOT_SHOWN], 1)])
 def test_only_a_claim_that_fails_fails_the_run(
     judged: list[Claim], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,7 +168,10 @@ def test_only_a_claim_that_fails_fails_the_run(
     assert ended.value.code == code
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ok"] == (code == 0)
-    assert ("FAILS it was kept: it was lost" in capsys.readouterr().out) == (code == 1)
+    output = capsys.readouterr().out
+    assert ("FAILS it was kept: it was lost" in output) == (code == 1)
+    verdicts = [line.split("│")[1].strip() for line in output.splitlines() if line.startswith("│")]
+    assert verdicts == [{True: "holds", False: "FAILS", None: "not shown"}[each.ok] for each in judged]
 
 
 def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,15 +184,6 @@ def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path, monke
     assert ended.value.code == 130
 
 
-def test_phases_are_printed_and_timed_by_key() -> None:
-    output = io.StringIO()
-    run = frame.Run(Console(file=output))
-    with run.phase("upload", "upload 3 input files"):
-        pass
-    assert list(run.seconds) == ["upload"]
-    assert re.fullmatch(r"upload 3 input files \.\.\.\nupload 3 input files: \d+\.\d s\n", output.getvalue())
-
-
 # ---------------------------------------------------------------------------------------------------------- live view
 
 BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details="holders: sample-1")
@@ -225,17 +191,11 @@ BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details=
 
 def test_a_run_in_which_nothing_moves_is_stalled_and_states_where_everything_is() -> None:
     stall = StallDetector(after=60)
-    stall.check(BUSY)
+    stall.check(replace(BUSY, elapsed=8.0, counts={"waiting": 21}))
+    stall.check(BUSY)  # a movement starts the wait again
     stall.check(replace(BUSY, elapsed=68.9))
     with pytest.raises(Stalled, match=r"60 s: slots 2/3  waiting 20  ended 17/40; holders: sample-1"):
         stall.check(replace(BUSY, elapsed=69.0))
-
-
-def test_any_movement_starts_the_wait_again() -> None:
-    stall = StallDetector(after=60)
-    stall.check(BUSY)
-    stall.check(replace(BUSY, elapsed=60.0, counts={"waiting": 19}))
-    stall.check(replace(BUSY, elapsed=119.0, counts={"waiting": 19}))
 
 
 def test_without_a_terminal_a_line_appears_only_when_something_has_changed() -> None:
@@ -256,7 +216,7 @@ TOKEN_ALL_REFUSED = token_run.records(deliveries=REFUSED[3:], log=[], tokens=[])
 SLOTS, SOAK = (slot_scenario, slot_report), (soak_scenario, soak_figures)
 TOKEN = (token_scenario, token_figures)
 WORKER = (worker_scenario, worker_figures)
-WORKER_TEXTS = ("3 of 5", "2 (1 Poison, 1 InvalidMessage)", "1 in 1, 1 in 2", "too slow, given up: 1", "a/1 at 50 s")
+WORKER_TEXTS = ("3 of 5", "1 in 1, 1 in 2", "too slow, given up: 1")
 WORKER_LOST = worker_run.records(calls=[worker_run.call("a/2", 1, 0.6, None, None)], rows=[], dead=[], manifests=[])
 OUTAGE_TEXTS = (
     "from 10.0 to 30.0 s: 7 calls, 1 attempt used up",
@@ -267,10 +227,10 @@ REPORTS: dict[str, tuple[ModuleType, ModuleType, dict[str, Any], tuple[str, ...]
     "slots": (*SLOTS, slot_reports.slots(whole()), ("3 (limit 3)", "wait of high", "not a number", "not JSON")),
     "slots, nothing started": (*SLOTS, slot_reports.slots(slot_reports.nothing()), ("no request had to wait",)),
     "token": (*TOKEN, token_run.report(token_run.records()), TOKEN_TEXTS),
-    "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("m00004", "502")),
+    "token, refused": (*TOKEN, token_run.report(token_run.records(deliveries=REFUSED)), ("3 of 4", "502")),
     "token, none": (*TOKEN, token_run.report(TOKEN_ALL_REFUSED), ("no invalidations",)),
     "worker": (*WORKER, worker_run.report(worker_run.records()), WORKER_TEXTS),
-    "worker, everything lost": (*WORKER, worker_run.report(WORKER_LOST), ("Unexpected ends", "nowhere")),
+    "worker, everything lost": (*WORKER, worker_run.report(WORKER_LOST), ("0 of 5", "2 nowhere")),
     "worker, outage": (*WORKER, worker_run.report(worker_run.outage_records()), OUTAGE_TEXTS),
     "soak": (*SOAK, slot_reports.soak(whole()), ("woken for nothing", "3 SUCCEEDED, 1 FAILED", "median")),
     "soak, empty": (*SOAK, slot_reports.soak(slot_reports.nothing(), []), ("none",)),
@@ -297,13 +257,6 @@ def test_a_long_request_id_is_whole_in_a_narrow_terminal() -> None:
     Console(file=output, width=80).print(*frame.list_table("Kept", ("request", "reason"), [(name, "no number " * 9)]))
     cells = [line.split("│")[1].strip() for line in output.getvalue().splitlines() if line.count("│") == 3]
     assert name in "".join(cells)
-
-
-def test_a_claim_that_is_not_shown_is_not_reported_to_hold() -> None:
-    output = io.StringIO()
-    Console(file=output).print(claims.table(claims.as_json([HOLDS, FAILS, NOT_SHOWN])))
-    verdicts = [line.strip("│ ").split("│")[0].strip() for line in output.getvalue().splitlines()[2:5]]
-    assert verdicts == ["holds", "FAILS", "not shown"]
 
 
 @pytest.mark.parametrize(("ending", "code"), [("succeed", 0), ("fail", 1)])

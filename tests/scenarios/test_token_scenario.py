@@ -25,7 +25,6 @@ THREE_TIMES = "no message asks the API more than three times"
 STORED = "the stored token is the live one"
 SHARED = "several containers share the token"
 THREE = records().deliveries[:3]
-KILLED = TokenLife(2, ORIGIN + 3.1, ORIGIN + 5.0, "invalidate")
 
 
 def log_with(*auths: tuple[float, int | None, int | None], asks: tuple[float, ...] = ()) -> Records:
@@ -41,13 +40,11 @@ def log_with(*auths: tuple[float, int | None, int | None], asks: tuple[float, ..
 def test_the_figures_of_a_run_without_faults() -> None:
     made = report(two_invalid_tokens(), messages=5, invalidations=2)
     assert (failing(made), not_shown(made)) == ({}, {})
-    assert (made["messages"], made["answered"], made["refused"], made["containers"]) == (5, 5, [], 2)
-    assert made["asks"] == {"1": 2, "2": 2, "3": 1}
+    assert (made["answered"], made["containers"]) == (5, 2)
     assert made["auths"] == {"cold": 1, "per_invalidation": [1, 1], "total": 3}
     # From the 401 to the next request for the same message, which is one wait if it meets two invalid tokens.
     assert made["token_waits"] == {"count": 3, "p50": 1.0, "p99": 1.4, "max": 1.4}
     assert [each["kind"] for each in made["fates"]] == ["cold", "direct", "renewed", "renewed", "renewed"]
-    assert made["latency"]["renewed"] == {"count": 3, "p50": 1.25, "p99": 1.7, "max": 1.7}
     assert made["invalidations"] == [{"at": 2.0, "token": 1}, {"at": 5.0, "token": 2}]
     assert json.loads(json.dumps(made)) == made
 
@@ -68,11 +65,6 @@ def test_the_figures_of_a_run_without_faults() -> None:
         (records(), {"messages": 6}, {ANSWERED: "not sent: 2"}),
         (log_with((3.2, 3, 200)), {}, {ONE_EACH: "POST /auth: 2 after invalidation 1"}),
         (log_with((0.2, 2, 200)), {}, {ONE_EACH: "POST /auth: 2 for the first token"}),
-        (
-            records(tokens=[records().tokens[0], KILLED]),
-            {"invalidations": 2},
-            {ONE_EACH: "POST /auth: 0 after invalidation 2"},
-        ),
         (records(), {"invalidations": 2}, {ONE_EACH: "invalidations made: 1 of 2, since the token never recovered"}),
         (
             log_with((3.2, None, 503), (3.3, None, None)),

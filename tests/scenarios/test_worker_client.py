@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from dev.emulator import next_steps, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EngineError
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
+from tests.support.tables import create_table
 
 FIRST = "1970-01-01T00:16:40.500Z"
 UNREAD = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
@@ -53,76 +57,61 @@ def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any]
     assert replace(NEW, **seen).end == end
 
 
-def result(body: str = "{}", **seen: Any) -> work_result.WorkResult:
-    return work_result.describe(replace(NEW, **seen), "a", body, ["its result: 1"])
+@pytest.mark.parametrize(
+    ("seen", "code", "texts"),
+    [
+        (
+            {"row": DEAD, "dead_letter": DEAD_LETTER},
+            1,
+            ["1 attempt: Poison", "Poison: no such object", "as attempt 2:"],
+        ),
+        ({"row": DEAD}, 1, ["no longer in WorkDeadLetterQueue", "Poison: no"]),
+        ({"row": WAITING, "late": True}, 0, ["begins at 2030-01-01T00:00:00.000Z", "last error: Retryable: no"]),
+        ({"in_flight": 1, "elapsed": 31.0}, 2, ["its log states why"]),
+    ],
+)
+def test_the_outcome_is_shown_with_its_cause(seen: dict[str, Any], code: int, texts: list[str]) -> None:
+    answer = work_result.describe(replace(NEW, **seen), "a", "{}", [])
+    assert (answer.code, [text in line for text, line in zip(texts, answer.lines, strict=False)]) == (
+        code,
+        [True] * len(texts),
+    )
 
 
-def test_a_result_of_own_work_is_shown_unchanged(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "own_module", lambda *_: None)
+@pytest.mark.parametrize(("body", "copied"), [('{"request_id": "it\'s $HOME"}', True), ("x" * 5000, False)])
+def test_a_dead_letter_is_sent_again_unchanged_by_a_command_that_can_be_copied(body: str, copied: bool) -> None:
+    last = replace(NEW, row=DEAD, dead_letter=replace(DEAD_LETTER, body=body))
+    command = work_result.describe(last, "a", "{}", []).command
+    assert (command and shlex.split(command)) == (["make", "work", f"BODY={body}"] if copied else None)
+
+
+def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (worker, next_steps):
+        monkeypatch.setattr(module, "own_module", lambda *_: None)
     assert worker.result_lines(aws, replace(SUCCEEDED, result="[1]")) == ["its result: [1]"]
-
-
-def test_own_work_has_no_sample_request_and_the_command_states_what_it_expects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(next_steps, "own_module", lambda *_: None)
     with pytest.raises(EngineError, match=r"BODY is empty: .* as in make work BODY=.*request_id.*Nothing was sent"):
         next_steps.sample_body()
 
 
-def test_a_dead_letter_shows_why_and_how_to_send_it_again() -> None:
-    message = replace(DEAD_LETTER, body='{"request_id": "it\'s $HOME"}')
-    answer = result(row=DEAD, dead_letter=message)
-    assert answer.code == 1
-    assert answer.lines[:2] == ["a is dead-lettered after 1 attempt: Poison", message.reason]
-    assert answer.lines[2].endswith("send the dead letter as attempt 2:")
-    assert shlex.split(str(answer.command)) == ["make", "work", f"BODY={message.body}"]
-
-
-def test_a_long_body_is_not_offered_for_copying() -> None:
-    assert result(row=DEAD, dead_letter=replace(DEAD_LETTER, body="x" * 5000)).command is None
-
-
-def test_without_its_dead_letter_a_request_is_explained_by_the_row() -> None:
-    assert result(row=DEAD).lines[-1] == "Poison: no"
-
-
-def test_the_time_of_a_late_retry_is_shown_without_waiting_for_it() -> None:
-    answer = result(row=WAITING, late=True, body="the body")
-    assert answer.code == 0
-    assert answer.lines[0] == "a is WAITING after 1 attempt; the next attempt begins at 2030-01-01T00:00:00.000Z"
-    assert answer.lines[1] == "last error: Retryable: no"
-    assert answer.command == "make work BODY='the body'"
-
-
-def test_a_worker_that_fails_at_its_start_is_reported_with_its_log() -> None:
-    answer = result(in_flight=1, elapsed=31.0)
-    assert answer.code == 2
-    assert "its log states why" in answer.lines[0]
-
-
 @pytest.mark.parametrize(
     ("body", "name"),
-    [
-        ('{"request_id": "a"}', "a"),
-        ('{"request_id": ""}', None),
-        (json.dumps({"request_id": "x" * 129}), None),
-        ("[]", None),
-        ("not JSON", None),
-        ("[" * 100_000, None),
-    ],
+    [('{"request_id": "a"}', "a"), (json.dumps({"request_id": "x" * 129}), None), ("[]", None), ("[" * 100_000, None)],
 )
 def test_only_an_id_that_the_ledger_can_know_is_looked_up(body: str, name: str | None) -> None:
     assert worker.request_id_of(body) == name
 
 
 @pytest.fixture
-def aws(clients: Any) -> Any:
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A worker's queues and ledger. The test acts as the worker."""
-    urls = {f"{name}Url": clients("sqs").create_queue(QueueName=name)["QueueUrl"] for name in QUEUES}
-    outputs = {**urls, "RequestLedgerTableName": "ledger"}
-    return SimpleNamespace(client=clients, outputs=outputs)
-
-
-QUEUES = ("WorkQueue", "WorkDeadLetterQueue")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        clients: dict[str, Any] = {name: boto3.client(name, "us-east-1") for name in ("dynamodb", "sqs")}
+        create_table(clients["dynamodb"], "ledger", "request_id")
+        queues = ("WorkQueue", "WorkDeadLetterQueue")
+        urls = {f"{name}Url": clients["sqs"].create_queue(QueueName=name)["QueueUrl"] for name in queues}
+        yield SimpleNamespace(client=clients.__getitem__, outputs={**urls, "RequestLedgerTableName": "ledger"})
 
 
 def put_row(aws: Any, status: str, attempts: int, **texts: str) -> None:
@@ -143,10 +132,6 @@ def consume(aws: Any) -> None:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
-def code_of(message: DeadLetter | None) -> str | None:
-    return message and message.code
-
-
 def test_the_dead_letter_of_a_body_without_an_id_is_found_by_its_message_id(aws: Any) -> None:
     sent = worker.SentMessage(aws, "no JSON")
     answer = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"], VisibilityTimeout=0)
@@ -164,7 +149,8 @@ def test_the_dead_letter_of_an_earlier_attempt_is_ignored(aws: Any) -> None:
     sent = worker.SentMessage(aws, '{"request_id": "a"}')
     put_row(aws, "DEAD_LETTERED", 2)
     last = sent.observe(1.0)
-    assert (last.end, code_of(last.dead_letter), last.unworked) == (End.DEAD_LETTERED, "Poison", False)
+    assert last.dead_letter is not None
+    assert (last.end, last.dead_letter.code, last.unworked) == (End.DEAD_LETTERED, "Poison", False)
 
 
 def test_peeking_removes_no_dead_letter(aws: Any) -> None:

@@ -51,7 +51,7 @@ def part_key(name: str, attempt: int, value: str) -> str:
 
 def manifest(name: str, attempt: int, at: float) -> Manifest:
     parts = {value: part_key(name, attempt, value) for value in LINES}
-    return Manifest(f"work/published/{name}.json", name, attempt, parts, ORIGIN + at)
+    return Manifest(name, attempt, parts, ORIGIN + at)
 
 
 def objects(*published: tuple[str, int]) -> dict[str, bytes]:
@@ -72,33 +72,10 @@ REQUESTS = [
     request(MISSING, "poison", Step(0.3), poison=NO_INPUT),
     request(NONSENSE, "poison", poison=NO_JSON),
 ]
-ENTRY = {
-    "attempt": 1,
-    "at": FIRST,
-    "error": "Poison: s3://bucket/key does not exist. Upload it before you send its message",
-}
-DEAD_LETTER = DeadLetter(
-    body="the next attempt's",
-    sent=ORIGIN + 1.8,
-    code="Poison",
-    reason="Poison: s3://bucket/key does not exist. Upload it before you send its message",
-    idempotency_key=MISSING,
-    retry_count=1,
-    first_attempt_at=FIRST,
-    last_attempt_at=FIRST,
-    history=[ENTRY],
-)
-UNREAD = DeadLetter(
-    body=f"the body of {NONSENSE}",
-    sent=ORIGIN + 2.0,
-    code="InvalidMessage",
-    reason="body is not JSON",
-    idempotency_key=None,
-    retry_count=None,
-    first_attempt_at=None,
-    last_attempt_at=None,
-    history=None,
-)
+REASON = "Poison: s3://bucket/key does not exist. Upload it before you send its message"
+ENTRY = {"attempt": 1, "at": FIRST, "error": REASON}
+DEAD_LETTER = DeadLetter("the next attempt's", ORIGIN + 1.8, "Poison", REASON, MISSING, 1, FIRST, FIRST, [ENTRY])
+UNREAD = DeadLetter(f"the body of {NONSENSE}", ORIGIN + 2.0, "InvalidMessage", "body is not JSON", *[None] * 5)
 
 
 def records(**changes: Any) -> Records:

@@ -7,14 +7,13 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from urllib.parse import urlsplit
 
-from dev.emulator.chatbot_client import signed
+from dev.emulator.chatbot_client import post, signed
 
 # API Gateway answers within 29 s (its guide, "Quotas for configuring and running a REST API"). The embedded AWS has no
 # such limit, and a machine that starts fifty containers together needs longer.
@@ -63,36 +62,29 @@ class Delivery:
     answer: str | None = None
 
 
+@dataclass(frozen=True)
 class ChatbotClient:
-    """Sends to the chatbot. Each request has its own connection, so none expires between two requests."""
+    """Sends to the chatbot."""
 
-    def __init__(self, url: str, key: str) -> None:
-        self._at = urlsplit(url)
-        self._key = key
+    url: str
+    key: str
 
     def warm_up(self) -> None:
         """Start a container with an unsigned request, which is refused before the token is read."""
         with contextlib.suppress(OSError, http.client.HTTPException):  # a real fault shows in the messages
-            self._request(b"{}", {"Content-Type": "application/json"})
+            post(self.url, b"{}", {"Content-Type": "application/json"}, TIMEOUT)
 
     def deliver(self, message: Message) -> Delivery:
         """Send it once. Each message is a conversation of its own."""
         content = {"message_id": message.message_id, "text": message.text, "conversation": message.message_id}
         body, sent = json.dumps(content).encode(), time.time()
         try:
-            status, text = self._request(body, signed(self._key, int(sent), body))
+            status, text = post(self.url, body, signed(self.key, int(sent), body), TIMEOUT)
             answer = dict(json.loads(text))
         except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
             return Delivery(message, sent, time.time(), None, type(error).__name__)
         code = answer.get("code") or answer.get("message")
         return Delivery(message, sent, time.time(), status, code, answer.get("answer") if status == 200 else None)
-
-    def _request(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(str(self._at.hostname), self._at.port, timeout=TIMEOUT)
-        with contextlib.closing(connection):
-            connection.request("POST", self._at.path, body, dict(headers))
-            answer = connection.getresponse()
-            return answer.status, answer.read()
 
 
 class Rounds:

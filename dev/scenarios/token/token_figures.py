@@ -5,14 +5,10 @@ message sent):
 
 | key | meaning |
 |---|---|
-| `messages`, `answered` | messages sent, messages answered |
-| `asks` | answered messages by the number of their `POST /answers` |
-| `refused` | messages refused: message_id, status, code |
+| `answered` | messages answered |
 | `containers` | instances of the chatbot, by their cold starts; null if none was reported |
 | `auths` | number of `POST /auth`: `cold` (first token), `per_invalidation` (a list), `total` |
-| `take_overs` | expired locks that another instance took, by the chatbot's metric |
 | `token_waits` | count, p50, p99, max: from a message's first 401 to its request with a valid token, by the API |
-| `latency` | the same of messages, by their senders: `all`, `direct`, `renewed` (had a 401), `cold` |
 | `stored` | the token's item at the end: token (its number), live, generation, locked |
 | `total_seconds` | first message sent to last message ended |
 | `tokens` | one entry per token: number, since, until (null: live), ended_by |
@@ -31,9 +27,9 @@ from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import Run
-from slotkeeper_cli.intervals import since, spread, tally
+from slotkeeper_cli.intervals import since, spread
 
-from .token_records import Kind, MessageOutcome, Records, message_outcomes
+from .token_records import MessageOutcome, Records, message_outcomes
 
 # The cached token, the stored one and the new one: after a long idle time of a container the first two are invalid.
 MAX_ASKS = 3
@@ -54,7 +50,6 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     by_cause = records.auths_by_cause
     origin = min(each.delivery.sent for each in outcomes)
     containers = int(records.metrics["ColdStart"]) if "ColdStart" in records.metrics else None
-    answered = [each for each in outcomes if each.delivery.answer is not None]
     claims = [
         all_answered(outcomes, parameters.messages),
         one_auth_each(by_cause, parameters.invalidations),
@@ -64,27 +59,14 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         really_shared(containers, parameters.senders),
     ]
     figures = {
-        "messages": len(outcomes),
-        "answered": len(answered),
-        "asks": tally(len(each.asks) for each in answered),
-        "refused": [
-            {"message_id": each.message_id, "status": each.delivery.status, "code": each.delivery.code}
-            for each in outcomes
-            if each.delivery.answer is None
-        ],
+        "answered": sum(each.delivery.answer is not None for each in outcomes),
         "containers": containers,
         "auths": {
             "cold": len(by_cause[0]),
             "per_invalidation": [len(requests) for requests in by_cause[1:]],
             "total": len(records.auths),
         },
-        "take_overs": int(records.metrics.get("TokenTakeOvers", 0)),
-        "token_waits": _spread([each.wait for each in outcomes if each.wait is not None]),
-        "latency": {"all": _spread([each.latency for each in outcomes])}
-        | {
-            str(kind): _spread([each.latency for each in outcomes if each.kind is kind])
-            for kind in (Kind.DIRECT, Kind.RENEWED, Kind.COLD)
-        },
+        "token_waits": spread([each.wait for each in outcomes if each.wait is not None], p50=0.5, p99=0.99),
         "stored": asdict(records.stored),
         "total_seconds": since(max(each.delivery.ended for each in outcomes), origin),
         "tokens": [
@@ -96,10 +78,6 @@ def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
         "fates": [_outcome(each, origin) for each in outcomes],
     }
     return run.report(parameters, origin, claims, figures)
-
-
-def _spread(values: Sequence[float]) -> dict[str, float | int | None]:
-    return spread(values, p50=0.5, p99=0.99)
 
 
 def _request(request: Request, origin: float) -> dict[str, Any]:

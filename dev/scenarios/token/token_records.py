@@ -108,11 +108,6 @@ class MessageOutcome:
     def message_id(self) -> str:
         return self.delivery.message.message_id
 
-    @property
-    def latency(self) -> float:
-        """Seconds from its request to its end, by its sender's clock."""
-        return self.delivery.ended - self.delivery.sent
-
 
 def message_outcomes(records: Records) -> list[MessageOutcome]:
     """One for each message, in order."""

@@ -21,7 +21,6 @@ from dev.scenarios.runner.scenario import (
     Scenario,
     carry_out,
     figure_table,
-    list_table,
     option,
     spread_text,
 )
@@ -108,27 +107,15 @@ def _per_invalidation(counts: Sequence[int]) -> str:
 
 
 def tables(report: Mapping[str, Any]) -> list[Table]:
-    auths, latency, containers = report["auths"], report["latency"], report["containers"]
-    asks = (f"{count} by {counted(int(asks), 'request')}" for asks, count in report["asks"].items())
+    auths, containers = report["auths"], report["containers"]
     rows = {
         "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
-        "answered": ", ".join(asks) or "none",
-        "refused": len(report["refused"]),
         "containers of the bot": "unknown" if containers is None else containers,
         "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
-        "take-overs": report["take_overs"],
         "wait for a new token": spread_text(report["token_waits"]),
-        "latency, after a 401": spread_text(latency["renewed"]),
-        "latency, valid token": spread_text(latency["direct"]),
-        "latency, no token yet": spread_text(latency["cold"]),
-        "latency, all": spread_text(latency["all"]),
         "total time": f"{report['total_seconds']:.2f} s",
     }
-    refused = ((each["message_id"], each["status"] or "no answer", each["code"] or "") for each in report["refused"])
-    return [
-        figure_table("The run, by the API's log and its senders' clocks", rows),
-        *list_table("Refused", ("message", "status", "code"), refused),
-    ]
+    return [figure_table("The run, by the API's log and its senders' clocks", rows)]
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:

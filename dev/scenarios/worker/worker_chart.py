@@ -12,6 +12,8 @@ from dev.emulator.live_view import counted
 from slotkeeper_cli import chart
 from slotkeeper_cli.chart import Bar, Panel, Point
 
+from .worker_mix import KINDS
+
 CALLS = {  # answer: colour, meaning
     "200": (chart.BLUE, "answered"),
     "gone": (chart.VERMILLION, "too slow, given up"),
@@ -23,7 +25,6 @@ CALLS = {  # answer: colour, meaning
 }
 OTHER = (chart.GREY, "other answers")
 ENDS = {"succeeded": (chart.GREEN, "published", "o"), "dead_lettered": (chart.VERMILLION, "dead-lettered", "x")}
-EXPECTED_END = {"normal": "succeeded", "slow": "succeeded", "poison": "dead_lettered"}
 STATES = {
     "CLOSED": (chart.GREEN, "breaker closed"),
     "HALF_OPEN": (chart.AMBER, "probe under way"),
@@ -102,7 +103,7 @@ def _calls(report: Mapping[str, Any], requests: Sequence[Mapping[str, Any]]) -> 
 
 def _requests(report: Mapping[str, Any]) -> Panel:
     end = report["total_seconds"]
-    requests = sorted(report["fates"], key=lambda each: (list(EXPECTED_END).index(each["kind"]), each["sent"]))
+    requests = sorted(report["fates"], key=lambda each: (KINDS.index(each["kind"]), each["sent"]))
     waiting, ends = [], []
     for lane, request in enumerate(requests, 1):
         stopped = end if request["ended"] is None else request["ended"]

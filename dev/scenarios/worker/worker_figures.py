@@ -8,13 +8,9 @@ request sent):
 | `parameters` | also work_seconds, the limit of an attempt |
 | `succeeded`, `dead_lettered`, `nowhere` | requests by their end, by S3 and the dead-letter queue |
 | `kinds` | the same by kind |
-| `codes` | dead letters by code |
 | `attempts` | requests by kind and number of attempts, by the ledger; one for an invalid message |
 | `answers` | the downstream's calls by their answer |
 | `most_callers` | the most concurrent callers, by the downstream |
-| `most_under_way` | the most requests between the start of their first call and the end of their last |
-| `waits` | by kind: count, p50, p90, max of `first_call` and of `end`, from the sending |
-| `schedules` | retries read from Scheduler: request_id, due |
 | `total_seconds` | first request sent to last record |
 | `samples` | about each second: at, breaker (its state), permitted (callers), backlog (messages on the queue) |
 | `outage` | worker_outage.py explains it; null without an outage |
@@ -31,20 +27,18 @@ from typing import Any
 
 from dev.emulator.downstream import Call
 from dev.emulator.live_view import counted
-from dev.emulator.worker_client import DeadLetter, LedgerRow
+from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import Run
-from slotkeeper_cli.intervals import Interval, peak, since, spread, tally
+from slotkeeper_cli.intervals import Interval, peak, since, tally
 
 from . import worker_outage
-from .worker_mix import KINDS, Poison, limit
-from .worker_records import End, Records, RequestOutcome, Unassigned, request_outcomes
+from .worker_mix import KINDS, limit
+from .worker_records import End, Records, RequestOutcome, request_outcomes
 
 # With fewer than this many requests per caller, a run does not show that retries use no caller.
 LARGE_ENOUGH = 10
-NO_POISON = "no poison was sent"
-FINAL = ("SUCCEEDED", "DEAD_LETTERED")
-Outcomes = Sequence[RequestOutcome]
+FINAL = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED"}  # in the ledger
 
 
 @dataclass(frozen=True)
@@ -63,49 +57,63 @@ class Parameters:
         return limit(self.scale)
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """A run with at least one request. `strays`: records of no request."""
+
+    parameters: Parameters
+    records: Records
+    outcomes: Sequence[RequestOutcome]
+    strays: Sequence[str]
+
+    @property
+    def poison(self) -> list[RequestOutcome]:
+        return [each for each in self.outcomes if each.request.kind == "poison"]
+
+    @property
+    def end(self) -> float:
+        """The last instant in the records."""
+        calls = [call.ended or call.began for call in self.records.calls]
+        ends = [manifest.at for manifest in self.records.manifests] + [message.sent for message in self.records.dead]
+        return max(calls + ends + [each.sent for each in self.outcomes])
+
+    @property
+    def most_callers(self) -> int:
+        """A caller counts from its request to its answer, or until it closes the connection."""
+        return peak(self._interval(call, call) for call in self.records.calls)
+
+    @property
+    def most_under_way(self) -> int:
+        """The most requests between the start of their first call and the end of their last."""
+        return peak(self._interval(each.calls[0], each.calls[-1]) for each in self.outcomes if each.calls)
+
+    def _interval(self, first: Call, last: Call) -> Interval:
+        """A call that has not ended lasts until the end."""
+        return first.began, self.end if last.ended is None else last.ended
+
+
 def build(parameters: Parameters, records: Records, run: Run) -> dict[str, Any]:
     """The report of one run. At least one request must have been sent."""
-    outcomes, unassigned = request_outcomes(records)
-    origin, end = min(each.sent for each in outcomes), last_instant(records)
+    evidence = Evidence(parameters, records, *request_outcomes(records))
+    outcomes, end = evidence.outcomes, evidence.end
+    origin = min(each.sent for each in outcomes)
     by_kind = {kind: [each for each in outcomes if each.request.kind == kind] for kind in KINDS}
-    claims = [
-        all_succeeded(outcomes, unassigned),
-        results_complete(outcomes, records),
-        poison_is_dead_lettered(outcomes, unassigned),
-        poison_has_one_attempt(outcomes),
-        ledger_agrees(outcomes, unassigned),
-        never_above(records, parameters.workers),
-        slow_calls_end(outcomes, parameters.work_seconds),
-        retries_use_no_caller(outcomes, records, parameters.workers),
-        went_by_schedule(outcomes, records),
-        nothing_left(outcomes, records),
-        *(worker_outage.claims(records.outage) if records.outage else []),
-    ]
+    claims = [judged(evidence) for judged in CLAIMS]
     figures = {
         **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
         "kinds": {kind: tally(each.end for each in some) for kind, some in by_kind.items()},
-        "codes": tally(message.code for message in records.dead),
         "attempts": {kind: tally(each.attempts for each in some) for kind, some in by_kind.items()},
         "answers": tally(call.answer for call in records.calls),
-        "most_callers": peak(interval(call, end) for call in records.calls),
-        "most_under_way": under_way(outcomes, end),
-        "waits": {kind: _waits(some) for kind, some in by_kind.items()},
-        "schedules": [{"request_id": each.request_id, "due": since(each.due, origin)} for each in records.schedules],
+        "most_callers": evidence.most_callers,
         "total_seconds": since(end, origin),
         "samples": [asdict(each) | {"at": since(each.at, origin)} for each in records.samples],
         "outage": worker_outage.figures(records.outage, origin, end) if records.outage else None,
         "fates": [_outcome(each, origin) for each in outcomes],
     }
+    if records.outage:
+        claims += worker_outage.claims(records.outage)
     report = run.report(parameters, origin, claims, figures)
     return report | {"parameters": asdict(parameters) | {"work_seconds": parameters.work_seconds}}
-
-
-def _waits(outcomes: Outcomes) -> dict[str, dict[str, float | int | None]]:
-    waits = {
-        "first_call": [each.calls[0].began - each.sent for each in outcomes if each.calls],
-        "end": [each.ended - each.sent for each in outcomes if each.ended is not None],
-    }
-    return {name: spread(values, p50=0.5, p90=0.9) for name, values in waits.items()}
 
 
 def _outcome(outcome: RequestOutcome, origin: float) -> dict[str, Any]:
@@ -125,118 +133,79 @@ def _outcome(outcome: RequestOutcome, origin: float) -> dict[str, Any]:
     }
 
 
-def interval(call: Call, end: float) -> Interval:
-    """Of a call. One that has not ended lasts until `end`."""
-    return call.began, end if call.ended is None else call.ended
-
-
-def last_instant(records: Records) -> float:
-    """The last instant in the records."""
-    calls = [call.ended or call.began for call in records.calls]
-    ends = [manifest.at for manifest in records.manifests] + [message.sent for message in records.dead]
-    return max(calls + ends + [each.at for each in records.sent])
-
-
-def under_way(outcomes: Outcomes, end: float) -> int:
-    """The most requests between the start of their first call and the end of their last."""
-    return peak((each.calls[0].began, interval(each.calls[-1], end)[1]) for each in outcomes if each.calls)
-
-
 # ---------------------------------------------------------------------------------------------- claims about requests
 
 
-def _poison(outcomes: Outcomes) -> list[RequestOutcome]:
-    return [each for each in outcomes if each.request.kind == "poison"]
-
-
-def all_succeeded(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
+def all_succeeded(run: Evidence) -> Claim:
     """R1, R2: each request has one effect, its manifest."""
-    able = [each for each in outcomes if each.request.kind != "poison"]
+    able = [each for each in run.outcomes if each.request.kind != "poison"]
     problems = {
         "not published": [each.name for each in able if not each.manifests],
         "published more than once": [each.name for each in able if len(each.manifests) > 1],
-        "dead-lettered": [
-            f"{each.name} ({', '.join(message.code or 'no code' for message in each.dead)})"
-            for each in able
-            if each.dead
-        ],
-        "published although poison": [each.name for each in _poison(outcomes) if each.manifests],
-        "published but not sent": unassigned.manifests,
+        "dead-lettered": [f"{each.name} ({each.dead[0].code})" for each in able if each.dead],
+        "published although poison": [each.name for each in run.poison if each.manifests],
     }
     finding = f"{len(able)} of {len(able)} published, once each"
     return judge("each request that can succeed succeeds once", problems, finding)
 
 
-def results_complete(outcomes: Outcomes, records: Records) -> Claim:
+def results_complete(run: Evidence) -> Claim:
     """The manifest's parts contain exactly the input's lines, and no other part exists."""
     wrong: list[str] = []
     published: set[str] = set()
-    for outcome in outcomes:
+    stored = {key: tuple(content.decode().splitlines()) for key, content in run.records.parts.items()}
+    for outcome in run.outcomes:
         for manifest in outcome.manifests:
             published.update(manifest.parts.values())
-            parts = {
-                value: tuple(records.parts.get(key, b"").decode().splitlines()) for value, key in manifest.parts.items()
-            }
-            if parts != outcome.request.parts:
+            if {value: stored.get(key) for value, key in manifest.parts.items()} != outcome.request.parts:
                 wrong.append(outcome.name)
-    problems = {"not the input's lines": wrong, "in no manifest": sorted(set(records.parts) - published)}
+    problems = {"not the input's lines": wrong, "in no manifest": sorted(set(stored) - published)}
     name = "each result is complete, and no other part is left"
     return judge(name, problems, counted(len(published), "part"), shown=bool(published))
 
 
-def poison_is_dead_lettered(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
-    """R4: one dead letter for each, with the reason, the times and the number of attempts."""
-    poison = _poison(outcomes)
+def poison_is_dead_lettered(run: Evidence) -> Claim:
+    """R4: one dead letter for each, with the reason and the history of its attempts."""
     problems = {
-        "not one dead letter": [f"{each.name} ({len(each.dead)})" for each in poison if len(each.dead) != 1],
+        "not one dead letter": [f"{each.name} ({len(each.dead)})" for each in run.poison if len(each.dead) != 1],
         "without its history": [
-            f"{each.name} ({missing})"
-            for each in poison
+            f"{each.name} ({message.code}, {message.reason})"
+            for each in run.poison
             for message in each.dead
-            if each.request.poison and (missing := _missing(each, each.request.poison, message))
+            if not _has_history(each, message)
         ],
-        "dead letters of no request": unassigned.dead,
     }
-    finding = counted(len(poison), "dead letter") if poison else NO_POISON
-    return judge("each poison request has one dead letter with its history", problems, finding, shown=bool(poison))
+    name = "each poison request has one dead letter with its history"
+    return judge(name, problems, counted(len(run.poison), "dead letter"), shown=bool(run.poison))
 
 
-def _missing(outcome: RequestOutcome, poison: Poison, message: DeadLetter) -> str:
-    """The expected parts that are missing. An invalid message has no attempts and no times."""
-    wanted = {"code": message.code == poison.code, "reason": poison.reason in (message.reason or "")}
-    if outcome.request.is_message:
-        last = 1 + outcome.refused
-        history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in message.history or []]
-        wanted |= {
-            "attempts": message.retry_count == last,
-            "first time": bool(message.first_attempt_at),
-            "last time": bool(message.last_attempt_at),
-            "history": history == [(number, number == last) for number in range(1, last + 1)],
-        }
-    return _false(wanted)
+def _has_history(outcome: RequestOutcome, message: DeadLetter) -> bool:
+    """An invalid message has no attempts. Of any other, the outage may have failed attempts before the last one."""
+    poison, last = outcome.request.poison, 1 + outcome.refused
+    if not poison or message.code != poison.code or poison.reason not in (message.reason or ""):
+        return False
+    history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in message.history or []]
+    wanted = [(number, number == last) for number in range(1, last + 1)] if outcome.request.is_message else []
+    return history == wanted
 
 
-def _false(facts: dict[str, bool]) -> str:
-    return ", ".join(fact for fact, holds in facts.items() if not holds)
-
-
-def poison_has_one_attempt(outcomes: Outcomes) -> Claim:
+def poison_has_one_attempt(run: Evidence) -> Claim:
     """R3: one attempt, and at most one call of the downstream, besides those that failed because of the outage."""
-    poison = _poison(outcomes)
+    poison = run.poison
     problems = {
         "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1 + each.refused],
         "called again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1 + each.refused],
     }
     calls = counted(sum(len(each.calls) for each in poison), "call")
-    finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream" if poison else NO_POISON
+    finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream"
     return judge("poison has one attempt", problems, finding, shown=bool(poison))
 
 
-def ledger_agrees(outcomes: Outcomes, unassigned: Unassigned) -> Claim:
+def ledger_agrees(run: Evidence) -> Claim:
     """The ledger against three independent records."""
-    wrong = [f"{each.name} ({what})" for each in outcomes if (what := _disagreement(each))]
-    rows = counted(sum(each.row is not None for each in outcomes), "row")
-    problems = {"disagree": wrong, "rows of no request": unassigned.rows}
+    wrong = [f"{each.name} ({what})" for each in run.outcomes if (what := _disagreement(each))]
+    rows = counted(sum(each.row is not None for each in run.outcomes), "row")
+    problems = {"disagree": wrong, "of no request": run.strays}
     return judge("the ledger agrees with S3, the dead letters and the downstream", problems, rows)
 
 
@@ -246,88 +215,94 @@ def _disagreement(outcome: RequestOutcome) -> str:
         return "no row" if outcome.request.is_message else ""
     if not outcome.request.is_message:
         return "has a row"
-    status = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED", End.NOWHERE: "neither"}[outcome.end]
     failed = row.attempts - 1 if outcome.manifests else row.attempts
-    attempts = counted(row.attempts, "attempt")
-    return _false(
-        {
-            f"{row.status}, {outcome.end}": row.status == status,
-            f"{attempts}, {counted(len(outcome.calls), 'call')}": len(outcome.calls) <= row.attempts,
-            f"{attempts}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
-            "another attempt published": all(manifest.attempt == row.attempts for manifest in outcome.manifests),
-            "the dead letter's attempts or times": all(_same(message, row) for message in outcome.dead),
-        }
-    )
+    attempts, times = counted(row.attempts, "attempt"), (row.attempts, row.first_attempt_at, row.last_attempt_at)
+    stated = [(each.retry_count, each.first_attempt_at, each.last_attempt_at) for each in outcome.dead]
+    agree = {
+        f"{row.status}, {outcome.end}": row.status == FINAL.get(outcome.end),
+        f"{attempts}, {counted(len(outcome.calls), 'call')}": len(outcome.calls) <= row.attempts,
+        f"{attempts}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
+        "another attempt published": all(manifest.attempt == row.attempts for manifest in outcome.manifests),
+        "the dead letter's attempts or times": all(each == times for each in stated),
+    }
+    return ", ".join(what for what, holds in agree.items() if not holds)
 
 
-def _same(message: DeadLetter, row: LedgerRow) -> bool:
-    stated = (message.retry_count, message.first_attempt_at, message.last_attempt_at)
-    return stated == (row.attempts, row.first_attempt_at, row.last_attempt_at)
-
-
-def nothing_left(outcomes: Outcomes, records: Records) -> Claim:
+def nothing_left(run: Evidence) -> Claim:
     """R1: no message, schedule or open row is left."""
-    open_rows = [f"{each.name} ({each.row.status})" for each in outcomes if each.row and each.row.status not in FINAL]
-    problems = {"left": [f"{count} {what}" for what, count in records.left.items() if count], "not final": open_rows}
-    return judge("no request is left waiting", problems, f"0 {', 0 '.join(records.left)}")
+    rows = [each.row for each in run.outcomes if each.row]
+    problems = {
+        "left": [f"{count} {what}" for what, count in run.records.left.items() if count],
+        "not final": [f"{row.request_id} ({row.status})" for row in rows if row.status not in FINAL.values()],
+    }
+    return judge("no request is left waiting", problems, f"0 {', 0 '.join(run.records.left)}")
 
 
 # ---------------------------------------------------------------------------------------- claims about the downstream
 
 
-def never_above(records: Records, callers: int) -> Claim:
-    """By the downstream: a caller counts from its request to its answer, or until it closes the connection."""
-    most = peak(interval(call, last_instant(records)) for call in records.calls)
+def never_above(run: Evidence) -> Claim:
+    most, callers = run.most_callers, run.parameters.workers
     name = f"never more than {callers} concurrent callers"
-    finding = f"at most {most}, in {counted(len(records.calls), 'call')}"
-    if most < callers and len(records.sent) <= LARGE_ENOUGH * callers:
+    finding = f"at most {most}, in {counted(len(run.records.calls), 'call')}"
+    if most < callers and len(run.outcomes) <= LARGE_ENOUGH * callers:
         return Claim(name, None, f"{finding}; too few requests to show it")
     return Claim(name, most == callers, finding)  # in a large run fewer callers are an error
 
 
-def slow_calls_end(outcomes: Outcomes, work_seconds: float) -> Claim:
+def slow_calls_end(run: Evidence) -> Claim:
     """A slow call delays other requests for at most the limit of an attempt."""
     slow = {
         (each.request.key, number)
-        for each in outcomes
+        for each in run.outcomes
         for number, step in enumerate(each.request.steps, 1)
-        if step.seconds > work_seconds
+        if step.seconds > run.parameters.work_seconds
     }
-    calls = [(each, call) for each in outcomes for call in each.calls if (call.key, call.number) in slow]
-    waited = [f"{each.name} ({call.answer})" for each, call in calls if call.answer != "gone"]
-    lasted = [(call.ended or call.began) - call.began for _, call in calls]
-    finding = "no call was too slow"
-    if calls:
-        finding = f"{counted(len(calls), 'call')} given up after {min(lasted):.1f} to {max(lasted):.1f} s"
+    calls = [call for call in run.records.calls if (call.key, call.number) in slow]
+    waited = [f"{call.key} ({call.answer})" for call in calls if call.answer != "gone"]
+    longest = max(((call.ended or call.began) - call.began for call in calls), default=0.0)
+    finding = f"{counted(len(calls), 'call')} given up after {longest:.1f} s at most"
     return judge("a call that is too slow is given up", {"waited for": waited}, finding, shown=bool(calls))
 
 
-def retries_use_no_caller(outcomes: Outcomes, records: Records, callers: int) -> Claim:
+def retries_use_no_caller(run: Evidence) -> Claim:
     """A retry that waited inside the worker would use one of the callers."""
-    most = under_way(outcomes, last_instant(records))
-    name, finding = "a waiting retry uses no caller", f"{counted(most, 'request')} under way"
-    if most <= callers and len(outcomes) < LARGE_ENOUGH * callers:
+    most, callers = run.most_under_way, run.parameters.workers
+    name, finding = "a waiting retry uses no caller", f"{counted(most, 'request')} under way, {callers} callers"
+    if most <= callers and len(run.outcomes) < LARGE_ENOUGH * callers:
         return Claim(name, None, f"{finding}; too few requests to show it")
-    return Claim(name, most > callers, f"{finding}, {callers} callers")
+    return Claim(name, most > callers, finding)
 
 
-def went_by_schedule(outcomes: Outcomes, records: Records) -> Claim:
+def went_by_schedule(run: Evidence) -> Claim:
     """The retry with the long Retry-After had a schedule, and started after its due time."""
     name = "a retry went through EventBridge Scheduler"
-    late = next((each for each in outcomes if each.request.retry_after is not None), None)
+    late = next((each for each in run.outcomes if each.request.retry_after is not None), None)
     if late is None or late.request.retry_after is None:
         return Claim(name, False, "no request had a Retry-After")
-    due = next((schedule.due for schedule in records.schedules if schedule.request_id == late.name), None)
-    if due is None:
-        return Claim(name, False, f"no schedule for {late.name}")
+    due = next((schedule.due for schedule in run.records.schedules if schedule.request_id == late.name), None)
     # The call with the Retry-After is the first that uses a step, which calls in an outage do not.
     calls = list(dropwhile(lambda call: call.number != 1, late.calls))
-    if len(calls) < 2:
-        return Claim(name, False, f"no retry of {late.name} after its schedule")
+    if due is None or len(calls) < 2:
+        return Claim(name, False, f"no {'schedule' if due is None else 'retry'} of {late.name}")
     first, second = calls[:2]
-    if second.began < due:
-        return Claim(name, False, f"{late.name} was retried {due - second.began:.1f} s before its schedule was due")
-    if due < (first.ended or 0.0) + late.request.retry_after:
-        return Claim(name, False, f"{late.name} was due before its Retry-After of {late.request.retry_after} s")
-    schedules = counted(len(records.schedules), "schedule")
-    return Claim(name, True, f"{schedules}; the retry after {second.began - first.began:.0f} s")
+    problems = {
+        "retried before its schedule was due": [late.name] if second.began < due else [],
+        "due before its Retry-After": [late.name] if due < (first.ended or 0.0) + late.request.retry_after else [],
+    }
+    schedules = counted(len(run.records.schedules), "schedule")
+    return judge(name, problems, f"{schedules}; the retry after {second.began - first.began:.0f} s")
+
+
+CLAIMS = (
+    all_succeeded,
+    results_complete,
+    poison_is_dead_lettered,
+    poison_has_one_attempt,
+    ledger_agrees,
+    never_above,
+    slow_calls_end,
+    retries_use_no_caller,
+    went_by_schedule,
+    nothing_left,
+)

@@ -166,12 +166,7 @@ def figures(record: OutageRecord, origin: float, last: float) -> dict[str, Any]:
 
 
 def claims(record: OutageRecord) -> list[Claim]:
-    return [
-        few_calls(record),
-        single_probes(record),
-        attempts_kept(record),
-        recovery_found(record),
-    ]
+    return [few_calls(record), single_probes(record), attempts_kept(record), recovery_found(record)]
 
 
 def few_calls(record: OutageRecord) -> Claim:
@@ -180,12 +175,10 @@ def few_calls(record: OutageRecord) -> Claim:
     allowed = record.before_open + settings.most_probes(seconds)
     made = len(record.since_answered)
     name = "the downstream is hardly called while it is down"
-    if not record.during:
-        return Claim(name, None, "no call began in the outage")
     finding = (
         f"{counted(len(record.during), 'call')} in {seconds:.0f} s; {made} after the last success, {allowed} allowed"
     )
-    return Claim(name, made <= allowed, finding)
+    return Claim(name, made <= allowed if record.during else None, finding)
 
 
 def single_probes(record: OutageRecord) -> Claim:
@@ -217,11 +210,9 @@ def attempts_kept(record: OutageRecord) -> Claim:
     late = [call for call in record.calls if call.began < begins <= _ended(call) < ends and call.answer == "200"]
     used, allowed = record.counted, 1 + len(late)
     name = "the outage uses up at most one attempt in all"
-    if not record.during:
-        return Claim(name, None, "no call began in the outage")
     finding = f"{counted(len(used), 'attempt')} of {counted(len(record.during), 'failed call')}"
     late_ones = f"; {counted(len(late), 'earlier call')} still succeeded in it" if late else ""
-    return Claim(name, len(used) <= allowed, finding + late_ones)
+    return Claim(name, len(used) <= allowed if record.during else None, finding + late_ones)
 
 
 def recovery_found(record: OutageRecord) -> Claim:

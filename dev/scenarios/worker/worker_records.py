@@ -32,7 +32,6 @@ class SentRequest:
 class Manifest:
     """A published result. `at`: when S3 stored it."""
 
-    key: str
     request_id: str
     attempt: int
     parts: Mapping[str, str]  # value -> key
@@ -50,18 +49,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Sample:
-    """The state of the run at one instant.
-
-    Args:
-        breaker: CLOSED, OPEN or HALF_OPEN.
-        permitted: the permitted callers; none while the breaker is open, and one for the probe.
-        backlog: messages on the queue, waiting or in flight.
-    """
+    """The state of the run at one instant."""
 
     at: float
-    breaker: str
-    permitted: int
-    backlog: int
+    breaker: str  # CLOSED, OPEN or HALF_OPEN
+    permitted: int  # callers; none while the breaker is open, and one for the probe
+    backlog: int  # messages on the queue, waiting or in flight
 
 
 @dataclass(frozen=True)
@@ -90,10 +83,10 @@ def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, fl
 
 def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
     found = []
-    for key, (content, at) in read_objects(s3, bucket, PUBLISHED).items():
+    for content, at in read_objects(s3, bucket, PUBLISHED).values():
         manifest = json.loads(content)
         parts = {part["value"]: part["key"] for part in manifest["parts"]}
-        found.append(Manifest(key, manifest["request_id"], manifest["attempt"], parts, at))
+        found.append(Manifest(manifest["request_id"], manifest["attempt"], parts, at))
     return found
 
 
@@ -186,17 +179,8 @@ class RequestOutcome:
         return self.row.attempts if self.row else len(self.dead)
 
 
-@dataclass(frozen=True)
-class Unassigned:
-    """Records that belong to no request of the run."""
-
-    rows: tuple[str, ...]
-    manifests: tuple[str, ...]
-    dead: tuple[str, ...]
-
-
-def request_outcomes(records: Records) -> tuple[list[RequestOutcome], Unassigned]:
-    """One for each request, in the order of sending."""
+def request_outcomes(records: Records) -> tuple[list[RequestOutcome], list[str]]:
+    """One for each request, in the order of sending; and the names of records that belong to no request."""
     calls = _by_name((call.key, call) for call in records.calls)
     rows = {row.request_id: row for row in records.rows}
     manifests = _by_name((manifest.request_id, manifest) for manifest in records.manifests)
@@ -214,7 +198,8 @@ def request_outcomes(records: Records) -> tuple[list[RequestOutcome], Unassigned
         )
         for each in records.sent
     ]
-    return outcomes, Unassigned(tuple(rows), tuple(manifests), tuple(dead))
+    strays: dict[str, Iterable[str]] = {"row": rows, "manifest": manifests, "dead letter": dead}
+    return outcomes, [f"{kind} {name}" for kind, names in strays.items() for name in names]
 
 
 def _by_name[Value](pairs: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:

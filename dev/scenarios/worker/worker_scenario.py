@@ -33,17 +33,13 @@ from dev.scenarios.runner.scenario import (
 )
 
 from . import worker_mix, worker_records
-from .worker_chart import CALLS, EXPECTED_END, draw
+from .worker_chart import CALLS, draw
 from .worker_figures import Parameters, build
 from .worker_mix import Request
 from .worker_outage import OutageRecord, Settings
 from .worker_records import Records, Sample, Schedule, SentRequest
 
 AFTER = {"first call after": "first_call", "first success after": "first_success", "last request after": "empty"}
-ONE_CALLER = (
-    "1 is below the minimum of Lambda's event source (MaximumConcurrency, 2 to 1000). For a downstream with one caller "
-    "use RequestQueue with one slot: make run LIMIT=1."
-)
 SHIPPED_WORK = ROOT / "functions" / "worker" / "src" / "work"
 OTHER_WORK = (
     "this run needs the shipped work, and functions/worker has another: send yours with make local-up, then make work "
@@ -58,19 +54,12 @@ SENT_WITHIN = 10.0  # seconds
 
 @dataclass(frozen=True)
 class Timing:
-    """Of a run with an outage, in seconds.
+    """Of a run with an outage, in seconds."""
 
-    Args:
-        sending: in which the requests are sent.
-        before: from the first of them to the outage.
-        outage: its duration.
-        answer: from a call in the outage to its failure.
-    """
-
-    sending: float = 60.0
-    before: float = 20.0
+    sending: float = 60.0  # of all requests
+    before: float = 20.0  # from the first request to the outage
     outage: float = 25.0
-    answer: float = 0.5
+    answer: float = 0.5  # from a call in the outage to its failure
 
 
 def perform(
@@ -100,7 +89,9 @@ def perform(
     requests = worker_mix.draw(parameters.requests, parameters.seed, parameters.scale, parameters.retry_after)
     downstream = Downstream(aws.state_dir)
     with run.phase("upload", "upload the inputs"):
-        upload(aws.client("s3"), outputs["DataBucketName"], requests)
+        for each in requests:
+            if each.content is not None:
+                aws.client("s3").put_object(Bucket=outputs["DataBucketName"], Key=each.key, Body=each.content)
     begins = time.time() + (timing.before if timing else 0.0)
     outage = Outage(begins, begins + timing.outage, timing.answer) if timing else None
     downstream.follow({request.key: request.steps for request in requests}, outage)
@@ -116,27 +107,16 @@ def perform(
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
     if outage:
-        records = replace(records, outage=outage_record(outage, parameters.workers, requests, records, aws.state_dir))
+        record = OutageRecord(
+            outage,
+            Settings.of(worker_mix.POLICY, parameters.workers),
+            records.calls,
+            worker_records.read_retried(aws.state_dir / "engine.log"),
+            {request.key: request.request_id for request in requests},
+            [sample.at for sample in records.samples if sample.breaker == "OPEN"],
+        )
+        records = replace(records, outage=record)
     return build(parameters, records, run)
-
-
-def outage_record(
-    outage: Outage, workers: int, requests: Sequence[Request], records: Records, state_dir: Path
-) -> OutageRecord:
-    return OutageRecord(
-        outage,
-        Settings.of(worker_mix.POLICY, workers),
-        records.calls,
-        worker_records.read_retried(state_dir / "engine.log"),
-        {request.key: request.request_id for request in requests},
-        [sample.at for sample in records.samples if sample.breaker == "OPEN"],
-    )
-
-
-def upload(s3: Any, bucket: str, requests: Sequence[Request]) -> None:
-    for request in requests:
-        if request.content is not None:
-            s3.put_object(Bucket=bucket, Key=request.key, Body=request.content, ContentType="application/x-ndjson")
 
 
 @dataclass
@@ -240,10 +220,6 @@ class Observer:
 # ----------------------------------------------------------------------------------------------------- report, shown
 
 
-def _spread(spread: Mapping[str, Any]) -> str:
-    return f"{spread['p50']:.1f} / {spread['p90']:.1f} / {spread['max']:.1f} s" if spread["count"] else "none"
-
-
 def _outage_rows(outage: Mapping[str, Any]) -> dict[str, str]:
     after = [f"{name} {outage[key]:.1f} s" for name, key in AFTER.items() if outage[key] is not None]
     return {
@@ -256,63 +232,39 @@ def _outage_rows(outage: Mapping[str, Any]) -> dict[str, str]:
 def tables(report: Mapping[str, Any]) -> list[Table]:
     parameters = report["parameters"]
     answers = (f"{CALLS[answer][1] if answer in CALLS else answer}: {n}" for answer, n in report["answers"].items())
-    due = (f"{each['request_id']} at {each['due']:.0f} s" for each in report["schedules"])
     rows = {
         "succeeded": f"{report['succeeded']} of {parameters['requests']}",
-        "dead-lettered": f"{report['dead_lettered']} ({counts_text(report['codes'])})",
+        "dead-lettered": report["dead_lettered"],
         "without an end": report["nowhere"],
         "most concurrent callers": f"{report['most_callers']} of {parameters['workers']}",
-        "most requests under way": f"{report['most_under_way']} between their first and last call",
         "calls by their answer": "; ".join(answers) or "none",
-        "retries by Scheduler": ", ".join(due) or "none",
         "total time": f"{report['total_seconds']:.1f} s",
         **(_outage_rows(report["outage"]) if report["outage"] else {}),
     }
+    attempts = report["attempts"]
     kinds = (
-        (
-            kind,
-            counts_text(ends).replace("_", "-"),
-            counts_text(report["attempts"][kind], "{count} in {name}"),
-            *(_spread(report["waits"][kind][until]) for until in ("first_call", "end")),
-        )
+        (kind, counts_text(ends).replace("_", "-"), counts_text(attempts[kind], "{count} in {name}"))
         for kind, ends in report["kinds"].items()
     )
-    unexpected = (
-        (
-            each["request_id"],
-            each["kind"],
-            each["end"].replace("_", "-"),
-            "; ".join(f"{message['code']}: {message['reason']}" for message in each["dead_letters"]),
-            each["attempts"],
-        )
-        for each in report["fates"]
-        if each["end"] != EXPECTED_END[each["kind"]]
-    )
-    title = "By kind; waits are p50 / p90 / max, from the sending"
     return [
         figure_table("The run, by the records of S3, the queues and the ledger", rows),
-        *list_table(title, ("kind", "ended", "attempts", "to its first call", "to its end"), kinds),
-        *list_table("Unexpected ends", ("request", "kind", "end", "dead letter", "attempts"), unexpected),
+        *list_table("By kind", ("kind", "ended", "attempts"), kinds),
     ]
 
 
 SCENARIO = Scenario(Path("build/run-worker"), "worker.png", draw, tables, {"downstream": True})
 
 
-class Callers(click.IntRange):
-    """The number of concurrent callers of the downstream."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if str(value).strip() == "1":
-            self.fail(ONE_CALLER, param, ctx)
-        return super().convert(value, param, ctx)
-
-
 @click.command(cls=Command)
 @option("--requests", click.IntRange(1, 1000), 100, "Number of requests, sent within ten seconds")
 @option("--seed", int, 1, "Draws the mix and every failure; the same seed gives the same run")
 @option("--scale", FiniteRange(0.02, 1.0), 0.15, "Factor for the downstream's 1 to 6 seconds per call")
-@option("--workers", Callers(2, 10), 3, "Concurrent callers of the downstream")
+@option(
+    "--workers",
+    click.IntRange(2, 10),
+    3,
+    "Concurrent callers of the downstream. Lambda's event source has two or more; for one caller: make run LIMIT=1",
+)
 @option("--outage", click.Choice(["no", "yes"]), "no", "yes: the downstream fails for 25 seconds")
 def main(requests: int, seed: int, scale: float, workers: int, outage: str) -> None:
     """Send requests to the deployed worker, whose downstream, S3, is slow and fails at random.
