@@ -10,6 +10,8 @@ from itertools import pairwise
 from slotkeeper_cli.work_history import OperatorAct, WorkHistory
 
 _CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
+# Their lines do not state the limit, which is then as the next line or the present item states.
+_WITHOUT_LIMIT = ("process repair", "stack restore")
 _RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
 
@@ -52,7 +54,7 @@ def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
     known = [*(_before(each) for each in acts), process.slot_limit if process else None]
     steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
     for act, value in zip(acts, known[1:], strict=True):
-        is_known = value is not None and value in (_before(act), _after(act))
+        is_known = act.action in _WITHOUT_LIMIT or value in (_before(act), _after(act))
         steps.append((act.at, value if is_known else None))
     if process is not None and process.paused and (paused := _paused_since(history, name)) is not None:
         steps = [each for each in steps if each[0] < paused] + [(paused, 0)]

@@ -441,6 +441,11 @@ def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
     assert "limit" in not_shown(changed)
 
 
+def test_a_restore_leaves_the_limit_that_the_item_states() -> None:
+    restored = replace(clean(), acts=[OperatorAct(START - 3600, "stack restore", "", "arn:operator")])
+    assert results(restored)["limit"].result is Result.HOLDS
+
+
 def test_weights_that_were_not_read_are_the_default_unless_others_differ() -> None:
     a, b = attempt("a", 0, 10, weight=None, number=0), attempt("b", 1, 10)
     assert results(history([a, b]))["limit"].result is Result.HOLDS

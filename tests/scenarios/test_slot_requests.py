@@ -20,6 +20,7 @@ def plan(requests: int, fail: float = 0.0) -> work.WorkList:
 def test_the_data_set_has_four_years_of_days_each_in_one_month() -> None:
     months = split_by_month(TEXT)
     assert len(months) == 48
+    assert list(months) == sorted(months)
     assert sum(body.count(b"\n") - 1 for body in months.values()) == 4 * 365 + 1  # 2012 is a leap year
     assert months["2012-02"].count(b"2012/02/") == 29
     assert {body.splitlines()[0] for body in months.values()} == {TEXT.splitlines()[0].encode()}
@@ -34,6 +35,11 @@ def test_more_requests_than_months_start_again_each_with_its_own_id_and_output()
     assert len(todo.inputs) == 48
 
 
+def test_every_request_reads_a_part_that_is_uploaded() -> None:
+    todo = plan(60, fail=0.3)
+    assert {request.arguments["--input_key"] for request in todo.requests} == set(todo.inputs)
+
+
 def test_the_message_has_the_contract_s_fields() -> None:
     body = plan(1).requests[0].body()
     assert set(body) == {"process", "request_id", "arguments"}
@@ -42,19 +48,15 @@ def test_the_message_has_the_contract_s_fields() -> None:
 
 @pytest.mark.parametrize(
     ("share", "count", "marked"),
-    [(0.0, 40, 0), (1.0, 40, 40), (0.5, 5, 2), (0.001, 40, 1), (0.1, 1, 1)],
+    [(0.0, 40, 0), (0.2, 40, 8), (1.0, 40, 40), (0.5, 5, 2), (0.001, 40, 1), (0.1, 1, 1), (0.3, 10, 3)],
 )
 def test_the_share_of_damaged_requests_is_exact(share: float, count: int, marked: int) -> None:
     assert sum(work.evenly_marked(share, count)) == marked
 
 
-def test_damaged_requests_are_spread_evenly_and_a_month_can_be_read_damaged_and_whole() -> None:
-    assert [i for i, damaged in enumerate(work.evenly_marked(0.2, 20)) if damaged] == [4, 9, 14, 19]
-    todo = plan(96, fail=0.01)  # one damaged request, whose month comes again undamaged
-    damaged = next(request for request in todo.requests if request.damaged)
-    keys = {request.arguments["--input_key"] for request in todo.requests if request.month == damaged.month}
-    assert len(keys) == 2
-    assert {request.arguments["--input_key"] for request in todo.requests} == set(todo.inputs)
+def test_damaged_requests_are_spread_evenly_and_the_same_each_time() -> None:
+    places = [i for i, damaged in enumerate(work.evenly_marked(0.2, 40)) if damaged]
+    assert places == [4, 9, 14, 19, 24, 29, 34, 39]
 
 
 def test_a_damaged_month_differs_in_one_temperature() -> None:
@@ -62,6 +64,13 @@ def test_a_damaged_month_differs_in_one_temperature() -> None:
     pairs = zip(whole.splitlines(), work.damage(whole).splitlines(), strict=True)
     changed = [(before, after) for before, after in pairs if before != after]
     assert changed == [(b"2012/05/16,0.0,19.4,9.4,3.5,sun", b"2012/05/16,0.0,n/a,9.4,3.5,sun")]
+
+
+def test_a_month_can_be_read_damaged_and_whole_in_one_run() -> None:
+    todo = plan(96, fail=0.01)  # one damaged request, whose month comes again undamaged
+    damaged = next(request for request in todo.requests if request.damaged)
+    keys = {request.arguments["--input_key"] for request in todo.requests if request.month == damaged.month}
+    assert len(keys) == 2
 
 
 class Queue:
@@ -84,6 +93,15 @@ class Queue:
 
 def requests(count: int) -> list[work.Request]:
     return [work.Request(f"r{i}", "2012-01", {"--output_key": "o"}, damaged=False) for i in range(count)]
+
+
+def test_requests_are_sent_in_order_ten_per_call_in_one_group() -> None:
+    queue = Queue()
+    sent = work.send(queue, "url", requests(23))
+    assert [len(batch) for batch in queue.batches] == [10, 10, 3]
+    assert {entry["MessageGroupId"] for batch in queue.batches for entry in batch} == {work.PROCESS}
+    assert [s.request.request_id for s in sent] == [f"r{i}" for i in range(23)]
+    assert [s.sequence for s in sent][9:11] == [19, 20]
 
 
 def test_a_refused_entry_ends_the_sending_and_is_named() -> None:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from dev.scenarios.worker import worker_mix as mix
-from dev.scenarios.worker import worker_outage, worker_records
+from dev.scenarios.worker import worker_outage, worker_records, worker_scenario
 from dev.scenarios.worker.worker_outage import OutageRecord, Settings
 from dev.scenarios.worker.worker_records import Records, Schedule
 from slotkeeper.retry.downstream import rules
@@ -283,3 +285,32 @@ def test_a_run_has_the_mix_of_requests_and_the_policy_allows_their_failures(
         else:
             with pytest.raises(InvalidMessage):
                 parse_message(each.body)
+
+
+def test_two_in_ten_attempts_fail_and_there_are_six_kinds_of_poison() -> None:
+    drawn = mix.draw(1000, 1, 0.15, 25)
+    steps = [
+        step for each in drawn[1:] if each.kind != "poison" for step in each.steps if step.seconds <= mix.limit(0.15)
+    ]
+    assert sum(step.answer != "normal" for step in steps) / len(steps) == pytest.approx(0.2, abs=0.03)
+    assert len({each.poison.reason.split(" is ")[-1] for each in drawn if each.poison}) == 6
+
+
+def test_a_damaged_line_has_the_returned_number() -> None:
+    broken, number = mix.damaged(['{"weather": "sun"}', '{"weather": "rain"}', '{"weather": "fog"}'])
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
+        json.loads(broken.decode().splitlines()[number - 1])
+
+
+@mock_aws
+def test_requests_are_sent_in_order_and_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    sqs, requests = boto3.client("sqs", region_name="us-east-1"), mix.draw(40, 1, 0.02, 25)
+    sender = worker_scenario.Sender(sqs, sqs.create_queue(QueueName="work")["QueueUrl"], requests, seconds=20.0)
+    counts = []
+    for elapsed in (0.0, 0.1, 5.0, 5.0, 10.2, 30.0, 31.0):
+        sender.send(elapsed)
+        counts.append(len(sender.sent))
+    assert counts == [1, 1, 10, 10, 21, 40, 40]
+    assert [each.request for each in sender.sent] == requests
