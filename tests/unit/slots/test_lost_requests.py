@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.observability import logger
+from slotkeeper.slots import run_report
 from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.lost_requests import MAX_LOST, SETTLED_SECONDS, Lost, LostVerdict, judge_lost, send_again
@@ -219,7 +219,8 @@ def test_the_report_names_the_request_and_the_command_that_sends_it_again(
     account: Account, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[tuple[str, dict[str, Any]]] = []
-    monkeypatch.setattr(logger, "warning", lambda message, extra: logged.append((message, extra)))
+    # Not the logger of observability, which `load` reloads.
+    monkeypatch.setattr(run_report.logger, "warning", lambda message, extra: logged.append((message, extra)))
     name = execution_name("p", "order 1", 1)
     noted = {"N": str(int(time.time() - SETTLED_SECONDS))}
     note = {"request_id": {"S": "order 1"}, "priority": {"S": "high"}, "since": {"N": "1"}, "noted": noted}
