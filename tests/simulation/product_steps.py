@@ -225,7 +225,6 @@ _METHODS: dict[Any, dict[str, tuple[Any, ...]]] = {
         "read_item": (_keyed,),
         "repair": (_with_item, _fits, ITEMS["slots"], ITEMS["slots"]),
         "all": (_unkeyed,),
-        "name_targets": (_unkeyed,),
     },
     TokenTable: {
         "read": (_keyed,),
