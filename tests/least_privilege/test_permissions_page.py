@@ -68,7 +68,7 @@ AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 NOT_CALLED = {
     "process list": {"dynamodb:GetItem"},
     "stack restore": {"dynamodb:GetItem"},
-    "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "status": {"dynamodb:UpdateItem"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "process repair": {"states:ListExecutions"},
@@ -88,11 +88,9 @@ NOT_CALLED = {
         "dynamodb:UpdateItem",
         "states:ListExecutions",
     },
-    "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
-    "retry cancel": {"ssm:GetParameter"},
-    "retry run-now": {"ssm:GetParameter"},
-    "retry report": {"ssm:GetParameter"},
-    "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "retry list": {"dynamodb:UpdateItem"},
+    "token show": {"dynamodb:PutItem", "dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "token invalidate": {"dynamodb:PutItem"},
 }
 
 
