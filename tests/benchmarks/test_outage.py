@@ -19,7 +19,7 @@ from dev.benchmarks.outage.retry_designs import DESIGNS, PLAIN, UNWATCHED, WATCH
 from dev.benchmarks.outage.simulated_queue import QueuedMessage, SimulatedQueue
 from dev.benchmarks.outage.simulated_table import SimulatedTable
 from dev.benchmarks.outage.virtual_time import START, VirtualTime
-from slotkeeper.retry.downstream.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import Rejection
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import Claimed, ClaimLost, Ledger
 from slotkeeper.retry.message import Message
@@ -151,7 +151,7 @@ def outcomes(breakers: OtherBreakers, time: VirtualTime, answers: str) -> str:
     met = ""
     for answer in answers:
         asked = breakers.ask("a", BUILT_IN)
-        if isinstance(asked, HeldBack):
+        if isinstance(asked, Rejection):
             met += "h"
         elif answer == "f":
             asked.failed(Failure(("Retryable",), "503"), 0.0)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from slotkeeper.retry.downstream.downstreams import Admission, HeldBack
-from slotkeeper.retry.downstream.health import Answer, State
-from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.downstreams import Admission, Rejection
+from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, State
 from slotkeeper.retry.policy import Policy
 
 SETTINGS = DownstreamSettings()
@@ -61,7 +60,7 @@ class OtherBreakers:
         self._new = partial(_Breaker, rules, most, clock)
         self._by_name: dict[str, _Breaker] = {}
 
-    def ask(self, name: str, _policy: Policy, **_: object) -> Admission | HeldBack:
+    def ask(self, name: str, _policy: Policy, **_: object) -> Admission | Rejection:
         """Ask whether an attempt may begin."""
         return self._by_name.setdefault(name, self._new()).ask(name)
 
@@ -85,16 +84,16 @@ class _Breaker:
     _limit: int = 0
     _outcomes: deque[bool] = field(default_factory=deque)
 
-    def ask(self, name: str) -> Admission | HeldBack:
+    def ask(self, name: str) -> Admission | Rejection:
         now, due = self.clock(), self._since + self.rules.wait
         if self.state == State.OPEN and now < due:
-            return HeldBack(name, "breaker", due, RETURNS_PER_SECOND)
+            return Rejection(name, "breaker", due, RETURNS_PER_SECOND)
         if self.state == State.OPEN:
             self._change(State.HALF_OPEN)
         if self.state == State.HALF_OPEN and self._begun >= self.rules.probes:
-            return HeldBack(name, "breaker", now, RETURNS_PER_SECOND)
+            return Rejection(name, "breaker", now, RETURNS_PER_SECOND)
         if self.state == State.CLOSED and self._under_way >= self._callers(now):
-            return HeldBack(name, "concurrency", now, RETURNS_PER_SECOND)
+            return Rejection(name, "concurrency", now, RETURNS_PER_SECOND)
         self._begun += 1
         self._under_way += 1
         epoch = self._epoch

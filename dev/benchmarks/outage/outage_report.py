@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Outcome
-from slotkeeper.retry.downstream.settings import Breaker
+from slotkeeper.retry.downstream.health import BreakerSettings
 
 from .outage_run import CAPACITY, CONCURRENCY, TOLERANCE
 from .retry_designs import DESIGNS, UNWATCHED, WATCHING
@@ -91,7 +91,7 @@ def goals(figures: Figures) -> list[Goal]:
     spent, lost = max(run["spent"] for run in mine), sum(run["dead_letters"] for run in mine)
     firsts = [run["first_success"] for run in mine]
     first = None if None in firsts else max(firsts)
-    recovery = Breaker().recovery
+    recovery = BreakerSettings().recovery
     steps = [step for run in figures["steps"][WATCHING] for step in run["steps"]]
     windows = [step["windows"] for step in steps]
     slowest = None if None in windows else max(windows)

@@ -12,16 +12,13 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import Consumer, StillInProgress, WorkRequest
-from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
-from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.delivery import DeadLetterQueue, PlannedDelivery, RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable, TooManyWriters
 from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import DownstreamTable, TooManyWriters
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message, parse_message
-from slotkeeper.retry.parameter import BuiltInPolicy
-from slotkeeper.retry.policy import Policy
+from slotkeeper.retry.policy import BuiltInPolicy, Policy
 
 from .fragile_downstream import Call
 from .other_breakers import RULES, OtherBreakers
@@ -203,10 +200,10 @@ class _FixedPolicy(BuiltInPolicy):
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    def get(self) -> Policy:
+    def latest(self) -> Policy:
         return self._policy
 
-    get_for_downstream = get
+    latest_for_downstream = latest
 
 
 class _NotedRetries(RetryQueue):
