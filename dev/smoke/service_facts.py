@@ -14,7 +14,7 @@ from dev.smoke.check_context import CheckContext
 from dev.smoke.facts import Fact, Failed, NotShown, refusal_of
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.reservation import Candidate, Granted
+from slotkeeper.slots.protocol import Candidate, Granted
 
 PRECISION = 60  # seconds ("Schedule types in EventBridge Scheduler")
 WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queue and a cold worker

@@ -9,8 +9,8 @@ from typing import Any
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.facts import Fact, Failed, NotShown
+from slotkeeper.slots.protocol import Candidate, Granted
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.reservation import Candidate, Granted
 
 HAND_OFF = 10.0  # seconds; without a wake the message stays hidden for over three minutes
 

@@ -16,7 +16,7 @@ from dev.smoke.check_context import EMBEDDED, CheckContext
 from dev.smoke.check_runner import run_checks
 from dev.smoke.facts import Fact, Failed, Verdict
 from dev.smoke.stack_under_test import embedded
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 

@@ -16,9 +16,8 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Granted, Slots
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, execution_name
-from slotkeeper.slots.reservation import Candidate, Granted
 from slotkeeper_cli.write_units import process_item
 
 PROCESS, JOB = "sample", "sample"

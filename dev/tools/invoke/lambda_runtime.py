@@ -11,7 +11,6 @@ import contextlib
 import http.client
 import importlib.util
 import json
-import os
 import platform
 import socket
 import subprocess
