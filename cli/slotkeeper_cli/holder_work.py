@@ -39,7 +39,7 @@ def work_of(stack: StackConnection, target: str, execution: str, since: float) -
     if not is_state_machine(target):
         return runs_by_execution(stack, target, since).get(execution)
     child = Children(stack.client("stepfunctions")).describe(target, execution, stack.execution_arn(execution))
-    return _child(stack, target, execution, child.status) if child and child.is_ours else None
+    return _child(stack, target, execution, child.status) if child else None
 
 
 def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, Work]:

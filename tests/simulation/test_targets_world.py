@@ -12,11 +12,11 @@ import pytest
 from slotkeeper.slots import callers, protocol, run_report, settlement, work
 from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import CheckOutcome, ChildChecks, DeadHolders, Held
+from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, Held, Verdict
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper.slots.work import Child, Children, GlueRun
+from slotkeeper.slots.work import Children, Work, WorkCheck
 from tests.simulation import small_worlds, targets_world, workflow
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
@@ -73,10 +73,11 @@ def absent_child_counts_after_one_read_of_the_workflow(patch: Patch) -> None:
 
 
 def slot_is_freed_while_the_child_is_open(patch: Patch) -> None:
-    def conclude(self: DeadHolders, held: Any, _child: Any, _at: float, report: Any, _settle: Any) -> CheckOutcome:
-        return self._free(held, report)
+    def free(self: DeadHolders, held: Held, found: WorkCheck, report: Any, *given: Any) -> Verdict:
+        return self._free(held, report) if held.has_child else conclude(self, held, found, report, *given)
 
-    patch.setattr(DeadHolders, "conclude_child", conclude)
+    conclude = DeadHolders.conclude
+    patch.setattr(DeadHolders, "conclude", free)
 
 
 def slot_is_released_after_a_timeout_of_the_task(patch: Patch) -> None:
@@ -101,7 +102,7 @@ def open_child_is_not_stopped(patch: Patch) -> None:
 
 
 def any_execution_of_the_name_is_ours(patch: Patch) -> None:
-    patch.setattr(work, "Child", lambda **given: Child(**(given | {"is_ours": True})))
+    patch.setattr(work, "_has_started", lambda *_: True)
 
 
 def any_execution_of_the_name_is_the_workflows(patch: Patch) -> None:
@@ -109,7 +110,7 @@ def any_execution_of_the_name_is_the_workflows(patch: Patch) -> None:
 
 
 def settle_time_is_not_waited_for(patch: Patch) -> None:
-    patch.setattr(Child, "settles_at", lambda *_: 0)
+    patch.setattr(Work, "settles_at", lambda *_: 0)
 
 
 def settle_time_is_not_waited_for_by_the_workflow(patch: Patch) -> None:
@@ -125,18 +126,19 @@ def redriven_child_is_not_adopted(patch: Patch) -> None:
 
 
 def adopted_child_is_stopped(patch: Patch) -> None:
-    conclude = DeadHolders.conclude_child
+    conclude = DeadHolders.conclude
 
-    def forget(self: DeadHolders, held: Held, child: Child | None, *given: Any) -> CheckOutcome:
+    def forget(self: DeadHolders, held: Held, found: WorkCheck, *given: Any) -> Verdict:
         held = replace(held, holder=replace(held.holder, redriven=False))
-        return conclude(self, held, child and replace(child, redrives=0), *given)
+        newest = found.newest and replace(found.newest, redrives=0)
+        return conclude(self, held, replace(found, newest=newest), *given)
 
-    patch.setattr(DeadHolders, "conclude_child", forget)
+    patch.setattr(DeadHolders, "conclude", forget)
 
 
 def succeeded_child_is_kept_as_failed(patch: Patch) -> None:
-    account = Settlement._account_for
-    patch.setattr(Settlement, "_account_for", lambda self, *given: account(self, *given[:-1], None))
+    decide = settlement.decide
+    patch.setattr(settlement, "decide", lambda execution, _, *given, **more: decide(execution, None, *given, **more))
 
 
 def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
@@ -355,7 +357,7 @@ def run_settles_requests_of_malformed_processes(patch: Patch) -> None:
 
 
 def a_succeeded_run_counts_as_failed(patch: Patch) -> None:
-    patch.setattr(GlueRun, "has_succeeded", False)
+    patch.setattr(Work, "has_succeeded", False)
 
 
 CALLER = CHILD | {"callers": "a"}

@@ -49,7 +49,10 @@ def test_every_fault_is_found_with_its_path() -> None:
         ("slots_in_use",),
         ("turn_low",),
         ("waiting", "high"),
-        *(("waiting", "low", name) for name in ("execution", "receives", "sequence", "since", "weight")),
+        *(
+            ("waiting", "low", name)
+            for name in ("execution", "hidden_until", "receives", "sequence", "since", "weight")
+        ),
     ]
 
 
