@@ -20,20 +20,16 @@ from slotkeeper.slots.process import Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.conditions import ahead_of, as_dict, waiting_requests
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.holder_work import target_of, work_key, work_of
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
+from slotkeeper_cli.holders import estimate, target_of, work_key, work_of
 from slotkeeper_cli.request_ids import RequestIds, callers_of, request_id_of
-from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.requests import RequestState, fields_in, hide_tokens, priority_in, weight_in
 from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import estimate
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.task_tokens import hide_tokens
-from slotkeeper_cli.waiting_requests import ahead_of, as_dict, waiting_requests
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.

@@ -8,10 +8,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
 from slotkeeper_cli.errors import failure_text
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 # The messages that are read of each dead-letter queue.
 _MAX_DEAD_LETTERS = 1000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.doctor import infrastructure_checks as checks
-from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
+from slotkeeper_cli.doctor.facts import FunctionSettings, RecursionSetting, TableSettings
 from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 

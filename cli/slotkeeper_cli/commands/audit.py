@@ -10,17 +10,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper_cli.audit_figures import figures
-from slotkeeper_cli.audit_judge import judge
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.check_result import CheckResult, Result
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.audit.picture import draw_history, figures
+from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
-from slotkeeper_cli.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
 from slotkeeper_cli.output import styled, table
-from slotkeeper_cli.work_history import WorkHistory
 
 # Step Functions service quotas, "Execution history retention time".
 MAX_PERIOD = 90 * 86400

@@ -19,11 +19,9 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time
-from slotkeeper_cli.holder_work import target_of, work_noun, work_of
-from slotkeeper_cli.lease_text import lease_as_dict, lease_text
+from slotkeeper_cli.holders import estimate, lease_as_dict, lease_text, target_of, work_noun, work_of
 from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.target_checks import target_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.text import Text
 
@@ -21,23 +23,29 @@ from slotkeeper.slots.process import (
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_WEIGHT
-from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
 from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
-from slotkeeper_cli.job_checks import most_holders
-from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
-from slotkeeper_cli.queue_attributes import received_or_visible
 from slotkeeper_cli.request_ids import RequestIds
-from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slotless_executions import find_slotless_executions
-from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
-from slotkeeper_cli.waiting_requests import waiting_requests
+from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
+from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
+from slotkeeper_cli.target_checks import (
+    check_account_and_region,
+    concurrency_problems,
+    get_job,
+    most_holders,
+    target_problems,
+    target_text,
+    usual_seconds,
+)
+from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -258,7 +266,7 @@ def add(
         raise CommandRefused(f"{error}. Nothing was added.") from error
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
-    # Before the audit line: a later reader would take its settings for those of the process (repair_sources.py).
+    # Before the audit line: a later reader would take its settings for those of the process (repair_process.py).
     if control.processes.read_item(process):
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
@@ -388,3 +396,81 @@ def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> tuple
 def _fail_for(malformed: list[MalformedProcess], done: str) -> None:
     if malformed:
         raise CommandFailed(f"{count(len(malformed), 'process', 'processes')} not {done}", *repair_texts(malformed))
+
+
+@dataclass(frozen=True)
+class LimitEffects:
+    """The holders and waiting requests of a process that are above its limit.
+
+    Args:
+        process: as it was read, with its new limit.
+        heavy: the weight of each holder above the limit, by execution.
+        blocked: the waiting requests above the limit, as JSON shows them.
+    """
+
+    process: Process
+    heavy: dict[str, int]
+    blocked: list[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The effects as JSON shows them."""
+        return {"in_use": self.process.slots_in_use, "holders_above_limit": self.heavy, "blocked": self.blocked}
+
+    def lines(self, request_ids: RequestIds) -> list[str]:
+        """The effects as text, empty if there are none."""
+        ids = request_ids.find(list(self.heavy))
+        heavy = [f"{ids.get(name, name)} (weight {weight})" for name, weight in self.heavy.items()]
+        lines = _in_use(self.process)
+        if heavy:
+            lines.append(f"Above the limit alone: {', '.join(heavy)}.")
+        for waiting in self.blocked:
+            after = "it and those of its priority behind it wait until the limit is raised"
+            lines.append(f"Blocked: {label(waiting)}; {after}.")
+        return lines
+
+
+def limit_effects(process: Process) -> LimitEffects:
+    """The effects of the limit that a process has."""
+    limit, now = process.slot_limit, time.time()
+    heavy = {name: holder.weight for name, holder in process.holders.items() if limit < holder.weight != 1}
+    blocked = [as_dict(process, one, now) for one in waiting_requests(process, now) if process.is_blocked(one)]
+    return LimitEffects(process, heavy, blocked)
+
+
+def _in_use(process: Process) -> list[str]:
+    holders, limit = len(process.holders), process.slot_limit
+    if process.held_weight <= limit:
+        return []
+    if process.held_weight == holders:
+        return [f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."]
+    return [
+        f"{count(holders, 'holder')} have {process.held_weight} in use: no request is admitted until enough of them "
+        "have ended."
+    ]
+
+
+def limit_problems(stack: StackConnection, process: Process, processes: Iterable[Process]) -> list[str]:
+    """Why fewer requests may run than the limit allows, and what to do; empty if there is no reason.
+
+    Args:
+        processes: all processes, whose runs of the same Glue job are counted.
+    """
+    job = None if is_state_machine(process.target) else get_job(stack, process.target)
+    of_job = (one for one in processes if one.target == process.target)
+    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
+    problems = concurrency_problems(process.target, job, runs) if job else []
+    holders = most_holders(process.slot_limit, process.default_weight)
+    try:
+        run_seconds = usual_seconds(stack, process.target)
+    except ClientError as error:
+        code = error.response["Error"].get("Code", "")
+        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
+        run_seconds = None
+    problems += size_problems(process, holders, run_seconds)
+    if process.slot_limit < process.default_weight != 1:
+        weight = process.default_weight
+        problems.append(
+            f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
+            f"raise the limit with slotkeeper process set-limit {process.name} {weight}"
+        )
+    return problems

@@ -18,13 +18,12 @@ from slotkeeper.retry.failures.advice import next_steps
 from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, read_report
 from slotkeeper.retry.failures.report import Cause, DeadLetterNote, FailureReport, Period
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.report_html import page
-from slotkeeper_cli.report_text import breaker_text, change_text, footer
-from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.report_html import breaker_text, change_text, footer, page
+from slotkeeper_cli.retries import RetryControl
 
 MAX_DEAD_LETTERS = 500
 # A receive for each dead-letter message if each returns one, 51 batches that make them visible, the pages of the

@@ -25,12 +25,10 @@ from slotkeeper.retry.operations import (
 )
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.downstream_text import line, not_closed
 from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.retries import RetryControl, line, not_closed, read_downstreams
 
 # Seconds after which a retry counts as overdue. EventBridge Scheduler delivers up to two minutes late
 # (docs/retries-reference.md), and a message that the queue delays waits for a free worker.

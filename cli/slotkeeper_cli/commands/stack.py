@@ -20,12 +20,10 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.function_variables import function_variables, write_private
-from slotkeeper_cli.holder_work import executions_of
-from slotkeeper_cli.request_fields import fields_in, weight_in
-from slotkeeper_cli.shell_variables import shell_variables
-from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
+from slotkeeper_cli.holders import executions_of
+from slotkeeper_cli.requests import fields_in, weight_in
+from slotkeeper_cli.slot_control import SlotControl, SlotlessExecution, find_slotless_executions, repair_texts
+from slotkeeper_cli.stack_variables import function_variables, shell_variables, write_private
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 

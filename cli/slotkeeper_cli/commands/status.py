@@ -15,29 +15,45 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import Condition, missing_message, stopped_event_source
-from slotkeeper_cli.context import current_context
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.downstream_text import line, noteworthy
-from slotkeeper_cli.formatting import duration, iso, local_time, seconds
-from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
-from slotkeeper_cli.lease_text import lease_as_dict, lease_text
-from slotkeeper_cli.output import styled, table
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import (
-    DEAD_LETTER_QUEUES,
-    all_queue_attributes,
-    event_source_mappings,
-    message_counts,
+from slotkeeper_cli.conditions import (
+    Condition,
+    as_dict,
+    missing_message,
+    stopped_event_source,
+    waited,
+    waiting_requests,
 )
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.formatting import duration, iso, local_time, seconds
+from slotkeeper_cli.holders import (
+    Work,
+    executions_of,
+    holders_text,
+    in_use_text,
+    lease_as_dict,
+    lease_text,
+    target_of,
+    weight_text,
+    work_key,
+    work_noun,
+    work_of_holders,
+)
+from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.retries import line, noteworthy, read_downstreams
 from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import FLOWS, StackConnection
+from slotkeeper_cli.stack_connection import (
+    DEAD_LETTER_QUEUES,
+    FLOWS,
+    StackConnection,
+    all_queue_attributes,
+    event_source_mappings,
+    in_parallel,
+    message_counts,
+)
 from slotkeeper_cli.target_checks import target_text
-from slotkeeper_cli.waiting_requests import as_dict, waited, waiting_requests
-from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
 
 def status(

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.job_checks import job_problems, most_holders
-from slotkeeper_cli.target_checks import machine_problems
-from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
-from slotkeeper_cli.weight_text import holders_text
+from slotkeeper_cli.holders import holders_text
+from slotkeeper_cli.target_checks import job_problems, machine_problems, most_holders
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper_cli.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
+from slotkeeper_cli.audit.intervals import Handoff, Interval, Start, handoffs, percentile, utilisation
 
 from .records import Call
 from .workflow_records import Execution, held_intervals, releases, work_intervals

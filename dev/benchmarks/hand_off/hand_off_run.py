@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from dev.benchmarks.outcome import Notify
 from dev.scenarios.runner.scenario import CannotContinue
-from slotkeeper_cli.intervals import Interval
+from slotkeeper_cli.audit.intervals import Interval
 
 from .hand_off_designs import JOB_SECONDS, BenchmarkStack, Variant
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper_cli.intervals import Interval
+from slotkeeper_cli.audit.intervals import Interval
 
 REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotkeeper_cli.intervals import Interval, Release
+from slotkeeper_cli.audit.intervals import Interval, Release
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from slotkeeper_cli.chart import BLUE, DPI, GREEN, GREY, LIGHT, SKY, VERMILLION
+from slotkeeper_cli.audit.chart import BLUE, DPI, GREEN, GREY, LIGHT, SKY, VERMILLION
 
 ROWS = ("permitted callers", "calls per second", "messages")
 

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from slotkeeper.slots.request import PRIORITIES
-from slotkeeper_cli.chart import BLUE, DPI, GREY, VERMILLION
+from slotkeeper_cli.audit.chart import BLUE, DPI, GREY, VERMILLION
 
 COLORS = dict(zip(PRIORITIES, (VERMILLION, BLUE, GREY), strict=True))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Outcome
 from slotkeeper.slots.request import PRIORITIES
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 from .priorities_run import HALVES, NO_TURNS, TURNS, WEIGHTED, WITH, WITHOUT
 from .traces import BURST, DPUS, HEAVY, LIGHT, LOAD, LOW, NORMAL, SLOTS, URGENT_WEIGHTS, WEIGHED_LIMIT, WEIGHTS

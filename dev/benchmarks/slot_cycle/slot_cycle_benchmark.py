@@ -12,7 +12,7 @@ from dev.benchmarks.outcome import Goal, Notify, Outcome
 from dev.benchmarks.slot_cycle import slot_cycle_tables
 from dev.benchmarks.slot_cycle.slot_cycle_run import SMALL, WHOLE, Extent, Measurements, processes, run
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 TITLE = "The slot's cycle: reserve, confirm, release"
 MINUTES = 3.8

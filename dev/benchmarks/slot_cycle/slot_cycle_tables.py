@@ -9,7 +9,7 @@ from dev.benchmarks.outcome import Grid
 from dev.benchmarks.slot_cycle.crew import DESIGNS
 from dev.benchmarks.slot_cycle.slot_cycle_run import COMPARED, Extent, Measurements, refusable
 from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 UNITS = {
     "without-priorities": "units, without",

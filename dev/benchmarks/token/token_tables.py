@@ -9,7 +9,7 @@ from statistics import mean, median
 from dev.benchmarks.outcome import Goal, Grid
 from dev.benchmarks.token.crowds import Invalidation
 from dev.benchmarks.token.token_designs import LOCK, TEXTBOOK
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 ByDesign = Mapping[str, Sequence[Invalidation]]
 

@@ -19,10 +19,8 @@ from typing import Any
 from slotkeeper.slots.failure_reason import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.task_tokens import FIELD, HIDDEN, Body, hide_tokens, without_token
+from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token
+from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, received_or_visible
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
 ORDERED = 1000

@@ -19,19 +19,7 @@ from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
-from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
-from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
-from slotkeeper_cli.formatting import iso, seconds
-from slotkeeper_cli.holder_work import executions_of
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import message_counts, queue_attributes
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
-from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import estimate
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.work_history import (
+from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,
     EXECUTIONS,
@@ -46,6 +34,15 @@ from slotkeeper_cli.work_history import (
     WorkHistory,
     WorkInterval,
 )
+from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
+from slotkeeper_cli.audit_log import Audited, read_audit
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.formatting import iso, seconds
+from slotkeeper_cli.holders import estimate, executions_of
+from slotkeeper_cli.requests import fields_in, priority_in, weight_in
+from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel, message_counts, queue_attributes
 
 # Pages that are read of each source: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200
 # runs (Glue Web API, GetJobRuns).
