@@ -17,7 +17,7 @@ from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.holders import lease_as_dict
+from slotkeeper_cli.holders import holder_as_dict
 from slotkeeper_cli.request_ids import RequestIds
 
 NO_MESSAGE = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
@@ -232,15 +232,4 @@ def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> l
     """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
     oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
     ids = request_ids.find([name for name, holder in oldest if not holder.is_lease])
-    return [
-        {
-            "execution": name,
-            "request_id": ids.get(name),
-            "state": holder.state,
-            "weight": holder.weight,
-            "since": iso(holder.since),
-            "age_seconds": int(now - holder.since),
-        }
-        | ({} if holder.until is None else lease_as_dict(holder.until, now))
-        for name, holder in oldest
-    ]
+    return [holder_as_dict(name, holder, ids.get(name), now) for name, holder in oldest]

@@ -138,6 +138,16 @@ class SlotRelease:
         return f"{by}, usually {duration(self.usual)} after its {self.noun} has ended"
 
 
+def grace_seconds(parameters: Mapping[str, str]) -> int:
+    """The stack's GraceSeconds: after this time the janitor checks the slot of an execution that has ended."""
+    return int(parameters.get("GraceSeconds") or 120)
+
+
+def check_gap_seconds(parameters: Mapping[str, str]) -> int:
+    """The stack's LookGapSeconds, between two checks of a holder's work."""
+    return int(parameters.get("LookGapSeconds") or 30)
+
+
 def estimate(
     parameters: Mapping[str, str], ended_at: float, target: str, work: Mapping[str, str] | None, settle_seconds: int = 0
 ) -> SlotRelease:
@@ -154,7 +164,7 @@ def estimate(
         work: its Glue run or child execution with its `state`; None if it has none.
         settle_seconds: those of the holder.
     """
-    checks = 2 * int(parameters.get("LookGapSeconds") or 30)
+    checks = 2 * check_gap_seconds(parameters)
     if is_state_machine(target) and work is not None:
         checks = settle_seconds
     usual, noun = checks + _EVENT_SECONDS, work_noun(target)
@@ -162,8 +172,8 @@ def estimate(
     if rate is None:
         return SlotRelease(None, usual, noun)
     runs = 2 if work is None or work["state"] in _ENDED else 3
-    grace = int(parameters.get("GraceSeconds") or 120)
-    return SlotRelease(ended_at + grace + settle_seconds + runs * int(rate[1]) * _UNITS[rate[2]], usual, noun)
+    grace, period = grace_seconds(parameters), int(rate[1]) * _UNITS[rate[2]]
+    return SlotRelease(ended_at + grace + settle_seconds + runs * period, usual, noun)
 
 
 def release_of(details: Mapping[str, Any]) -> SlotRelease:
@@ -171,6 +181,19 @@ def release_of(details: Mapping[str, Any]) -> SlotRelease:
     by = details["slot_free_by"]
     noun = work_noun(details.get("target", ""))
     return SlotRelease(by and seconds(by), details["slot_usually_free_after_seconds"], noun)
+
+
+def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float) -> dict[str, Any]:
+    """A holder as JSON shows it."""
+    data = {
+        "execution": name,
+        "request_id": request_id,
+        "state": holder.state,
+        "weight": holder.weight,
+        "since": iso(holder.since),
+        "age_seconds": int(now - holder.since),
+    }
+    return data if holder.until is None else data | lease_as_dict(holder.until, now)
 
 
 def lease_as_dict(until: int, now: float) -> dict[str, Any]:

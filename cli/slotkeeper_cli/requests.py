@@ -57,6 +57,8 @@ def weight_in(fields: Mapping[str, Any]) -> int | None:
     return weight if is_valid else None
 
 
+# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
+RETURNED = "RequestReturned"
 FIELD = "task_token"
 HIDDEN = "(hidden)"
 

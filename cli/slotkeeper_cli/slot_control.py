@@ -14,6 +14,7 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
@@ -117,8 +118,9 @@ def _running(stack: StackConnection) -> Iterator[SlotlessExecution]:
     pages = stack.client("stepfunctions").get_paginator("list_executions")
     for page in pages.paginate(stateMachineArn=stack.outputs["WorkflowArn"], statusFilter="RUNNING"):
         for listed in page["executions"]:
-            process = listed["name"].rpartition("-")[0]
-            yield SlotlessExecution(process, listed["name"], listed["startDate"].timestamp())
+            yield SlotlessExecution(
+                process_of_execution(listed["name"]), listed["name"], listed["startDate"].timestamp()
+            )
 
 
 def _target_that_runs(stack: StackConnection, execution: str) -> str | None:

@@ -28,7 +28,7 @@ from slotkeeper.slots.request import (
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.formatting import one_line
-from slotkeeper_cli.requests import fields_in
+from slotkeeper_cli.requests import RETURNED, fields_in
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import target_text
 
@@ -236,7 +236,7 @@ class Run:
     @property
     def was_returned(self) -> bool:
         """Whether the workflow has returned the request to the queue, as its next attempt."""
-        return self.execution is not None and self.execution.error == "RequestReturned"
+        return self.execution is not None and self.execution.error == RETURNED
 
     @property
     def has_ended(self) -> bool:

@@ -29,7 +29,7 @@ from slotkeeper_cli.audit.work_history import (
     limit_steps,
 )
 from slotkeeper_cli.formatting import count, iso
-from slotkeeper_cli.requests import fields_in
+from slotkeeper_cli.requests import RETURNED, fields_in
 
 MAX_EXAMPLES = 10
 
@@ -338,9 +338,6 @@ def without_success(history: WorkHistory) -> Iterator[str]:
             yield f"{attempt.label} succeeded, and nothing that it ran did"
 
 
-_RETURNED = "RequestReturned"
-
-
 def accounted(history: WorkHistory) -> CheckResult:
     """S3: every request that started has ended, is kept, is queued again or runs; every known message was handled.
 
@@ -442,7 +439,7 @@ class _Places:
             return f"not known, since not all could be read ({lacking[0]})"
         if not attempt.is_read:
             return "not known, since their requests were not read"
-        if attempt.error == _RETURNED:
+        if attempt.error == RETURNED:
             return "not known: returned, and perhaps on RequestQueue" if self._may_be_queued(ended) else "lost"
         if ended < history.now - RETENTION_SECONDS:
             return "not known: kept messages expire after 14 days"

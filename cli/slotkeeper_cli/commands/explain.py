@@ -13,7 +13,7 @@ from slotkeeper.retry.downstream.downstreams import DEFAULT
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.completion import process_names
@@ -21,7 +21,6 @@ from slotkeeper_cli.conditions import (
     Condition,
     as_dict,
     holders_as_dicts,
-    stopped_event_source,
     waited,
     waiting_requests,
 )
@@ -29,15 +28,15 @@ from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue, lease_conditions
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
-from slotkeeper_cli.holders import lease_text, weight_text
+from slotkeeper_cli.holders import grace_seconds, lease_text, weight_text
 from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import ID_HELP
 from slotkeeper_cli.requests import ALL_STATES, RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
-from slotkeeper_cli.search import UnreadSource
+from slotkeeper_cli.search import print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import event_source_mappings, message_counts, queue_attributes
+from slotkeeper_cli.stack_connection import message_counts, queue_attributes
 from slotkeeper_cli.target_checks import slot_seconds
 from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
@@ -151,7 +150,8 @@ class Explained:
             malformed = [one for one in malformed if one.process == only]
             if not (known or malformed):
                 self._control.process(only)  # raises NotFound with the names of the processes
-        self._search.not_read += [_malformed(error) for error in malformed]
+        for error in malformed:
+            self._search.note_malformed(error)
         self._finder.malformed = {error.process: error for error in malformed}
         return known
 
@@ -159,15 +159,13 @@ class Explained:
         stack, search = self._stack, self._search
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
-        mappings = search.try_read(
-            "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
-        )
+        event_source = read_event_source(stack, search, "RequestQueue", attributes["QueueArn"])
         return StackFacts(
             now=self._now,
-            event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
+            event_source=tuple(event_source),
             queued=counts["visible"] + counts["in_flight"],
             slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
-            grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
+            grace_seconds=grace_seconds(stack.parameters),
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
             unread=frozenset(each.source for each in search.not_read),
         )
@@ -256,10 +254,7 @@ class Explained:
         if work is None:
             return None, sum(message_counts(attributes).values()) if not is_request else 0
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
-        mappings = search.try_read(
-            "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
-        )
-        event_source = [] if mappings is None else stopped_event_source(mappings)
+        event_source = read_event_source(stack, search, "WorkQueue", attributes["QueueArn"])
         return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now), 0
 
     def _downstream(self, work: FoundWork) -> list[Condition]:
@@ -270,17 +265,12 @@ class Explained:
         def fail() -> list[Condition]:
             health = control.all.get(name, Health())
             if isinstance(health, MalformedHealth):
-                self._search.not_read.append(UnreadSource("DownstreamTable", str(health)))
+                self._search.note_unread("DownstreamTable", str(health))
                 return []
             shown = details(name, health, control.settings(name), control.most, self._now)
             return downstream_conditions(shown, self._now)
 
         return self._search.try_read("DownstreamTable", fail, [])
-
-
-def _malformed(error: MalformedProcess) -> UnreadSource:
-    why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
-    return UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")
 
 
 # Holders that the text names.
@@ -308,7 +298,7 @@ def render(console: Console, data: dict[str, Any]) -> None:
         _render_work(console, work)
     if not (data["found"] or data["leases"] or work):
         _render_unknown(console, data)
-    _render_not_read(console, data)
+    print_not_read(console, data["not_read"])
     console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
 
 
@@ -324,13 +314,7 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
         console.print(f"a lease of {data['process']}:", style="bold")
         for condition in data["lease_conditions"]:
             console.print(f"  - {condition['text']}")
-    _render_not_read(console, data)
-
-
-def _render_not_read(console: Console, data: dict[str, Any]) -> None:
-    for one in data["not_read"]:
-        messages = "" if one["messages"] is None else f"about {count(one['messages'], 'message')} of "
-        console.print(f"Not read: {messages}{one['source']}: {one['why']}", style="yellow")
+    print_not_read(console, data["not_read"])
 
 
 def _render_explanation(console: Console, data: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.holders import holders_text
+from slotkeeper_cli.holders import grace_seconds, holders_text
 from slotkeeper_cli.target_checks import job_problems, machine_problems, most_holders
 from slotkeeper_cli.write_units import size_problems
 
@@ -110,7 +110,7 @@ def timeouts(facts: Facts) -> Iterator[Finding]:
 
 
 def closed_holders(facts: Facts) -> Iterator[Finding]:
-    after = int(facts.parameters.get("GraceSeconds") or 120) + _JANITOR_SECONDS
+    after = grace_seconds(facts.parameters) + _JANITOR_SECONDS
     for one in facts.held:
         if one.expired_for is not None:
             if one.expired_for > _JANITOR_SECONDS:
