@@ -14,29 +14,10 @@ from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
 from slotkeeper_cli.errors import failure_text
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.stack_connection import StackConnection, event_source_mappings, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, event_source_mappings, in_parallel
 
 # The messages that are read of each dead-letter queue.
 _MAX_DEAD_LETTERS = 1000
-
-
-@dataclass(frozen=True)
-class UnreadSource:
-    """Something that could not be read.
-
-    Args:
-        source: a queue, table or log of the template, or other facts.
-        why: one sentence.
-        messages: how many messages, approximately; None if it is not a number of messages.
-    """
-
-    source: str
-    why: str
-    messages: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """It as JSON shows it."""
-        return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
 @dataclass
@@ -98,6 +79,6 @@ def read_dead_letters(
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:
-            search.not_read.append(UnreadSource(read.unread.queue.full_name, read.unread.why, read.unread.number))
+            search.not_read.append(read.unread)
         messages += read.messages
     return messages

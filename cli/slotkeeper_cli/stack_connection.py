@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.formatting import count
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
@@ -214,6 +215,31 @@ def find_local() -> Path:
         if file.is_file():
             return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")
+
+
+@dataclass(frozen=True)
+class UnreadSource:
+    """Something of a stack that could not be read: an absence is stated only of what was read.
+
+    Args:
+        source: a queue, table or log of the template, or other facts.
+        why: the reason, and what to do.
+        messages: how many messages, approximately; None if it is not a number of messages.
+    """
+
+    source: str
+    why: str
+    messages: int | None = None
+
+    @property
+    def text(self) -> str:
+        """It on one line."""
+        messages = "" if self.messages is None else f"About {count(self.messages, 'message')} of "
+        return f"{messages}{self.source} could not be read: {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as JSON shows it."""
+        return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
 THREADS = 8

@@ -32,7 +32,6 @@ OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
         (checks.stack, {"stack_status": "UPDATE_IN_PROGRESS"}, ["warn"]),
         (checks.stack, {"stack_status": "UPDATE_ROLLBACK_COMPLETE"}, []),
         (checks.stack, {"stack_version": "0.0.9"}, ["warn"]),
-        (checks.stack, {"stack_version": ""}, ["warn"]),
         (checks.redrive, _work_queue(), ["problem"]),
         (checks.redrive, _work_queue(deadLetterTargetArn="arn:other", maxReceiveCount=1000), ["problem"]),
         (checks.mappings, _mappings(), ["problem"]),

@@ -290,10 +290,6 @@ class _Reader:
 
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
-        if "AuditLogGroupName" not in self._stack.outputs:
-            why = "the stack has no audit log, so past limits are not known: deploy it again"
-            self._search.note_unread("AuditLogGroup", why)
-            return []
         since = self._window.since - _EARLIER
         read = self._search.try_read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
         if not read.is_complete:

@@ -27,7 +27,7 @@ from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group, process_of_execution
 from slotkeeper_cli.formatting import count
-from slotkeeper_cli.search import UnreadSource
+from slotkeeper_cli.stack_connection import UnreadSource
 
 GLUE_RUN = "Glue run"
 CHILD = "child execution"

@@ -22,7 +22,6 @@ from slotkeeper_cli.dead_letters import (
     DeadLetterQueueName,
     DeadLetterQueueReader,
     Read,
-    Unread,
 )
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, local_time, one_line
@@ -41,6 +40,7 @@ from slotkeeper_cli.redrive import (
 )
 from slotkeeper_cli.requests import FIELD, HIDDEN
 from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import UnreadSource
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
@@ -83,7 +83,7 @@ def list_dead_letters(
             "messages": max(reader.size(), len(read.messages)),
             "codes": dict(Counter(message.code for message in read.messages)),
             "dead_letters": [message.summary() for message in read.messages[:limit]],
-            "unread": read.unread and read.unread.as_dict(),
+            "unread": _unread_dict(read.unread),
         }
         queues.append((data, read))
     context.out.result({"queues": [data for data, _ in queues]}, lambda console: render_queues(console, queues, limit))
@@ -98,7 +98,7 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
     read = Read(find_messages(reader, ids), reader.unread()) if ids else reader.peek(limit)
-    data = [
+    shown = [
         {**message.summary(), "body": message.shown_body, "attributes": dict(message.attributes)}
         | ({FIELD: HIDDEN} if message.had_token else {})
         for message in read.messages
@@ -112,8 +112,12 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
         elif not read.messages:
             console.print(f"{queue.full_name} is empty.")
 
-    unread = read.unread and read.unread.as_dict()
-    context.out.result({"queue": queue.value, "dead_letters": data, "unread": unread}, render)
+    data = {"queue": queue.value, "dead_letters": shown, "unread": _unread_dict(read.unread)}
+    context.out.result(data, render)
+
+
+def _unread_dict(unread: UnreadSource | None) -> dict[str, Any] | None:
+    return {"queue": unread.source, "messages": unread.messages, "why": unread.why} if unread else None
 
 
 @dataclass
@@ -167,7 +171,7 @@ def redrive(
     report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
     is_limited = limit is not None and report.handled >= limit
     unread = None if named or is_limited else reader.unread()
-    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": unread and unread.as_dict()}
+    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": _unread_dict(unread)}
     context.out.result(data, list(_report_lines(queue, report, dry_run, unread)))
     _raise_for_outcome(report, named, unread, code or [])
 
@@ -198,7 +202,7 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
             deleted.append(message.summary())
     unread = None if named else reader.unread()
     text = [f"{queue.full_name}: {count(len(deleted), 'message')} deleted.", *([f"{unread.text}."] if unread else [])]
-    context.out.result({"queue": queue.value, "deleted": deleted, "unread": unread and unread.as_dict()}, text)
+    context.out.result({"queue": queue.value, "deleted": deleted, "unread": _unread_dict(unread)}, text)
     if not deleted and unread:
         raise CommandFailed("nothing was deleted, since no message could be read that was to be deleted")
     if not deleted:
@@ -280,7 +284,7 @@ def _send_and_delete(
 
 
 def _raise_for_outcome(
-    report: RedriveReport, named: list[DeadLetterMessage], unread: Unread | None, codes: list[str]
+    report: RedriveReport, named: list[DeadLetterMessage], unread: UnreadSource | None, codes: list[str]
 ) -> None:
     if report.failed:
         raise CommandFailed(
@@ -309,7 +313,7 @@ def _raise_if_missing(named: list[DeadLetterMessage], handled: list[dict[str, An
 
 
 def _report_lines(
-    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: Unread | None
+    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: UnreadSource | None
 ) -> Iterator[str]:
     verb = "would be sent" if dry_run else "sent"
     for message in report.redriven:

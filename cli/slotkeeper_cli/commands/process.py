@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -111,21 +111,71 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
     before = control.process(process)
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
-    effects = limit_effects(replace(before, slot_limit=limit))
-    _warn_of_limit(context, effects.process, control)
-    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *effects.lines(RequestIds(control.workflow))]
-    if woken:
-        lines.append("The first waiting request was woken.")
+    after = replace(before, slot_limit=limit)
+    _warn_of_limit(context, after, control)
+    heavy = {name: holder.weight for name, holder in after.holders.items() if limit < holder.weight != 1}
+    now = time.time()
+    blocked = [as_dict(after, one, now) for one in waiting_requests(after, now) if after.is_blocked(one)]
+    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *_above_the_limit(after)]
+    if heavy:
+        ids = RequestIds(control.workflow).find(list(heavy))
+        named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
+        lines.append(f"Above the limit alone: {', '.join(named)}.")
+    lines += [
+        f"Blocked: {label(one)}; it and those of its priority behind it wait until the limit is raised."
+        for one in blocked
+    ]
+    lines += ["The first waiting request was woken."] * woken
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
-    context.out.result(data | effects.as_dict() | {"woken": woken}, lines)
+    data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
+    context.out.result(data | {"woken": woken}, lines)
+
+
+def _above_the_limit(process: Process) -> list[str]:
+    holders, limit = len(process.holders), process.slot_limit
+    if process.held_weight <= limit:
+        return []
+    if process.held_weight == holders:
+        return [f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."]
+    return [
+        f"{count(holders, 'holder')} have {process.held_weight} in use: no request is admitted until enough of them "
+        "have ended."
+    ]
 
 
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
     processes, malformed = control.read_all()
-    for problem in limit_problems(context.stack, process, processes):
+    for problem in _limit_problems(context.stack, process, processes):
         context.out.note(f"Warning: {problem}.")
     for text in repair_texts(malformed):
         context.out.note(f"Warning: its slots for {process.target} are not counted: {text}")
+
+
+def _limit_problems(stack: StackConnection, process: Process, processes: Iterable[Process]) -> list[str]:
+    """Why fewer requests may run than the limit allows, and what to do; empty if there is no reason.
+
+    Args:
+        processes: all processes, whose runs of the same Glue job are counted.
+    """
+    job = None if is_state_machine(process.target) else get_job(stack, process.target)
+    of_job = (one for one in processes if one.target == process.target)
+    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
+    problems = concurrency_problems(process.target, job, runs) if job else []
+    holders = most_holders(process.slot_limit, process.default_weight)
+    try:
+        run_seconds = usual_seconds(stack, process.target)
+    except ClientError as error:
+        code = error.response["Error"].get("Code", "")
+        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
+        run_seconds = None
+    problems += size_problems(process, holders, run_seconds)
+    if process.slot_limit < process.default_weight != 1:
+        weight = process.default_weight
+        problems.append(
+            f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
+            f"raise the limit with slotkeeper process set-limit {process.name} {weight}"
+        )
+    return problems
 
 
 @app.command("set-turn", cls=StackCommand)
@@ -247,16 +297,10 @@ def add(
     """
     context = current_context()
     control = SlotControl(context.stack)
+    own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
+    own |= {"turn_seconds": turn_seconds}
     try:
-        check_settings(
-            process,
-            limit,
-            target,
-            default_weight,
-            timeout_minutes=timeout_minutes,
-            settle_seconds=settle_seconds,
-            turn_seconds=turn_seconds,
-        )
+        check_settings(process, limit, target, default_weight, **own)
         check_account_and_region(context.stack, target)
     except ValueError as error:
         raise typer.BadParameter(f"{error}. Nothing was added.") from error
@@ -270,19 +314,9 @@ def add(
     if control.processes.read_item(process):
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
-    own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds, "turn_seconds": turn_seconds}
     audit("process add", process=process, **settings, **own, forced=bool(problems))
-    if not control.processes.create(
-        process,
-        limit,
-        target,
-        paused,
-        default_weight,
-        timeout_minutes=timeout_minutes,
-        settle_seconds=settle_seconds,
-        turn_seconds=turn_seconds,
-        queue_url=context.stack.outputs["RequestQueueUrl"],
-    ):
+    queue_url = context.stack.outputs["RequestQueueUrl"]
+    if not control.processes.create(process, limit, target, paused, default_weight, **own, queue_url=queue_url):
         raise _exists(control, process)
     _warn_of_limit(context, control.process(process), control)
     if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:
@@ -396,81 +430,3 @@ def _chosen(control: SlotControl, names: list[str] | None, every: bool) -> tuple
 def _fail_for(malformed: list[MalformedProcess], done: str) -> None:
     if malformed:
         raise CommandFailed(f"{count(len(malformed), 'process', 'processes')} not {done}", *repair_texts(malformed))
-
-
-@dataclass(frozen=True)
-class LimitEffects:
-    """The holders and waiting requests of a process that are above its limit.
-
-    Args:
-        process: as it was read, with its new limit.
-        heavy: the weight of each holder above the limit, by execution.
-        blocked: the waiting requests above the limit, as JSON shows them.
-    """
-
-    process: Process
-    heavy: dict[str, int]
-    blocked: list[dict[str, Any]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The effects as JSON shows them."""
-        return {"in_use": self.process.slots_in_use, "holders_above_limit": self.heavy, "blocked": self.blocked}
-
-    def lines(self, request_ids: RequestIds) -> list[str]:
-        """The effects as text, empty if there are none."""
-        ids = request_ids.find(list(self.heavy))
-        heavy = [f"{ids.get(name, name)} (weight {weight})" for name, weight in self.heavy.items()]
-        lines = _in_use(self.process)
-        if heavy:
-            lines.append(f"Above the limit alone: {', '.join(heavy)}.")
-        for waiting in self.blocked:
-            after = "it and those of its priority behind it wait until the limit is raised"
-            lines.append(f"Blocked: {label(waiting)}; {after}.")
-        return lines
-
-
-def limit_effects(process: Process) -> LimitEffects:
-    """The effects of the limit that a process has."""
-    limit, now = process.slot_limit, time.time()
-    heavy = {name: holder.weight for name, holder in process.holders.items() if limit < holder.weight != 1}
-    blocked = [as_dict(process, one, now) for one in waiting_requests(process, now) if process.is_blocked(one)]
-    return LimitEffects(process, heavy, blocked)
-
-
-def _in_use(process: Process) -> list[str]:
-    holders, limit = len(process.holders), process.slot_limit
-    if process.held_weight <= limit:
-        return []
-    if process.held_weight == holders:
-        return [f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."]
-    return [
-        f"{count(holders, 'holder')} have {process.held_weight} in use: no request is admitted until enough of them "
-        "have ended."
-    ]
-
-
-def limit_problems(stack: StackConnection, process: Process, processes: Iterable[Process]) -> list[str]:
-    """Why fewer requests may run than the limit allows, and what to do; empty if there is no reason.
-
-    Args:
-        processes: all processes, whose runs of the same Glue job are counted.
-    """
-    job = None if is_state_machine(process.target) else get_job(stack, process.target)
-    of_job = (one for one in processes if one.target == process.target)
-    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
-    problems = concurrency_problems(process.target, job, runs) if job else []
-    holders = most_holders(process.slot_limit, process.default_weight)
-    try:
-        run_seconds = usual_seconds(stack, process.target)
-    except ClientError as error:
-        code = error.response["Error"].get("Code", "")
-        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
-        run_seconds = None
-    problems += size_problems(process, holders, run_seconds)
-    if process.slot_limit < process.default_weight != 1:
-        weight = process.default_weight
-        problems.append(
-            f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
-            f"raise the limit with slotkeeper process set-limit {process.name} {weight}"
-        )
-    return problems

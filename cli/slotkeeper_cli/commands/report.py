@@ -84,7 +84,7 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
             notes = [_note(message) for message in read.messages]
             found = read_report(work.ledger, downstreams, period, notes, bounds=Bounds(), on_page=on_page)
         if read.unread:
-            left = f"about {count(read.unread.number, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
+            left = f"about {count(read.unread.messages or 0, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
             found.reading.left_out.append(left)
         found.reading.calls = calls()
     return found

@@ -213,16 +213,10 @@ def restore(
 
 
 def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
+    names = ("default_weight", "timeout_minutes", "settle_seconds", "turn_seconds")
+    settings: dict[str, Any] = {name: getattr(restored, name) for name in names}
     return control.processes.create(
-        restored.name,
-        restored.slot_limit,
-        restored.target,
-        paused=True,
-        default_weight=restored.default_weight,
-        timeout_minutes=restored.timeout_minutes,
-        settle_seconds=restored.settle_seconds,
-        turn_seconds=restored.turn_seconds,
-        queue_url=queue_url,
+        restored.name, restored.slot_limit, restored.target, paused=True, **settings, queue_url=queue_url
     )
 
 

@@ -165,8 +165,8 @@ class Facts:
 
     @property
     def stack_version(self) -> str:
-        """The version of the deployed code; empty for a stack from before version 0.1.0."""
-        return self._stack.outputs.get("SlotkeeperVersion", "")
+        """The version of the deployed code."""
+        return self._stack.outputs["SlotkeeperVersion"]
 
     @property
     def stack_age(self) -> float:

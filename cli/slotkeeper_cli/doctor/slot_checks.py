@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
@@ -184,36 +185,18 @@ def lost(facts: Facts) -> Iterator[Finding]:
             )
 
 
+_of_processes = partial(HealthCheck, of_processes=True)
 CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
-    HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
-    HealthCheck("paused", "each process admits requests", paused, of_processes=True),
-    HealthCheck(
-        "targets",
-        "the target of each process exists, can be used, and may be run by the workflow",
-        targets,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "job-concurrency",
-        "MaxConcurrentRuns of each job is above the slots of its processes",
-        concurrency,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "item-size",
-        "jobs can keep all slots of a process busy, and its callers' tokens fit",
-        item_size,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "job-timeouts", "no run is started with more time than the timeout of its job", timeouts, of_processes=True
-    ),
-    HealthCheck(
-        "holders", "no holder's execution has ended, and no lease has expired", closed_holders, of_processes=True
-    ),
-    HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs, of_processes=True),
-    HealthCheck("waiting", "no request waits although a slot is free", waiting, of_processes=True),
-    HealthCheck("blocked", "no waiting request has a weight above the limit", blocked, of_processes=True),
-    HealthCheck("lost", "no waiting request has lost its message", lost, of_processes=True),
+    _of_processes("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
+    _of_processes("paused", "each process admits requests", paused),
+    _of_processes("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
+    _of_processes("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
+    _of_processes("item-size", "jobs can keep all slots of a process busy, and its callers' tokens fit", item_size),
+    _of_processes("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
+    _of_processes("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
+    _of_processes("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
+    _of_processes("waiting", "no request waits although a slot is free", waiting),
+    _of_processes("blocked", "no waiting request has a weight above the limit", blocked),
+    _of_processes("lost", "no waiting request has lost its message", lost),
 )
