@@ -19,7 +19,7 @@ from dev.scenarios.slots.slot_requests import PROCESS, Request, SentRequest
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.processes import CancelOutcome
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
-from slotkeeper_cli.work_history import GLUE_RUN
+from slotkeeper_cli.audit.work_history import GLUE_RUN
 from tests.cli.work_histories import START, attempt, history
 
 TEXT = read_dataset()

@@ -1,17 +1,112 @@
-"""The state of a downstream as JSON shows it, and as text."""
+"""The retry flow on a stack: its ledger and schedules, and its downstreams as data and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console
 
-from slotkeeper.retry.downstream.downstreams import MalformedHealth
+from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
 from slotkeeper.retry.downstream.health import DownstreamSettings, Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
+from slotkeeper.retry.ledger import Ledger
+from slotkeeper.retry.operations import RetryOperations
+from slotkeeper.retry.policy import BUILT_IN, InvalidPolicy, Policy, parse_policy
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled, table
+from slotkeeper_cli.stack_connection import StackConnection, queue_attributes
+
+
+def policy_text(stack: StackConnection) -> str | None:
+    """The value of the retry policy's parameter; None if there is no such parameter."""
+    ssm = stack.client("ssm")
+    try:
+        return str(ssm.get_parameter(Name=stack.outputs["RetryPolicyParameterName"])["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound:
+        return None
+
+
+class RetryControl:
+    """The layer's objects for retries, made for a stack's table, queue and schedule group."""
+
+    def __init__(self, stack: StackConnection) -> None:
+        self._scheduler, self._group = stack.client("scheduler"), stack.outputs["RetryScheduleGroupName"]
+        sqs, url = stack.client("sqs"), stack.outputs["WorkQueueUrl"]
+        attributes = queue_attributes(stack, "WorkQueue")
+        # Commands create no schedules, so the role and the dead-letter queue of schedules are not needed.
+        schedules = ScheduleTarget(self._group, "", attributes["QueueArn"], "")
+        max_bytes = int(attributes.get("MaximumMessageSize", 1_048_576))
+        queue = RetryQueue(sqs, self._scheduler, url, schedules, max_message_bytes=max_bytes)
+        self._dynamodb, self._table = stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"]
+        self.ledger = Ledger(self._dynamodb, self._table)
+        self.steps = RetryOperations(self.ledger, queue)
+
+    def approximate_row_count(self) -> int:
+        """The number of rows; DynamoDB counts them every six hours (API Reference, TableDescription)."""
+        described = self._dynamodb.describe_table(TableName=self._table)["Table"]
+        return int(described.get("ItemCount", 0))
+
+    def schedule_names(self, on_page: Callable[[int], None] = lambda _names: None) -> Iterator[str]:
+        """The names of all schedules of the group. `on_page` receives the number of names of each page."""
+        for page in self._scheduler.get_paginator("list_schedules").paginate(GroupName=self._group):
+            on_page(len(page["Schedules"]))
+            for one in page["Schedules"]:
+                yield one["Name"]
+
+
+class DownstreamControl:
+    """The layer's objects for downstreams, made for a stack. `most`: the event source's concurrency."""
+
+    def __init__(self, stack: StackConnection) -> None:
+        self.table = DownstreamTable(stack.client("dynamodb"), stack.outputs["DownstreamTableName"])
+        self.most = int(stack.parameters["WorkerConcurrency"])
+        self._stack = stack
+
+    @cached_property
+    def all(self) -> dict[str, Health | MalformedHealth]:
+        """The health of every downstream that the table or the policy has, and of `default`, by name."""
+        read = self.table.read_all()
+        return {name: read.get(name, Health()) for name in names(self.policy, read)}
+
+    def find(self, downstream: str) -> None:
+        """Add a downstream to `all` that has an item, and is beyond those that are read together."""
+        if "" in self.all and downstream not in self.all:
+            health = self.table.read(downstream)
+            if health != Health():
+                self.all[downstream] = health
+
+    def settings(self, downstream: str) -> DownstreamSettings:
+        return self.policy.downstream_settings(downstream)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in the stack's parameter; the built-in one if that is missing or invalid."""
+        return self._policy[0]
+
+    @property
+    def policy_problem(self) -> str:
+        """Why the policy is the built-in one, if it is only because the parameter is missing or invalid."""
+        return self._policy[1]
+
+    @cached_property
+    def _policy(self) -> tuple[Policy, str]:
+        text = policy_text(self._stack)
+        if text is None:
+            return BUILT_IN, "the parameter of the retry policy does not exist"
+        try:
+            return parse_policy(text), ""
+        except InvalidPolicy as error:
+            return BUILT_IN, f"the retry policy is invalid: {error}"
+
+
+def read_downstreams(stack: StackConnection) -> dict[str, Health | MalformedHealth]:
+    """The health of each downstream that has an item (one Scan); none in a stack without the table."""
+    if "DownstreamTableName" not in stack.outputs:
+        return {}
+    return DownstreamTable(stack.client("dynamodb"), stack.outputs["DownstreamTableName"]).read_all()
 
 
 def summary(name: str, health: Health) -> dict[str, Any]:
