@@ -19,11 +19,11 @@ from dev.smoke.facts import FactAnswer
 from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from dev.smoke.timings import Timings
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.work import MARKER
 
 ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
 INPUT = """date,precipitation,temp_max,temp_min,wind,weather

@@ -9,8 +9,8 @@ from typing import Any
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.check_results import Failed, NotShown
+from slotkeeper.slots.protocol import Candidate, Granted
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.reservation import Candidate, Granted
 
 RUN_STATE = "RunGlueJob"
 

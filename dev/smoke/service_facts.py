@@ -16,7 +16,7 @@ from dev.smoke.facts import Fact, refusal_of
 from dev.smoke.schedule_check import exists
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.reservation import Candidate, Granted
+from slotkeeper.slots.protocol import Candidate, Granted
 
 # ------------------------------------------------------------------------------------------------ DynamoDB ("table")
 

@@ -20,9 +20,8 @@ from dev.benchmarks.priorities.priorities_run import HALVES, NO_TURNS, TURNS, WE
 from dev.benchmarks.priorities.slot_world import VISIBILITY, Course, Job, SlotWorld
 from dev.benchmarks.priorities.traces import HEAVY, LIGHT, PROCESS, bursts, mixes
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Full, Paused, Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery
-from slotkeeper.slots.reservation import Candidate, Full, Paused
 from tests.support.compared_table import ComparedTable
 from tests.support.in_process_tables import SLOTS, Tables
 

@@ -19,7 +19,7 @@ from dev.smoke.check_runner import run_checks
 from dev.smoke.costs import Spending
 from dev.smoke.facts import Verdict, ask_all
 from dev.smoke.stack_under_test import embedded
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 

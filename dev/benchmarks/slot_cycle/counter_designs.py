@@ -18,9 +18,8 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots import protocol
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Granted, Slots
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, execution_name
-from slotkeeper.slots.reservation import Candidate, Granted
 from slotkeeper_cli.write_units import RECEIPT_HANDLE, process_item
 
 PROCESS, JOB = "sample", "sample"
