@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
@@ -33,7 +34,7 @@ class DownstreamControl:
                 self.all[downstream] = health
 
     def settings(self, downstream: str) -> DownstreamSettings:
-        return self.policy.downstream_settings(downstream)
+        return replace(self.policy.downstream_settings(downstream), most=self.most)
 
     @property
     def policy(self) -> Policy:

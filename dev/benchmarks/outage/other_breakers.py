@@ -97,7 +97,7 @@ class _Breaker:
         self._begun += 1
         self._under_way += 1
         epoch = self._epoch
-        return Admission(SETTINGS, lambda answer, _seconds: self._report(epoch, answer))
+        return Admission(SETTINGS, lambda call: self._report(epoch, call.answer if call else None))
 
     def _callers(self, now: float) -> int:
         if self._limit and now >= self._since + self.rules.window:

@@ -188,8 +188,8 @@ class World:
         self.unreported += 1
 
     def _seen(self, _name: str, before: Health, after: Health, callers: int | None) -> None:
-        self._opened += before.state == State.CLOSED != after.state
-        permitted = callers or 0 if after.state == State.CLOSED else 0
+        self._opened += before.breaker.state == State.CLOSED != after.breaker.state
+        permitted = callers or 0 if after.breaker.state == State.CLOSED else 0
         if not self.permitted or self.permitted[-1][1] != permitted:
             self.permitted.append((self.time.elapsed, permitted))
 

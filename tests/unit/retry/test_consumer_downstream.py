@@ -13,7 +13,7 @@ from slotkeeper.retry.attempt import WorkDeadLettered, WorkDeferred, WorkRetried
 from slotkeeper.retry.consumer import QUICK_RETRY_SECONDS
 from slotkeeper.retry.deferral import RESEND_RECEIVES, WaitsForDownstream
 from slotkeeper.retry.downstream.downstreams import DEFAULT
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.ledger import DEAD_LETTERED, WAITING, AlreadySettled
 from slotkeeper.retry.message import parse_message
@@ -21,8 +21,13 @@ from tests.support.boundary import refuse
 from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import CONCURRENCY, LEASE, NOW, WorkerHarness
 
-OPEN = Health(state=State.OPEN, epoch=1, since=NOW, probe_at=NOW + 30, healthy=False)
-HEALTHY = Health(healthy=True)
+
+def open_breaker(**fields: Any) -> Health:
+    return Health(replace(Breaker(State.OPEN, epoch=1, since=NOW, probe_at=NOW + 30), **fields))
+
+
+OPEN = open_breaker()
+HEALTHY = Health(Breaker(healthy=True))
 
 
 @pytest.fixture
@@ -61,16 +66,18 @@ def test_a_request_names_its_downstream(workplace: WorkerHarness) -> None:
 def test_an_attempt_is_reported_and_its_permit_ends(watching: WorkerHarness) -> None:
     assert isinstance(watching.consume(watching.send()), WorkSucceeded)
     health = watching.health()
-    assert (health.healthy, health.failures, health.permits) == (True, 0, {})
+    assert (health.breaker.healthy, health.breaker.failures, health.permits) == (True, 0, {})
 
 
 @pytest.mark.parametrize(
     "health",
     [
         pytest.param(OPEN, id="open"),
-        pytest.param(replace(OPEN, state=State.HALF_OPEN), id="a probe is under way"),
+        pytest.param(open_breaker(state=State.HALF_OPEN), id="a probe is under way"),
         pytest.param(force_open(HEALTHY, NOW, "planned"), id="opened by an operator"),
-        pytest.param(replace(HEALTHY, limit=1, permits={"other": (NOW + LEASE, 0)}), id="at the limit"),
+        pytest.param(
+            replace(HEALTHY, concurrency=Concurrency(1), permits={"other": (NOW + LEASE, 0)}), id="at the limit"
+        ),
     ],
 )
 def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHarness, health: Health) -> None:
@@ -83,7 +90,7 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
 
 def test_a_retry_above_the_budget_waits_until_time_has_returned_a_part_of_it(watching: WorkerHarness) -> None:
     watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 3600}}}))
-    watching.set_health(replace(HEALTHY, limit=1, spent=20.0, refilled=NOW))
+    watching.set_health(replace(HEALTHY, concurrency=Concurrency(1), budget=Budget(20.0, NOW)))
     assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
     (retry,) = watching.queue
     held_back(watching, retry)
@@ -108,7 +115,7 @@ def test_an_outage_uses_up_one_attempt_of_all_requests_together(watching: Worker
     last = {message.request_id: message for message in (parse_message(each.body) for each in watching.seen)}
     assert sum(len(message.retries) - message.uncounted for message in last.values()) == 1
     assert {request_id for request_id, _ in watching.effects} == last.keys() == {"r0", "r1", "r2"}
-    assert (watching.dead_letters, watching.health().state) == ([], State.CLOSED)
+    assert (watching.dead_letters, watching.health().breaker.state) == ([], State.CLOSED)
 
 
 def test_a_failure_that_may_not_count_is_carried_as_uncounted(watching: WorkerHarness) -> None:
@@ -152,7 +159,7 @@ def test_a_recorded_plan_is_carried_out_while_the_breaker_is_open(watching: Work
 def test_the_attempt_of_a_dead_worker_is_retried_while_the_breaker_is_open(watching: WorkerHarness) -> None:
     message = watching.send(dies=1)
     watching.deliver(message)
-    watching.set_health(replace(OPEN, probe_at=NOW + 10_000))
+    watching.set_health(open_breaker(probe_at=NOW + 10_000))
     watching.wait(LEASE)
     outcome = watching.consume(message)
     assert isinstance(outcome, WorkRetried)
@@ -163,12 +170,12 @@ def test_a_repeated_message_that_became_the_probe_gives_it_back(watching: Worker
     message = watching.send()
     again = watching.copy(message)
     watching.consume(message)
-    watching.set_health(replace(OPEN, probe_at=NOW - 1))
+    watching.set_health(open_breaker(probe_at=NOW - 1))
     watching.consume(again)
     health = watching.health()
-    assert (health.state, health.probe_at, health.permits) == (State.OPEN, NOW, {})
+    assert (health.breaker.state, health.breaker.probe_at, health.permits) == (State.OPEN, NOW, {})
     watching.consume(watching.send("next"))
-    assert watching.health().state == State.CLOSED
+    assert watching.health().breaker.state == State.CLOSED
 
 
 def test_a_permit_whose_attempt_another_delivery_has_is_given_back(watching: WorkerHarness) -> None:
@@ -181,17 +188,17 @@ def test_a_permit_whose_attempt_another_delivery_has_is_given_back(watching: Wor
 
 
 def test_a_worker_that_dies_with_the_probe_delays_the_next_one_by_its_lease(watching: WorkerHarness) -> None:
-    watching.set_health(replace(OPEN, probe_at=NOW))
+    watching.set_health(open_breaker(probe_at=NOW))
     watching.deliver(watching.send("dies", dies=1))
-    assert (watching.deaths, watching.health().state) == (1, State.HALF_OPEN)
-    assert watching.health().probe_at == NOW + LEASE
+    assert (watching.deaths, watching.health().breaker.state) == (1, State.HALF_OPEN)
+    assert watching.health().breaker.probe_at == NOW + LEASE
     other = watching.send("other")
     while watching.now < NOW + LEASE - 1:
         held_back(watching, other)
         watching.now = max(watching.now, min(other.visible_at, NOW + LEASE - 1))
     watching.now = NOW + LEASE + 2
     assert isinstance(watching.consume(other), WorkSucceeded)
-    assert watching.health().state == State.CLOSED
+    assert watching.health().breaker.state == State.CLOSED
 
 
 @pytest.mark.parametrize(
