@@ -100,13 +100,30 @@ def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_deliver
 OTHERS = REQUEST | {"arguments": {"--day": "another"}}
 
 
-def test_a_reused_request_id_leaves_the_reservation_of_the_open_execution(account: Account) -> None:
+@pytest.mark.parametrize(
+    ("state", "runs", "holders"),
+    [
+        # An earlier reservation may belong to the open execution, which has not confirmed it yet.
+        ("open", "runs", {EXECUTION}),
+        # It has released its slot and has not ended yet, so its name can reserve another.
+        ("released", "runs", set[str]()),
+        ("closed", "ran", set[str]()),
+    ],
+    ids=["open", "released", "closed"],
+)
+def test_a_reused_request_id_is_dead_lettered_and_leaves_only_the_reservation_of_an_open_execution(
+    account: Account, state: str, runs: str, holders: set[str]
+) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
+    if state == "released":
+        account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    elif state == "closed":
+        account.finish(EXECUTION)
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "RequestIdReused"
-    assert "'order-1' is already used by another request, which runs with other arguments" in outcome.reason
-    assert account.item().holders.keys() == {EXECUTION}
+    assert f"'order-1' is already used by another request, which {runs} with other arguments" in outcome.reason
+    assert account.item().holders.keys() == holders
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
@@ -125,24 +142,6 @@ def test_a_reused_request_id_of_another_weight_does_not_start_in_the_reservation
     assert account.item().holders.keys() == {EXECUTION}
     first = account.starter.admit(delivery(REQUEST | {"weight": 2}, receives=2), NOW)
     assert isinstance(first, Admitted)
-
-
-def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account) -> None:
-    """The first workflow has released its slot and has not ended yet, so its name can reserve another."""
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.slots.cancel("p", EXECUTION)  # as the workflow's release
-    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert account.item().slots_in_use == 0
-
-
-def test_a_reused_request_id_cancels_the_reservation_of_a_closed_execution(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.finish(EXECUTION)
-    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert "which ran with other arguments" in outcome.reason
-    assert account.item().slots_in_use == 0
 
 
 def test_a_message_is_retried_while_its_execution_cannot_be_described(account: Account) -> None:
@@ -199,6 +198,46 @@ def test_a_refused_message_is_registered_hidden_and_checked_again(account: Accou
     assert (registered.execution, registered.request_id) == (EXECUTION, "order-1")
 
 
+def _replace(account: Account) -> None:
+    account.processes.remove("p")
+    account.processes.create("p", 0, "job")
+
+
+NO_PROCESS = (
+    "process 'p' does not exist in the slot table. Add it with slotkeeper process add, then redrive this message"
+)
+BEFORE_THE_HIDE: dict[str, tuple[Callable[[Account], object], object]] = {
+    "a slot is freed": (lambda account: account.processes.resume("p"), Admitted(ADMITTED)),
+    "cancelled": (
+        lambda account: account.processes.cancellations.add("p", EXECUTION, NOW),
+        DeadLettered("Cancelled", "cancelled at 2027-01-15T08:00:00Z"),
+    ),
+    "process removed": (
+        lambda account: account.processes.remove("p"),
+        DeadLettered("UnknownProcess", NO_PROCESS),
+    ),
+    "process replaced": (_replace, Waiting(ADMITTED, "blocked", 0.0)),
+    # A release has woken the message, and another one has found its handle outdated.
+    "registration cleared": (
+        lambda account: account.slots.clear("p", account.item().waiting["normal"], NOW),
+        Waiting(ADMITTED, "contended", 0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BEFORE_THE_HIDE)
+def test_s6_what_happens_before_the_hide_is_found_by_the_check_after_it(account: Account, what: str) -> None:
+    """Between the registration and the hide. SQS accepts the handle in any case, and no later wake would come."""
+    act, outcome = BEFORE_THE_HIDE[what]
+    account.processes.pause("p")
+    refused, acts = account.send(REQUEST), [act]
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()(account) if acts else None) and None
+    )
+    assert account.starter.admit(refused, NOW) == outcome
+    assert bool(account.messages(account.queue_url)) == ("cleared" in what)
+
+
 def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: Account) -> None:
     account.fill()
     calls: list[str] = []
@@ -212,31 +251,6 @@ def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: A
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
 
 
-def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
-    """Call `act` once, between the registration and the hide."""
-    acts = [act]
-    account.sqs.meta.events.register(
-        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
-    )
-
-
-def test_a_slot_freed_between_registration_and_hide_is_reserved_immediately(account: Account) -> None:
-    """The release wakes the message before the starter hides it, so only the check after the hide finds the slot."""
-    account.fill()
-    refused = account.send(REQUEST)
-    _before_the_hide(account, lambda: account.slots.cancel("p", "p-other"))
-    assert isinstance(account.starter.admit(refused, NOW), Admitted)
-
-
-def test_s6_a_message_is_dead_lettered_when_its_process_is_removed_before_the_hide(account: Account) -> None:
-    account.processes.pause("p")
-    refused = account.send(REQUEST)
-    _before_the_hide(account, lambda: account.processes.remove("p"))
-    outcome = account.starter.admit(refused, NOW + 4 * 3600)
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.code == "UnknownProcess"
-
-
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_request_of_a_process_for_leases_is_dead_lettered(account: Account, is_full: bool) -> None:
     account.write("target", {"S": "none"})
@@ -248,19 +262,6 @@ def test_a_request_of_a_process_for_leases_is_dead_lettered(account: Account, is
     assert outcome.reason.startswith("process 'p' is for leases only: it has no target, and runs no request")
     assert EXECUTION not in account.item().holders
     assert account.item().waiting == {}
-
-
-def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_again(account: Account) -> None:
-    account.processes.pause("p")
-    refused = account.send(REQUEST)
-
-    def replace_it() -> None:
-        account.processes.remove("p")
-        account.processes.create("p", 0, "job")
-
-    _before_the_hide(account, replace_it)
-    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "blocked", 0.0)
-    assert account.item().waiting["normal"].receipt_handle == refused.receipt_handle
 
 
 @pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
@@ -464,19 +465,6 @@ def test_a_dead_lettered_head_ends_its_wait_and_wakes_the_next_one(
     assert _visible(low_waits) == ["p-low"]
 
 
-def test_an_expired_head_ends_its_wait_and_wakes_the_next_one(account: Account) -> None:
-    """It is heavier than what is free, and the next one is not."""
-    account.fill()
-    account.processes.set_limit("p", 2)
-    assert isinstance(account.starter.admit(_delivery("high", weight=2), NOW), Waiting)
-    account.wait_in_queue("p-low", "low")
-    old = replace(_delivery("high", receives=2, weight=2), sent_at=NOW - RETENTION + 600)
-    outcome = account.starter.admit(old, NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.code == "Expired"
-    assert _visible(account) == ["p-low"]
-
-
 def test_the_dead_letter_message_is_sent_before_the_wait_ends_and_the_next_is_woken(low_waits: Account) -> None:
     """Sending it must not depend on DynamoDB, and a failure after it must leave the message on the queue."""
     _cancel(low_waits)
@@ -486,20 +474,3 @@ def test_the_dead_letter_message_is_sent_before_the_wait_ends_and_the_next_is_wo
 
 
 # A registration that was cleared
-
-
-def test_a_message_whose_registration_was_cleared_before_the_hide_is_made_visible_again(account: Account) -> None:
-    """1. The starter registers a message. A release wakes it, although the starter has not hidden it yet.
-    2. Another release finds that the handle is outdated, because the message has been received again, and clears it.
-    3. The starter hides the message by the outdated handle, which SQS still accepts. No wake would come for it.
-    """
-    account.fill()
-    refused = account.send(REQUEST)
-    acts: list[Callable[[], Any]] = [lambda: account.slots.clear("p", account.item().waiting["normal"], NOW)]
-    account.sqs.meta.events.register(
-        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
-    )
-    outcome = account.starter.admit(refused, NOW)
-    assert outcome == Waiting(Request("p", {}, "order-1"), "contended", 0.0)
-    assert len(_visible(account)) == 1
-    assert account.item().waiting == {}

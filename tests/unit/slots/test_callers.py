@@ -18,9 +18,8 @@ from slotkeeper.slots.settlement_table import CLAIM_SECONDS, SettlementTable, Un
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.task_tokens import masked, token_of, without_token
 from tests.support.boundary import refuse
-from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
-from tests.unit.child_scene import TARGET
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
+from tests.unit.janitor_scene import REQUEST, TARGET, TOKEN, CallerScene
 
 LATER = NOW + GRACE + 1
 ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
@@ -48,14 +47,6 @@ def test_the_janitor_answers_after_it_has_kept_the_request_and_before_it_frees_t
     aborted.account.run_at(LATER)
     assert (aborted.answers, aborted.seen) == ([ABORTED], [(True, 1)])
     assert aborted.account.item().holders == {}
-
-
-def test_the_event_function_answers_too(aborted: CallerScene) -> None:
-    aborted.child("FAILED")
-    assert aborted.account.event_at(aborted.execution, NOW + 1)[0] is None
-    for number in range(3):
-        aborted.account.run_at(LATER + number * 60)
-    assert aborted.answers == [ABORTED]
 
 
 # How the execution of a caller has ended
@@ -139,21 +130,6 @@ def test_a_caller_is_answered_once_by_how_its_execution_ended(
         aborted.account.run_at(LATER + number * 60)
     assert (aborted.answers, len(_kept(aborted))) == (answers, kept)
     assert published == [aborted.execution] * succeeded
-
-
-@pytest.mark.parametrize("by", ["run", "event"])
-def test_nothing_of_a_malformed_process_is_settled_until_its_item_is_repaired(aborted: CallerScene, by: str) -> None:
-    """The holder, which cannot be read, knows the target and the token. The child runs on, and succeeds."""
-    account, handle = aborted.account, _handled_by(aborted.account, by)
-    aborted.child("RUNNING")
-    account.write("default_weight", {"S": "two"})
-    for number in range(3):
-        assert handle(aborted.execution, LATER + number * 60).counts["MalformedProcesses"] == 1
-    assert (aborted.answers, _kept(aborted), aborted.stops) == ([], [], [])
-    aborted.child("SUCCEEDED", output="[7]")
-    account.write("default_weight", {"N": "1"})
-    handle(aborted.execution, LATER + 180)
-    assert (aborted.answers, _kept(aborted), account.item().holders) == ([(TOKEN, "[7]")], [], {})
 
 
 def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: Account) -> None:
@@ -341,17 +317,6 @@ def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerS
     (kept,) = scene.account.messages(scene.account.failed_url)
     assert kept["MessageAttributes"]["glue_run_state"]["StringValue"] == "FAILED"
     assert scene.answers == [ABORTED]
-
-
-def test_a_caller_is_answered_after_the_settle_time(account: Account) -> None:
-    scene = CallerScene(account, settle_seconds=600)
-    scene.start()
-    scene.abort()
-    scene.child("ABORTED", at=NOW + 1)
-    account.event_at(scene.execution, NOW + 2)
-    assert scene.answers == []
-    account.event_at(scene.execution, NOW + 601)
-    assert (scene.answers, account.item().holders) == ([ABORTED], {})
 
 
 def test_a_reservation_is_kept_until_its_caller_is_answered(scene: CallerScene) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -62,24 +61,6 @@ def test_the_head_is_woken_when_it_is_cancelled_itself(
     assert account.messages(account.queue_url) == []
     operations.cancel_request("p", cancelled, NOW)
     assert len(account.messages(account.queue_url)) == woken
-
-
-@pytest.mark.parametrize("before", ["dynamodb", "sqs"], ids=["registration", "hide"])
-def test_a_request_cancelled_after_its_refusal_is_dead_lettered_immediately(
-    account: Account, operations: Operations, before: str
-) -> None:
-    """The check after the hide finds a cancellation that woke no message, or whose wake the hide has undone."""
-    account.fill()
-    refused = account.send(REQUEST)
-    steps: list[str] = []
-
-    def cancel(model: Any, **_: Any) -> None:
-        steps.append(model.name)
-        if steps in (["UpdateItem", "UpdateItem"], ["ChangeMessageVisibility"]):
-            operations.cancel_request("p", EXECUTION, NOW)
-
-    getattr(account, before).meta.events.register("before-call", cancel)
-    assert isinstance(account.starter.admit(refused, NOW), DeadLettered)
 
 
 def test_a_second_cancellation_replaces_the_first(account: Account, operations: Operations) -> None:

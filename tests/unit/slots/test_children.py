@@ -13,8 +13,8 @@ from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.reservation import Candidate
 from tests.support.boundary import refuse
-from tests.unit.child_scene import TARGET, ChildScene
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.janitor_scene import TARGET, ChildScene
 
 LATER = NOW + GRACE + 1
 SOON = NOW + 1

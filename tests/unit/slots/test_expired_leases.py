@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots import run_report
-from slotkeeper.slots.admission import Admitted, Waiting
+from slotkeeper.slots.admission import Admitted
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
-from slotkeeper.slots.request import message_group
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
 from tests.unit.janitor_scene import JanitorScene
@@ -49,16 +48,6 @@ def test_a_request_that_removes_a_heavy_lease_wakes_the_next_one_too(leased: Lea
     leased.expired(weight=2)
     leased.account.wait_in_queue(priority="low")
     leased.account.starter.admit(delivery(REQUEST), NOW)
-    assert leased.is_visible()
-
-
-def test_a_request_that_removes_a_lease_and_is_refused_again_wakes_the_one_whose_turn_it_is(
-    leased: LeaseScene,
-) -> None:
-    leased.expired()
-    leased.account.wait_in_queue(priority="high")
-    low = leased.account.send(REQUEST | {"priority": "low"}, message_group("p", "low"))
-    assert isinstance(leased.account.starter.admit(low, NOW), Waiting)
     assert leased.is_visible()
 
 
