@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account, delivery
 
 TARGET = "arn:aws:states:us-east-1:123456789012:stateMachine:nightly"

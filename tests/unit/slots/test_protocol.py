@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
-from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS, Slots
-from slotkeeper.slots.reservation import (
+from slotkeeper.slots.protocol import (
+    PRECHECK_FROM_HOLDERS,
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -17,6 +17,7 @@ from slotkeeper.slots.reservation import (
     HeldByAnother,
     Misconfigured,
     Reservation,
+    Slots,
     UnknownProcess,
 )
 from tests.support.boundary import Calls, passed_values, refuse
