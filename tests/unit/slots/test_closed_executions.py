@@ -87,14 +87,6 @@ def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(abort
     assert len(_kept(aborted)) == 2
 
 
-def test_s3_the_janitor_keeps_a_second_end_too(aborted: JanitorScene) -> None:
-    aborted.account.run_at(NOW + GRACE)
-    aborted.abort_again(at=NOW + 500)
-    for seconds in (0, 60):
-        aborted.account.run_at(NOW + 500 + GRACE + seconds)
-    assert len(_kept(aborted)) == 2
-
-
 def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) -> None:
     """The second delivery arrives after the first has claimed the request and before it has recorded the outcome."""
     kill_before(aborted.account.sqs, "SendMessage")

@@ -26,22 +26,15 @@ INTERVAL = 60.0
         ([Stay(0, 90), Stay(0)], 2, 10.0),
         ([Stay(0, 80), Stay(0, 90)], 2, 20.0),
         ([Stay(0, 80), Stay(80, 90), Stay(0)], 2, 10.0),  # the slot freed at 80 was reserved immediately
-        (
-            [Stay(0), Stay(90), Stay(0, 90), Stay(0, 50)],
-            3,
-            50.0,
-        ),  # 90: freed and reserved; the third was free
+        ([Stay(0), Stay(90), Stay(0, 90), Stay(0, 50)], 3, 50.0),  # 90: freed and reserved; the third was free
         ([Stay(0, 100.2)], 1, 0.0),  # released its slot, and ended a moment later
         ([Stay(0, 90), Stay(200, 300)], 1, 10.0),
+        ([], 2, None),  # a slot was free throughout
+        ([Stay(0, 50), Stay(60, 90)], 2, None),
     ],
 )
-def test_a_hand_off_lasts_from_the_release_of_its_slot(others: list[Stay], limit: int, seconds: float) -> None:
+def test_a_hand_off_lasts_from_the_release_of_its_slot(others: list[Stay], limit: int, seconds: float | None) -> None:
     assert hand_off(100, others, limit) == seconds
-
-
-@pytest.mark.parametrize("others", [[], [Stay(0, 90)], [Stay(0, 50), Stay(60, 90)]])
-def test_there_is_no_hand_off_while_a_slot_was_free_throughout(others: list[Stay]) -> None:
-    assert hand_off(100, others, 2) is None
 
 
 class Executions:
@@ -87,14 +80,6 @@ def test_a_start_is_measured_after_the_lists_lag(executions: Executions, hand_of
     assert hand_offs.measure([STARTED], NOW + 24) == {}
     _hand_on(executions, NOW + 20, NOW + 23)
     assert hand_offs.measure([STARTED], NOW + 23 + LIST_LAG_SECONDS) == {"p": 3.0}
-
-
-def test_the_next_head_is_measured_after_the_first(executions: Executions, hand_offs: HandOffs) -> None:
-    _hand_on(executions, NOW + 20, NOW + 23)
-    next_head = replace(WAITING, waiting={"normal": registration("p-c")})
-    assert hand_offs.measure([next_head], NOW + INTERVAL) == {"p": 3.0}
-    executions.listed |= {"p-b": (NOW + 23, NOW + 80), "p-c": (NOW + 84, None)}
-    assert hand_offs.measure([STARTED], NOW + 2 * INTERVAL) == {"p": 4.0}
 
 
 def test_the_request_of_the_highest_priority_is_measured(executions: Executions, hand_offs: HandOffs) -> None:
