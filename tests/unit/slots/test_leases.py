@@ -43,7 +43,7 @@ def _the_lease(scene: LeaseScene) -> Any:
     return holder
 
 
-def _refused(scene: LeaseScene, match: str = "", **arguments: Any) -> SlotUnavailable:
+def _refused(scene: LeaseScene, match: str | None = None, **arguments: Any) -> SlotUnavailable:
     """Why a lease of `p` for a minute is refused."""
     with pytest.raises(SlotUnavailable, match=match) as refused, scene.leases.lease("p", **{"seconds": 60} | arguments):
         pass
