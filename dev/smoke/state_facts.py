@@ -14,7 +14,6 @@ from dev.smoke.facts import Fact
 from slotkeeper.slots.request import execution_name
 
 NUMBERS = {"digits_15": 123456789012345, "digits_16": 1234567890123456}
-ANSWER_LENGTH = 204_800  # the longest `answer` that RunStateMachine keeps
 _VARIABLES = {
     "target": "smoke",
     "timeout_minutes": 1,
@@ -113,13 +112,6 @@ def _deduplication_id(context: CheckContext) -> dict[str, str]:
     }
 
 
-def _answer_length(context: CheckContext, length: int) -> dict[str, Any]:
-    result = {"ExecutionArn": "arn", "Output": "x" * length}
-    answer = outcome_of(context, "RunStateMachine", result=result, request={"input": {}})
-    kept = answer["variables"].get("answer", "")
-    return {"status": answer["status"], "length": len(kept)} | ({"error": answer["error"]} if "error" in answer else {})
-
-
 QUERY_ERROR = "States.QueryEvaluationError"
 
 FACTS = (
@@ -145,14 +137,6 @@ FACTS = (
         lambda answer: _caught(QUERY_ERROR, "ChooseWork")(answer) and answer["variables"]["caller"] == "GONE",
     ),
     Fact(
-        "computed-seconds",
-        "May a Wait state's Seconds be a number that an expression computes?",
-        "yes: SettleChild succeeds",
-        "WaitForGlueRun, WaitForChild and SettleChild wait for computed seconds. Otherwise use Timestamp",
-        lambda context: outcome_of(context, "SettleChild"),
-        lambda answer: answer["status"] == "SUCCEEDED",
-    ),
-    Fact(
         "deduplication-id",
         "Does ReturnRequest compute the same name from the number of the next attempt as the starter does in Python?",
         "yes: the deduplication id that is sent is the expected one",
@@ -169,13 +153,5 @@ FACTS = (
         "unchanged, they need not be sent as text",
         _kept_numbers,
         lambda digits: digits == {"digits_15": "123456789012345", "digits_16": "1234567890123460"},
-    ),
-    Fact(
-        "largest-answer",
-        f"May RunStateMachine assign an answer of {ANSWER_LENGTH:,} characters to a variable?",
-        "yes: the state succeeds, and the variable has that length",
-        "a caller receives an output of up to 200 KiB. Otherwise lower 204800 in RunStateMachine and ReadChild",
-        lambda context: _answer_length(context, ANSWER_LENGTH),
-        lambda answer: answer == {"status": "SUCCEEDED", "length": ANSWER_LENGTH},
     ),
 )
