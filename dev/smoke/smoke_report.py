@@ -103,15 +103,12 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
 
 def show_catalogue(console: Console, checks: Sequence[Check]) -> None:
     """Print each check with its cost, and each of its facts with what depends on it."""
-    table = Table(show_lines=True, title="Checks (ONLY= takes their names)", title_justify="left")
-    for column in ("check", "does", "$", "fact", "question", "assumed", "what depends on it"):
-        table.add_column(column)
     for check in checks:
-        first = check.name, check.does, f"{check.dollars:.4f}"
+        console.print(f"[bold]{check.name}[/] {escape(check.does)} (about ${check.dollars:.4f})", highlight=False)
         for fact in check.facts:
-            table.add_row(*map(escape, (*first, fact.name, fact.asks, fact.expects, fact.depends)))
-            first = "", "", ""
-    console.print(table)
+            console.print(escape(f"  {fact.name}: {fact.asks}"), highlight=False, soft_wrap=True)
+            console.print(escape(f"    Assumed: {fact.expects}."), highlight=False, soft_wrap=True)
+            console.print(escape(f"    It matters for: {fact.depends}."), highlight=False, soft_wrap=True)
 
 
 def show_plan(console: Console, checks: Sequence[Check]) -> None:

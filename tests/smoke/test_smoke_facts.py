@@ -79,9 +79,9 @@ DIFFERENT: dict[str, Any] = {
     "visibility-after-batch-item-failures": {"receives before": 1, "receives after": 2},
     "cause-of-a-failed-run": {
         "error": "States.TaskFailed",
-        "state": "FAILED",
+        "JobRunState": "FAILED",
         "keys": ["Id", "Arguments"],
-        "reason": "r",
+        "ErrorMessage": "m",
     },
     "too-many-runs": {"Error": "Glue.AWSGlueException"},
     "order-of-runs": ["2026-11-24 00:00:01+00:00", "2026-11-24 00:00:02+00:00"],
