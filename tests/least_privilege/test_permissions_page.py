@@ -71,7 +71,7 @@ NOT_CALLED = {
     "process pause": {"sqs:ChangeMessageVisibility"},
     "process set-turn": {"sqs:ChangeMessageVisibility"},
     "stack restore": {"dynamodb:GetItem"},
-    "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "status": {"dynamodb:UpdateItem"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "process repair": {"states:ListExecutions"},
@@ -96,16 +96,10 @@ NOT_CALLED = {
         "dynamodb:UpdateItem",
         "states:ListExecutions",
     },
-    "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
-    "retry cancel": {"ssm:GetParameter"},
-    "retry run-now": {"ssm:GetParameter"},
-    "retry report": {
-        "ssm:GetParameter",
-        "states:DescribeExecution",
-        "states:GetExecutionHistory",
-        "states:StartExecution",
-    },
-    "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "retry list": {"dynamodb:UpdateItem"},
+    "retry report": {"states:DescribeExecution", "states:GetExecutionHistory", "states:StartExecution"},
+    "token show": {"dynamodb:PutItem", "dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "token invalidate": {"dynamodb:PutItem"},
 }
 
 

@@ -11,8 +11,8 @@ from functools import cached_property
 from itertools import batched
 from typing import Any
 
+from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
