@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from dev.smoke.check_catalogue import CHECKS
-from dev.smoke.facts import Fact, Failed, NotShown, Verdict, judged
+from dev.smoke.facts import Fact, Failed, NotShown, Verdict, judged, refusal_of
 from dev.smoke.workflow_checks import _check_log
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "CreateRole")
@@ -53,6 +53,16 @@ def test_a_flow_that_does_not_end_as_assumed_is_different(error: Exception) -> N
 def test_what_the_embedded_aws_cannot_show_is_not_asked_there() -> None:
     assert _verdict(RuntimeError("asked"), observed=True, local=True, not_here="it has none") is Verdict.NOT_TRIED
     assert _verdict({"it": "yes"}, not_here="it has none") is Verdict.AS_ASSUMED
+
+
+def test_a_refusal_is_an_answer_and_a_missing_permission_is_not() -> None:
+    def refuse(error: Exception) -> Any:
+        raise error
+
+    assert refusal_of(lambda: refuse(THROTTLED)) == {"error": "Throttling", "message": "no"}
+    assert refusal_of(lambda: None) == {}
+    with pytest.raises(ClientError, match="AccessDenied"):
+        refusal_of(lambda: refuse(DENIED))
 
 
 # For each fact that compares, an answer that AWS might give and that the product does not assume.
