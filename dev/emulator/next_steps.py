@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from dev.emulator import work_result
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.control import PREFIX
+from dev.emulator.chat_service.server import INVALIDATE
 from dev.emulator.sample_data import content, months_as_json_lines, read_dataset, split_by_month
 from dev.tools.function_folders import own_module
 
@@ -35,7 +35,7 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
         say(f"containers reach it by {aws.container_host}; the variables of sam local invoke: {VARIABLES}")
     if chat_api:
         say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
-        say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
+        say(f"invalidate the shared token: curl -X POST {chat_api}{INVALIDATE}")
     elif deployed[CHAT_API_URL]:
         say(f"the chatbot calls {escape(deployed[CHAT_API_URL])}; store its credentials: docs/deploy.md, The chatbot")
     say_chatbot_url(aws)
