@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dev.emulator.engine.emulator import glue, patch, provisioners, put, responses, wrap
+from dev.emulator.engine.emulator import glue, patch, provisioners, put, refused, responses, wrap
 from dev.emulator.engine.glue_script import ScriptProcess
 
 LIVE = ("STARTING", "RUNNING", "STOPPING")
@@ -60,18 +60,12 @@ def _complete(job: dict[str, Any], given: dict[str, Any]) -> None:
 def _get_job_runs(data: dict[str, Any]) -> Any:
     name = data.get("JobName")
     if name not in glue._jobs:
-        return responses.error_response_json("EntityNotFoundException", f"Job {name} not found", 400)
+        return refused("EntityNotFoundException", f"Job {name} not found")
     size = int(data.get("MaxResults") or PAGE)
-    if not 1 <= size <= PAGE:
-        return responses.error_response_json("InvalidInputException", "MaxResults must be between 1 and 200", 400)
     runs = glue._job_runs.get(name, [])
     # The token is the last run of the page before, so that runs started since then do not shift the pages.
-    end = len(runs)
     token = data.get("NextToken")
-    if token:
-        end = next((index for index, run in enumerate(runs) if run["Id"] == token), -1)
-        if end < 0:
-            return responses.error_response_json("InvalidInputException", "NextToken is not valid", 400)
+    end = [run["Id"] for run in runs].index(token) if token else len(runs)
     page = runs[max(0, end - size) : end][::-1]
     answer: dict[str, Any] = {"JobRuns": page}
     if end - size > 0:
@@ -99,12 +93,8 @@ def _start_job_run(data: dict[str, Any]) -> Any:
     name = str(data.get("JobName"))
     job = glue._jobs.get(name)
     if job is None:
-        return responses.error_response_json(
-            "EntityNotFoundException", f"Failed to start job run due to missing metadata: {name}", 400
-        )
+        return refused("EntityNotFoundException", f"Failed to start job run due to missing metadata: {name}")
     timeout = data.get("Timeout") or job.get("Timeout") or 2880
-    if int(timeout) < 1:
-        return responses.error_response_json("InvalidInputException", "Timeout must be at least 1 minute", 400)
     arguments = {**job.get("DefaultArguments", {}), **data.get("Arguments", {})} | job.get(
         "NonOverridableArguments", {}
     )
@@ -129,9 +119,7 @@ def _start_job_run(data: dict[str, Any]) -> Any:
     with lock:
         runs = glue._job_runs.setdefault(name, [])
         if sum(map(_counts_as_concurrent, runs)) >= job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1):
-            return responses.error_response_json(
-                "ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}", 400
-            )
+            return refused("ConcurrentRunsExceededException", f"Concurrent runs exceeded for {name}")
         runs.append(run)
         _processes[run["Id"]] = ScriptProcess(_log_name(run))
     _begin(name, run)
