@@ -22,7 +22,7 @@ class Log:
     def add(self, path: str, began: float, ended: float, status: int | None, token: int | None, **more: Any) -> None:
         method = "GET" if path == "/me" else "POST"
         at, number = ORIGIN + began, len(self.requests) + 1
-        self.requests.append(Request(number, method, path, at, at, token, status=status, ended=ORIGIN + ended, **more))
+        self.requests.append(Request(number, method, path, at, token, status=status, ended=ORIGIN + ended, **more))
 
     def auth(self, began: float, token: int | None, status: int | None = 200) -> None:
         """Takes half a second."""
