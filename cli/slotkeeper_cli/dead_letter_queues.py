@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.failure_reason import failed_run, failure_reason
+from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible

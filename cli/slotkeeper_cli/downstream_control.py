@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from slotkeeper.retry.downstream.downstreams import names
-from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth
-from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
-from slotkeeper.retry.policy import BUILT_IN, Policy
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
+from slotkeeper.retry.downstream.health import DownstreamSettings, Health
+from slotkeeper.retry.policy import BUILT_IN, InvalidPolicy, Policy, parse_policy
 from slotkeeper_cli.retry_control import policy_text
 from slotkeeper_cli.stack_connection import StackConnection
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth
 from slotkeeper_cli.stack_connection import StackConnection
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.downstreams import MalformedHealth
+from slotkeeper.retry.downstream.health import DownstreamSettings, Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
-from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled, table
 

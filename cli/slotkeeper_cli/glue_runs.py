@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, MARKER
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, MARKER
 from slotkeeper_cli.stack_connection import StackConnection
 
 

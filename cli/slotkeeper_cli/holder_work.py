@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import execution_arn, is_state_machine
+from slotkeeper.slots.work import Children
 from slotkeeper_cli.glue_runs import runs_by_execution
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.stack_connection import StackConnection

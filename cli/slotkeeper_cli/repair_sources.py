@@ -9,8 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item
-from slotkeeper.slots.cancellation import KEEP_SECONDS
-from slotkeeper.slots.process import find_faults
+from slotkeeper.slots.process import KEEP_SECONDS, find_faults
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import read_audit
 from slotkeeper_cli.formatting import seconds

@@ -6,8 +6,7 @@ import html
 from collections.abc import Iterable, Iterator
 
 from slotkeeper.printable import printable
-from slotkeeper.retry.failures.advice import next_steps
-from slotkeeper.retry.failures.report import Cause, FailureReport, Period
+from slotkeeper.retry.failures.report import Cause, FailureReport, Period, next_steps
 from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.report_text import breaker_text, change_text, footer
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slotkeeper.retry.downstream.breaker_history import BreakerHistory
-from slotkeeper.retry.failures.report import FailureReport
+from slotkeeper.retry.failures.report import BreakerHistory, FailureReport
 from slotkeeper_cli.formatting import count, duration
 
 

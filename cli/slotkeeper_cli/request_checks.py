@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.executions import ACCOUNTED_FOR, ANSWER_FAILED, SUCCEEDED_CAUSE
+from slotkeeper.slots.process import RETENTION_SECONDS
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.check_result import CheckResult, Found, conclude, sample_of
 from slotkeeper_cli.formatting import count, iso

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
-from slotkeeper.slots.glue import ENDED_STATES
 from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.holder_work import work_noun
 

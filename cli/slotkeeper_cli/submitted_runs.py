@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import Execution, Workflow, failure_reason
 from slotkeeper.slots.request import Request
 from slotkeeper_cli.parallel import in_parallel
 from slotkeeper_cli.request_fields import fields_in

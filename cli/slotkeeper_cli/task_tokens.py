@@ -9,9 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper.slots.request import caller_of
-from slotkeeper.slots.task_tokens import masked, token_of
-from slotkeeper.slots.task_tokens import without_token as strip
+from slotkeeper.slots.request import caller_of, masked, token_of
+from slotkeeper.slots.request import without_token as strip
 
 FIELD = "task_token"
 HIDDEN = "(hidden)"

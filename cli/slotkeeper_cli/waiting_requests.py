@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
-from slotkeeper.slots.process import Process, WaitingRequest, higher
+from slotkeeper.slots.process import RETENTION_SECONDS, Process, WaitingRequest, higher
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES
 from slotkeeper_cli.conditions import Condition, because, counting, of_waiting

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from slotkeeper.slots.lost_requests import Lost
-from slotkeeper.slots.process import Holder
+from slotkeeper.slots.process import Holder, Lost
 from slotkeeper_cli.audit_figures import hand_offs
 from slotkeeper_cli.audit_judge import judge
 from slotkeeper_cli.check_result import CheckResult, Result

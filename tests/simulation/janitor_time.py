@@ -22,17 +22,14 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from greenlet import getcurrent, greenlet
 
 from slotkeeper.slots import protocol
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import MARKER, GlueRuns
-from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.janitor import Janitor, RunLease
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.run_lease import RunLease
-from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import SettlementTable
+from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.work import MARKER, Children, GlueRuns
 from tests.support.client_configs import client_configs
 
 EPOCH = 1_700_000_000  # seconds since the epoch at `Account.now` 0

@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 from slotkeeper.chatbot.signatures import SeenSignatures
 from slotkeeper.retry.ledger import FAILED, WAITING, Claimed, ClaimLost, Ledger, MalformedRow, Row
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.cancellation import Cancellation, Cancellations
+from slotkeeper.slots.callers import Unanswered
 from slotkeeper.slots.lost_requests import LostRequests
-from slotkeeper.slots.process import Holder, MalformedProcess, Process, WaitingRequest
-from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.process import Cancellation, Holder, MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.processes import Cancellations, Processes
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority
-from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.settlement_table import SettlementTable, Unanswered
+from slotkeeper.slots.settlement import SettlementTable
 from slotkeeper.token import MalformedToken, TokenTable
 from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.simulation.both_dynamodbs import Both

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from slotkeeper.retry.downstream.downstreams import DEFAULT
+from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper_cli.audit_log import Audited, read_audit

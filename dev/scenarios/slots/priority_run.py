@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
-from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
