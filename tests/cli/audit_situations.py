@@ -10,8 +10,8 @@ from typing import Any
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.work import MARKER
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail
 from tests.cli.refused_requests import NOW
@@ -154,11 +154,6 @@ def _dead_for_days(operator: Operator) -> Names:
     return {"held": name}
 
 
-def _no_log(operator: Operator) -> Names:
-    del operator.outputs["AuditLogGroupName"]
-    return _clean(operator)
-
-
 def _malformed(operator: Operator) -> Names:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],
@@ -285,14 +280,6 @@ SITUATIONS = [
         says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
         never=("fails      accounted",),
         exit_code=5,
-        at=HOUR,
-    ),
-    Situation(
-        name="the stack has no audit log",
-        state=_no_log,
-        question="audit",
-        says=("not shown  limit", "holds      accounted", "Not read: AuditLogGroup: the stack has no audit log"),
-        exit_code=1,
         at=HOUR,
     ),
     Situation(

@@ -14,9 +14,8 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.aws.dynamodb import Table, Write
-from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, HeldBack
-from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, DownstreamTable, Rejection
+from slotkeeper.retry.downstream.health import Breaker, Concurrency, Health, State
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN
 from tests.races.shared_token import simultaneously
@@ -27,7 +26,7 @@ CROWD = 12
 ROUNDS = 3
 NOW, LEASE = 1_800_000_000.0, 125.0
 THROTTLED = Failure(("ThrottlingException", "ClientError"), "slow down")
-PROBE_DUE = Health(state=State.OPEN, epoch=7, probe_at=NOW - 1)
+PROBE_DUE = Health(Breaker(state=State.OPEN, epoch=7, probe_at=NOW - 1))
 
 _names = itertools.count(1)
 
@@ -42,7 +41,7 @@ class Containers:
         self.unreported: list[str] = []
         self.asks = [self._ask(table) for table in tables]
 
-    def _ask(self, table: DownstreamTable) -> Callable[[], Admission | HeldBack]:
+    def _ask(self, table: DownstreamTable) -> Callable[[], Admission | Rejection]:
         watched = Downstreams(table, most=CROWD, on_unreported=self.unreported.append, clock=lambda: NOW)
         return lambda: watched.ask(self.name, BUILT_IN, is_retry=False, lease=LEASE)
 
@@ -68,18 +67,24 @@ def test_of_many_containers_that_ask_when_the_probe_is_due_exactly_one_begins_it
     for _ in range(ROUNDS):
         containers = Containers(tables, PROBE_DUE)
         (probe,) = containers.ask()
-        assert (containers.health.state, containers.health.epoch) == (State.HALF_OPEN, 8)
+        assert (containers.health.breaker.state, containers.health.breaker.epoch) == (State.HALF_OPEN, 8)
         probe.succeeded(1.0)
-        assert containers.health.state == State.CLOSED
+        assert containers.health.breaker.state == State.CLOSED
 
 
 def test_many_throttled_answers_of_one_window_halve_the_limit_once(tables: Sequence[DownstreamTable]) -> None:
-    containers = Containers(tables, Health(window=NOW))
+    containers = Containers(tables, Health(concurrency=Concurrency(window=NOW)))
     permitted = containers.ask()
     assert len(permitted) == CROWD
     simultaneously([partial(admission.failed, THROTTLED, 1.0) for admission in permitted])
     health = containers.health
-    assert (containers.unreported, health.limit, health.cut, health.permits) == ([], CROWD // 2, NOW, {})
+    limited = health.concurrency
+    assert (containers.unreported, limited.limit, limited.cut, health.permits) == (
+        [],
+        CROWD // 2,
+        NOW,
+        {},
+    )
 
 
 def test_control_without_the_version_many_probes_begin(

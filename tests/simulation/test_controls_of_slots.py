@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper.slots import admission, cancellation, lease_protocol, process, protocol
+from slotkeeper.slots import admission, lease_protocol, process, processes, protocol
 from slotkeeper.slots.admission import Starter
 from slotkeeper.slots.executions import NameTaken, StartUnavailable, Workflow
-from slotkeeper.slots.glue import JobRunSearch
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.lease_protocol import LeaseSteps
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import PRIORITIES, Delivery, parse_request
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.work import JobRunSearch
 from tests.simulation import small_worlds
 from tests.simulation.slots_state import Plan, token_of
 from tests.simulation.slots_world import SlotsWorld
@@ -166,7 +165,7 @@ def registered_although_a_slot_is_free(patch: Patch) -> None:
 def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, candidate: Candidate) -> bool:
         seen = self.read(candidate.process)
-        return seen is not None and seen.has_free_slot
+        return seen is not None and seen.fits(1)
 
     patch.setattr(Slots, "can_proceed", can_proceed)
 
@@ -174,7 +173,7 @@ def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
 def no_check_for_the_process_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, candidate: Candidate) -> bool:
         seen = self.read(candidate.process)
-        return seen is not None and (seen.has_free_slot or candidate.execution in seen.cancelled)
+        return seen is not None and (seen.fits(1) or candidate.execution in seen.cancelled)
 
     patch.setattr(Slots, "can_proceed", can_proceed)
 
@@ -187,7 +186,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
         outcome = dead_letter(self, delivery, code, reason)
         if code == "Cancelled":
             request = parse_request(delivery)
-            noted = cancellation.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
+            noted = processes.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
             seen = self.slots.read(request.process)
             assert seen is not None
             for name, note in seen.cancelled.items():
@@ -223,7 +222,7 @@ STARTER = {
         "S3",
     ),
     "holders_are_cancelled": Control(
-        lambda patch: patch.setattr(cancellation, "CANCEL_CONDITION", "size(cancelled) < :most"), CANCELLED, 0, "S3"
+        lambda patch: patch.setattr(processes, "CANCEL_CONDITION", "size(cancelled) < :most"), CANCELLED, 0, "S3"
     ),
     "no_wake_of_a_cancelled_request": Control(
         lambda patch: patch.setattr(

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import callers, children, protocol, run_report, settlement
-from slotkeeper.slots.caller_answers import CallerAnswers
-from slotkeeper.slots.child_checks import ChildChecks
-from slotkeeper.slots.children import Child, Children
+from slotkeeper.slots import callers, protocol, run_report, settlement, work
+from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
-from slotkeeper.slots.glue import GlueRun
+from slotkeeper.slots.dead_holders import CheckOutcome, ChildChecks, DeadHolders, Held
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
+from slotkeeper.slots.work import Child, Children, GlueRun
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.workflow import change_state
@@ -118,7 +116,7 @@ CHILDREN = {
         "S4",
     ),
     "any_execution_of_the_name_is_ours": Control(
-        _set(children, "Child", lambda **given: Child(**(given | {"is_ours": True}))),
+        _set(work, "Child", lambda **given: Child(**(given | {"is_ours": True}))),
         _world(namesakes=1, fails=1),
         1,
         "S10",
@@ -208,8 +206,8 @@ DENIALS = {
 
 
 def an_answer_of_the_janitor_is_not_repeated(patch: Patch) -> None:
-    answer = CallerAnswers.answer
-    patch.setattr(CallerAnswers, "answer", lambda *given: answer(*given) or True)
+    answer = CallerAnswers.answer_closed
+    patch.setattr(CallerAnswers, "answer_closed", lambda *given: answer(*given) or True)
 
 
 def returned_request_has_no_token(patch: Patch) -> None:

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.reservation import Candidate, Full, Granted, Misconfigured, Reservation
+from slotkeeper.slots.protocol import Candidate, Full, Granted, Misconfigured, Reservation, Slots
 from tests.simulation import any_requests, worlds
 from tests.simulation.any_requests import KEY, TABLE, Item
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables

@@ -13,12 +13,12 @@ from slotkeeper.slots import janitor, settlement
 from slotkeeper.slots.admission import Deferred, Starter
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import judge
-from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.work import GlueRuns
 from tests.simulation import slots_state, slots_world, small_worlds, targets_world, workflow
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.world_runs import breaks, first_broken

@@ -18,8 +18,8 @@ from slotkeeper.settings import (
     StarterSettings,
     load_settings,
 )
-from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.run_lease import RunLease
+from slotkeeper.slots.janitor import RunLease
+from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import passed_values, refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
@@ -275,23 +275,6 @@ def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "
         "SampleJob": sample,
     }
     return asked | ({"OldResourceProperties": before} if before else {})
-
-
-@pytest.mark.parametrize(
-    "event", [_custom_resource("Update"), _permitted("job", "old")], ids=["process", "permitted jobs"]
-)
-def test_an_item_of_an_earlier_version_receives_its_target(
-    account: Account, registrar: Registrar, event: dict[str, Any]
-) -> None:
-    _make_job(account)
-    account.processes.create("before", 2, "old")
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "before"}},
-        UpdateExpression="SET job_name = target REMOVE target",
-    )
-    assert registrar.handle(event)["Status"] == "SUCCESS"
-    assert account.item("before").target == "old"
 
 
 @pytest.mark.parametrize("holder", ["runs", "is reserved"])

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry import Poison, Retryable, WorkRequest
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
-from slotkeeper.retry.downstream.table import DownstreamTable
 from tests.support.boundary import refuse
 from tests.support.completion_events import Bus
 from tests.support.metrics import in_output
@@ -117,7 +117,7 @@ def test_a_change_that_cannot_be_published_changes_nothing_else(
     refuse(worker.client, "PutEvents", "AccessDeniedException", times=THRESHOLD)
     worker.fail()
     assert worker.handle("next") == [{"itemIdentifier": "next"}]
-    assert worker.table.read("default").state == "OPEN"
+    assert worker.table.read("default").breaker.state == "OPEN"
     assert worker.changes == []
     assert "EventsNotSent" in {metric.name for metric in in_output(capsys.readouterr().out)}
 

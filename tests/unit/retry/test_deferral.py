@@ -21,12 +21,12 @@ from slotkeeper.retry.deferral import (
     spread_seconds,
     waiting_since,
 )
-from slotkeeper.retry.downstream.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import Rejection
 from slotkeeper.retry.message import Message
 from tests.unit.work_messages import QueuedMessage
 
 NOW, DAY = 1_800_000_000.0, 86_400.0
-HELD = HeldBack("mail", "breaker", NOW + 30, 2.0)
+HELD = Rejection("mail", "breaker", NOW + 30, 2.0)
 
 
 class Queue:
@@ -50,7 +50,7 @@ class Queue:
 
 
 def hold_back(
-    queue: Queue, message: Message, receives: int = 1, age: float = 0.0, held: HeldBack = HELD, **attributes: str
+    queue: Queue, message: Message, receives: int = 1, age: float = 0.0, held: Rejection = HELD, **attributes: str
 ) -> WorkDeferred | None:
     """The outcome; None if the message is hidden."""
     queued = QueuedMessage(
@@ -133,6 +133,11 @@ def test_the_spread_is_a_minute_at_most_unless_too_many_would_return_per_second(
     spread = spread_seconds(waiting, rate, most)
     assert spread <= waiting / min(rate, most)
     assert spread <= MAX_SPREAD_SECONDS * 1.000001 or spread == waiting / most
+
+
+@pytest.mark.parametrize("rate", [2.0, 400.0])
+def test_with_many_messages_as_many_return_as_the_containers_may_handle(rate: float) -> None:
+    assert spread_seconds(100_000, rate, 15.0) == pytest.approx(100_000 / 15)
 
 
 def test_a_container_counts_the_backlog_once_in_ten_seconds() -> None:

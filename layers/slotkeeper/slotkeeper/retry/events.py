@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.events import CompletionEvents
 from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
-from slotkeeper.retry.dead_letters import MAX_MESSAGE_BYTES, DeadLetterQueue
+from slotkeeper.retry.delivery import MAX_MESSAGE_BYTES, DeadLetterQueue
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from slotkeeper.retry.message import Message, instant
@@ -104,8 +104,8 @@ class BreakerEvents:
         """Publish the kept changes. Never raises; a change whose event fails is not published again."""
         changes, self._unpublished = self._unpublished, []
         for downstream, health in changes:
-            change = health.changes[-1]
-            self._events.publish_breaker(downstream, change.to, change.why, change.at, health.epoch)
+            change = health.breaker.changes[-1]
+            self._events.publish_breaker(downstream, change.to, change.why, change.at, health.breaker.epoch)
 
 
 def _key(message: Message) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
-from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.lost_requests import SETTLED_SECONDS, Lost
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -29,6 +27,14 @@ MAX_REMOVALS = 20
 # turn keeps the order better in a burst of free slots, and leaves slots free for longer if no request follows.
 TURN_SECONDS = 1
 MAX_TURN_SECONDS = 60
+# Of RequestQueue, in seconds (template.yaml, MessageRetentionPeriod).
+RETENTION_SECONDS = 14 * 86400
+# One day more, for clock differences.
+KEEP_SECONDS = RETENTION_SECONDS + 86400
+# After a message should have come back, and between a note and its report. The queue's visibility timeout, after which
+# a message comes back whose starter died, is 180 s. SQS's counts of messages lag by a minute (SQS API Reference,
+# GetQueueAttributes), and DescribeExecution by seconds.
+SETTLED_SECONDS = 300
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
@@ -85,7 +91,7 @@ class WaitingRequest:
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
     `token_bytes`: the size of the request's task token, 0 without one. `hidden_until`: when the message comes back and
-    registers again, unless a wake makes it visible earlier; None if an earlier version has written the registration.
+    registers again, unless a wake makes it visible earlier.
     """
 
     priority: Priority
@@ -96,15 +102,15 @@ class WaitingRequest:
     since: int
     execution: str
     request_id: str
+    hidden_until: int
     token_bytes: int = 0
-    hidden_until: int | None = None
 
     @property
     def position(self) -> Position:
         return self.sequence, self.receives
 
     @property
-    def back_at(self) -> int | None:
+    def back_at(self) -> int:
         return self.hidden_until
 
 
@@ -130,8 +136,38 @@ class Cleared:
         return self.sequence, self.receives
 
     @property
-    def back_at(self) -> int | None:
+    def back_at(self) -> int:
         return self.cleared
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """A cancelled request. `since`: seconds since the epoch. `by`: the operator, empty if unknown."""
+
+    since: int
+    by: str = ""
+
+    def is_expired(self, now: float) -> bool:
+        """Whether no queue can still hold a message of the request."""
+        return now >= self.since + KEEP_SECONDS
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A request that waited and has no message. Times are seconds since the epoch.
+
+    Attributes:
+        request_id: may be empty.
+        since: when its message was sent.
+        noted: when its message was missed.
+        reported: when the janitor reported it. None: not yet; it may still find that the request has run.
+    """
+
+    request_id: str
+    priority: Priority
+    since: int
+    noted: int
+    reported: int | None = None
 
 
 @dataclass(frozen=True)
@@ -193,11 +229,6 @@ class Process:
         return self.slots_in_use != self.held_weight
 
     @property
-    def has_free_slot(self) -> bool:
-        """Whether a request of weight 1 fits now."""
-        return self.fits(1)
-
-    @property
     def token_bytes(self) -> int:
         """The bytes of the holders' task tokens."""
         return sum(len(holder.task_token.encode()) for holder in self.holders.values())
@@ -252,8 +283,7 @@ class Process:
 
     def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
         """The requests whose messages should have been received again some minutes ago."""
-        back = [(each, each.back_at) for each in self.named.values()]
-        return [each for each, at in back if at is not None and now >= at + SETTLED_SECONDS]
+        return [each for each in self.named.values() if now >= each.back_at + SETTLED_SECONDS]
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
@@ -390,7 +420,7 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
         token_bytes=entry.whole("token_bytes", 0),
-        hidden_until=entry.whole("hidden_until", None),
+        hidden_until=entry.whole("hidden_until"),
     )
 
 
