@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_TOKEN_BYTES, Process, WaitingRequest, higher
+from slotkeeper.slots.process import MAX_HOLDERS, MAX_TOKEN_BYTES, RETENTION_SECONDS, Process, WaitingRequest, higher
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET

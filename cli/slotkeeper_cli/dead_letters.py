@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.failure_reason import failed_run, failure_reason
+from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token

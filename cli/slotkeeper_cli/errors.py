@@ -5,7 +5,7 @@ from typing import ClassVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.retry.delivery import TooLarge
-from slotkeeper.retry.downstream.table import MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstream.downstreams import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 

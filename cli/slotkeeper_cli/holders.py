@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import CLOSED_STATUSES
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import execution_arn, is_state_machine
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER, Children
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 

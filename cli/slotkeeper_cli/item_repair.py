@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS
+from slotkeeper.slots.leases import MAX_LEASE_SECONDS
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, find_faults, read_process
 from slotkeeper.slots.processes import MAX_REPLACED
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, check_target

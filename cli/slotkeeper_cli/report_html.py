@@ -6,9 +6,7 @@ import html
 from collections.abc import Iterable, Iterator
 
 from slotkeeper.printable import printable
-from slotkeeper.retry.downstream.breaker_history import BreakerHistory
-from slotkeeper.retry.failures.advice import next_steps
-from slotkeeper.retry.failures.report import Cause, FailureReport, Period
+from slotkeeper.retry.failures.report import BreakerHistory, Cause, FailureReport, Period, next_steps
 from slotkeeper_cli.formatting import count, duration, iso
 
 

@@ -13,10 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
-from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.failure_reason import failed_run, failure_reason
-from slotkeeper.slots.process import Holder, MalformedProcess, Process
+from slotkeeper.slots.executions import Execution, failed_run, failure_reason
+from slotkeeper.slots.process import RETENTION_SECONDS, Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import Audited, read_audit

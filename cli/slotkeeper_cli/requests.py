@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.request import DEFAULT_PRIORITY, MAX_WEIGHT, PRIORITIES, Priority, caller_of
-from slotkeeper.slots.task_tokens import masked, token_of
-from slotkeeper.slots.task_tokens import without_token as strip
+from slotkeeper.slots.request import DEFAULT_PRIORITY, MAX_WEIGHT, PRIORITIES, Priority, caller_of, masked, token_of
+from slotkeeper.slots.request import without_token as strip
 
 
 class RequestState(StrEnum):

@@ -9,15 +9,12 @@ from typing import Any
 from rich.console import Console
 
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream.downstreams import names
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
+from slotkeeper.retry.downstream.health import DownstreamSettings, Health, State
 from slotkeeper.retry.downstream.rules import current, force_closed
-from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
-from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
-from slotkeeper.retry.policy import BUILT_IN, Policy
+from slotkeeper.retry.policy import BUILT_IN, InvalidPolicy, Policy, parse_policy
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.stack_connection import StackConnection, queue_attributes

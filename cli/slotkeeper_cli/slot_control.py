@@ -6,15 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import GlueRuns
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 

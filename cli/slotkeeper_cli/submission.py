@@ -12,8 +12,7 @@ from uuid import uuid4
 
 import typer
 
-from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import Execution, Workflow, failure_reason
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import (
     DEFAULT_PRIORITY,

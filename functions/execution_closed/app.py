@@ -22,15 +22,14 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
+from slotkeeper.slots.work import Children, GlueRuns
 
 _client_config = client_config(read_timeout=3, attempts=3)
 # A page of a list takes longer. If a service does not answer, a call lasts for up to 24 s.

@@ -16,17 +16,15 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import JanitorSettings, load_settings
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.hand_off import HandOffs
-from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.janitor import Janitor, RunLease
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.run_lease import RunLease
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
+from slotkeeper.slots.work import Children, GlueRuns
 
 # Maximum seconds of listing executions if Step Functions does not answer.
 HAND_OFF_SECONDS = 25

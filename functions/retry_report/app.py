@@ -14,10 +14,9 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger, metrics, tracer
-from slotkeeper.retry.downstream.table import DownstreamTable
-from slotkeeper.retry.failures.mail import mail
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.failures.reading import Bounds, read_report
-from slotkeeper.retry.failures.report import Period
+from slotkeeper.retry.failures.report import Period, mail
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.settings import RetryReportSettings, load_settings
 

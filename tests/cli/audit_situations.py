@@ -10,8 +10,8 @@ from typing import Any
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.work import MARKER
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail
 from tests.cli.refused_requests import NOW

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotkeeper.slots.lost_requests import SETTLED_SECONDS
+from slotkeeper.slots.process import SETTLED_SECONDS
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation

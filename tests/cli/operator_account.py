@@ -20,16 +20,14 @@ import pytest
 import typer.main
 from botocore.awsrequest import AWSResponse
 
-from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Granted, LeaseTerm, Registration, Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import Delivery, message_group, parse_request
-from slotkeeper.slots.reservation import Candidate, Granted, LeaseTerm, Registration
 from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from slotkeeper_cli import app as command
 from tests.support.template import parsed_template
 

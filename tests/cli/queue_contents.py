@@ -8,7 +8,7 @@ from typing import Any
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 
-from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.queues import FailedRequestQueue

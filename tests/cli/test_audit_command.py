@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.work import MARKER
 from slotkeeper_cli.audit import history_reader
 from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.audit.work_history import EXECUTIONS

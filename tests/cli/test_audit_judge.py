@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from slotkeeper.slots.lost_requests import Lost
-from slotkeeper.slots.process import Holder
+from slotkeeper.slots.process import Holder, Lost
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.picture import hand_offs

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.health import Answer, Change, Health, Permit, State
-from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import DownstreamTable, NotRead
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, NotRead
+from slotkeeper.retry.downstream.health import Answer, Change, DownstreamSettings, Health, Permit, State
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator, StubbedCalls

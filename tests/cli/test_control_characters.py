@@ -8,8 +8,7 @@ import pytest
 
 from slotkeeper.printable import printable
 from slotkeeper.retry.failures.analysis import FailureAnalysis
-from slotkeeper.retry.failures.mail import mail
-from slotkeeper.retry.failures.report import DeadLetterNote, Period
+from slotkeeper.retry.failures.report import DeadLetterNote, Period, mail
 from slotkeeper_cli.report_html import page
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, give_up, send_dead_letter

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slotkeeper.aws.sqs import text
-from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.admission import Admitted, Starter
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name, parse_request

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry.downstream import rules
+from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import Change, Health, State
-from slotkeeper.retry.downstream.table import MalformedHealth, NotRead
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows

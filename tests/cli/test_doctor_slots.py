@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.lost_requests import Lost
-from slotkeeper.slots.process import Holder, MalformedProcess, Process
+from slotkeeper.slots.process import Cancellation, Holder, Lost, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.doctor import CHECKS

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_TOKEN_BYTES, Holder
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_TOKEN_BYTES, Cancellation, Holder
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain

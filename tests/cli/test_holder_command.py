@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.module_time import replace_time

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.admission import DeadLettered
-from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
+from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import cancel_request, explain

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from slotkeeper.retry.dead_letters import DeadLetterQueue
+from slotkeeper.retry.delivery import DeadLetterQueue
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_closed, force_open
-from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.failures.reading import Bounds
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message, instant

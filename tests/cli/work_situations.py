@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from functools import partial
 
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator

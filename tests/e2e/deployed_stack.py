@@ -13,9 +13,8 @@ from typing import Any
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name, message_group

@@ -10,7 +10,7 @@ from typing import Any
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Step
 from slotkeeper.retry.delivery import schedule_name
-from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.message import Message
 from tests.e2e.containers import kill_containers
 from tests.support.waiting import wait_until

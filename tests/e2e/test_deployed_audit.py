@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slotkeeper.slots.glue import MARKER
+from slotkeeper.slots.work import MARKER
 from tests.e2e.deployed_stack import JOB, DeployedStack
 from tests.support.waiting import wait_until
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import CHECK_GAP, DeployedStack
 from tests.support.waiting import wait_until
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import failure_reason
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.reservation import Candidate
 from tests.e2e.deployed_stack import JOB, DeployedStack, update
 from tests.support.waiting import wait_until
 

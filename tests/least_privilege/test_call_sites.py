@@ -21,7 +21,7 @@ EXCLUDED = {
     "ExecutionClosedFunction": {
         ("aws/dynamodb", "update"): "the token's and the ledger's step; an `update` here is a dict's",
         ("slots/executions", "Workflow._list"): "the janitor's list of closed executions",
-        ("slots/children", "Children.redriven"): "the janitor's list of redriven executions",
+        ("slots/work", "Children.redriven"): "the janitor's list of redriven executions",
         ("slots/executions", "Workflow.start"): "the starter's; a `start` here is an index",
     },
     "ProcessRegistrarFunction": {

@@ -66,17 +66,25 @@ EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # G
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
-    "process list": {"dynamodb:GetItem"},
+    "process list": {"dynamodb:GetItem", "dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
+    "process add": {"dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
+    "process pause": {"sqs:ChangeMessageVisibility"},
+    "process set-turn": {"sqs:ChangeMessageVisibility"},
     "stack restore": {"dynamodb:GetItem"},
-    "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
+    "status": {"dynamodb:UpdateItem"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "process repair": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "explain": {"dynamodb:PutItem"},
+    "explain": {"dynamodb:PutItem", "states:GetExecutionHistory", "states:SendTaskFailure", "states:SendTaskSuccess"},
     "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
-    "request show": {"dynamodb:PutItem"},
+    "request show": {
+        "dynamodb:PutItem",
+        "states:GetExecutionHistory",
+        "states:SendTaskFailure",
+        "states:SendTaskSuccess",
+    },
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
@@ -88,11 +96,10 @@ NOT_CALLED = {
         "dynamodb:UpdateItem",
         "states:ListExecutions",
     },
-    "retry list": {"dynamodb:UpdateItem", "ssm:GetParameter"},
-    "retry cancel": {"ssm:GetParameter"},
-    "retry run-now": {"ssm:GetParameter"},
-    "retry report": {"ssm:GetParameter"},
-    "token show": {"dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "retry list": {"dynamodb:UpdateItem"},
+    "retry report": {"states:DescribeExecution", "states:GetExecutionHistory", "states:StartExecution"},
+    "token show": {"dynamodb:PutItem", "dynamodb:UpdateItem", "lambda:InvokeFunction"},
+    "token invalidate": {"dynamodb:PutItem"},
 }
 
 

@@ -21,8 +21,8 @@ from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.slots import lease_protocol, process
 from slotkeeper.slots.lease_protocol import LeaseSteps
+from slotkeeper.slots.protocol import Candidate, Full, Granted, LeaseTerm
 from slotkeeper.slots.request import Delivery
-from slotkeeper.slots.reservation import Candidate, Full, Granted, LeaseTerm
 from tests.races.client_threads import Change, changed, run_clients, serve
 from tests.races.lease_judge import MAX_ERROR, LeaseHistory, LeaseRecord, save
 

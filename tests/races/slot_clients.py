@@ -19,9 +19,8 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from dev.judge.slot_item import Holder
 from slotkeeper.slots import process, protocol
 from slotkeeper.slots.process import Process, WaitingRequest
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Full, Granted, Paused, Registration, Reservation, Slots
 from slotkeeper.slots.request import Priority
-from slotkeeper.slots.reservation import Candidate, Full, Granted, Paused, Registration, Reservation
 from tests.races.client_threads import Change, changed, run_clients, serve
 from tests.races.slot_history import Operation, Step, save
 from tests.races.slot_messages import Message, Messages

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dev.judge.slot_item import Asked
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import Delivery, Priority
-from slotkeeper.slots.reservation import Candidate
 
 INTERVAL = 50_000_000  # nanoseconds between two messages
 _OLDEST = 30  # messages

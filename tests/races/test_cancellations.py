@@ -8,13 +8,11 @@ from functools import partial
 import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
-from slotkeeper.slots import cancellation
+from slotkeeper.slots import processes
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.reservation import AlreadyHeld, Cancelled, Candidate, Granted
+from slotkeeper.slots.processes import CancelOutcome, Processes
+from slotkeeper.slots.protocol import AlreadyHeld, Cancelled, Candidate, Granted, Slots
 from tests.races.shared_token import simultaneously
 from tests.support.tables import create_table
 
@@ -88,6 +86,6 @@ def test_control_a_reserve_without_its_condition_grants_a_slot_to_a_cancelled_re
 def test_control_a_cancel_without_its_condition_cancels_a_holder(
     contest: Contest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    condition = cancellation.CANCEL_CONDITION.replace("AND attribute_not_exists(holders.#me) ", "")
-    monkeypatch.setattr(cancellation, "CANCEL_CONDITION", condition)
+    condition = processes.CANCEL_CONDITION.replace("AND attribute_not_exists(holders.#me) ", "")
+    monkeypatch.setattr(processes, "CANCEL_CONDITION", condition)
     assert contest.are_both()

@@ -13,9 +13,8 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.aws.dynamodb import Table, Write
-from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, HeldBack
+from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, DownstreamTable, Rejection
 from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.races.shared_token import simultaneously
@@ -42,7 +41,7 @@ class Containers:
         self.unreported: list[str] = []
         self.asks = [self._ask(table, policy) for table in tables]
 
-    def _ask(self, table: DownstreamTable, policy: Policy) -> Callable[[], Admission | HeldBack]:
+    def _ask(self, table: DownstreamTable, policy: Policy) -> Callable[[], Admission | Rejection]:
         watched = Downstreams(table, most=CROWD, on_unreported=self.unreported.append, clock=lambda: NOW)
         return lambda: watched.ask(self.name, policy, is_retry=False, lease=LEASE)
 

@@ -16,8 +16,8 @@ from dev.scenarios.slots.priority_requests import MIN_LIMIT, MIN_REQUESTS, Actio
 from dev.scenarios.slots.priority_scenario import Director
 from dev.scenarios.slots.slot_report import SlotsOfRun
 from dev.scenarios.slots.slot_requests import PROCESS, Request, SentRequest
-from slotkeeper.slots.cancellation import CancelOutcome
 from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.processes import CancelOutcome
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.audit.work_history import GLUE_RUN
 from tests.cli.work_histories import START, attempt, history

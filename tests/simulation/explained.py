@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.process import Process, WaitingRequest, read_process
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Granted, LeaseTerm, Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, message_group
-from slotkeeper.slots.reservation import Candidate, Granted, LeaseTerm
 from slotkeeper_cli.conditions import Condition, failing, of_waiting
 from slotkeeper_cli.explanation import lease_conditions
 from tests.simulation.aws import dynamodb

@@ -18,15 +18,12 @@ from slotkeeper.retry import (
 )
 from slotkeeper.retry import worker as worker_module
 from slotkeeper.retry.consumer import Consumer
-from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
+from slotkeeper.retry.delivery import DeadLetterQueue, RetryQueue, ScheduleTarget
 from slotkeeper.retry.downstream import downstreams, rules
-from slotkeeper.retry.downstream import table as downstream_table
-from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
-from slotkeeper.retry.downstream.table import DownstreamTable
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryOperations
-from slotkeeper.retry.parameter import PolicyParameter
+from slotkeeper.retry.policy import PolicyParameter
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation.frozen import Record
 from tests.simulation.transcript import Outside, Program, Question
@@ -296,7 +293,6 @@ def _install_doubles() -> None:
         (consumer, "uuid", _Double),
         (operations, "uuid", _Double),
         (downstreams, "uuid", _Codes),
-        (downstream_table, "uuid", _Codes),
         (worker_module, "logger", _Double),
         (worker_module, "metrics", _Double),
     ):

@@ -10,24 +10,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.observability import logger
 from slotkeeper.slots import lease_protocol
 from slotkeeper.slots.admission import Deferred, Starter, Waiting
-from slotkeeper.slots.caller_answers import CallerAnswers
-from slotkeeper.slots.callers import Callers
-from slotkeeper.slots.children import Children
+from slotkeeper.slots.callers import CallerAnswers, Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.lease_terms import Length, SlotLost, SlotUnavailable
-from slotkeeper.slots.leases import Leases
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.leases import Leases, Length, SlotLost, SlotUnavailable
+from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import SettlementTable
+from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.work import Children, GlueRuns
 from tests.simulation.aws.stepfunctions import WORKFLOW
 from tests.simulation.transcript import Outside, Program, Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS

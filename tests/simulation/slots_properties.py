@@ -10,8 +10,7 @@ from typing import Any
 from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
-from slotkeeper.slots.lost_requests import SETTLED_SECONDS
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, SETTLED_SECONDS, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
 from slotkeeper.slots.targets import is_state_machine

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.process import Process, WaitingRequest, read_process
 from slotkeeper.slots.request import (
     Delivery,
@@ -21,6 +20,7 @@ from slotkeeper.slots.request import (
     message_group,
     parse_request,
 )
+from slotkeeper.slots.work import MARKER
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import dynamodb, glue, sqs, stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN

@@ -14,11 +14,10 @@ from random import Random
 from typing import Any
 
 from dev.judge.slot_item import Holder
-from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.executions import ANSWER_FAILED, CHILD_TOO_LARGE, REQUEST_FAILED, SUCCEEDED_CAUSE
-from slotkeeper.slots.glue import MARKER
 from slotkeeper.slots.request import caller_of
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.work import MARKER, PARENT_FIELD
 from tests.simulation.aws import stepfunctions, tasks
 from tests.simulation.aws.stepfunctions import OPEN, WORKFLOW, execution_arn
 from tests.simulation.frozen import Record, freeze, record, thaw

@@ -9,8 +9,8 @@ import pytest
 
 from slotkeeper.slots import admission, protocol
 from slotkeeper.slots.admission import Starter
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Operations
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES
 from tests.simulation.slots_world import Plan, SlotsWorld

@@ -10,12 +10,10 @@ import pytest
 
 from slotkeeper.retry import delivery, ledger, operations
 from slotkeeper.retry.consumer import Consumer
-from slotkeeper.retry.dead_letters import DeadLetterQueue
-from slotkeeper.retry.delivery import PlannedDelivery, RetryQueue
+from slotkeeper.retry.delivery import DeadLetterQueue, PlannedDelivery, RetryQueue
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryCancelled, RetryOperations
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
-from slotkeeper.retry.policy import BUILT_IN, Policy
+from slotkeeper.retry.policy import BUILT_IN, Policy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.worker import RetryingWorker
 from tests.simulation import retry_world, small_worlds
 from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
@@ -194,15 +192,15 @@ def a_cancel_is_settled_before_its_dead_letter(patch: Patch) -> None:
 
 
 def decided_by_the_built_in_policy(patch: Patch) -> None:
-    get = PolicyParameter.get
+    latest = PolicyParameter.latest
 
     def falls_back(self: Any) -> Policy:
         try:
-            return get(self)
+            return latest(self)
         except PolicyUnavailable:
             return BUILT_IN
 
-    patch.setattr(PolicyParameter, "get", falls_back)
+    patch.setattr(PolicyParameter, "latest", falls_back)
 
 
 @pytest.mark.parametrize(

@@ -10,21 +10,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from slotkeeper.slots import cancellation, janitor, settlement
+from slotkeeper.slots import janitor, processes, settlement
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.admission import Deferred, Starter
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import judge
 from slotkeeper.slots.executions import NameTaken, StartUnavailable, Workflow
-from slotkeeper.slots.glue import MARKER, GlueRuns, JobRunSearch
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.processes import Operations, Processes
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.request import Delivery, parse_request
-from slotkeeper.slots.reservation import Candidate
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.work import MARKER, GlueRuns, JobRunSearch
 from tests.simulation import scheduling, slots_actors, slots_state, slots_world, small_worlds, workflow
 from tests.simulation.__main__ import Tally
 from tests.simulation.explained import note_items, wrong_explanations
@@ -271,7 +269,7 @@ def cancelled_requests_are_admitted(patch: Patch) -> None:
 
 
 def holders_are_cancelled(patch: Patch) -> None:
-    patch.setattr(cancellation, "CANCEL_CONDITION", "size(cancelled) < :most")
+    patch.setattr(processes, "CANCEL_CONDITION", "size(cancelled) < :most")
 
 
 def no_wake_of_a_cancelled_request(patch: Patch) -> None:
@@ -310,7 +308,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
         outcome = dead_letter(self, delivery, code, reason)
         if code == "Cancelled":
             request = parse_request(delivery)
-            noted = cancellation.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
+            noted = processes.Cancellations(self.slots._table.dynamodb, self.slots._table.name)
             seen = self.slots.read(request.process)
             assert seen is not None
             for name, note in seen.cancelled.items():

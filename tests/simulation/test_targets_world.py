@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots import callers, children, protocol, run_report, settlement
-from slotkeeper.slots.caller_answers import CallerAnswers
-from slotkeeper.slots.child_checks import ChildChecks
-from slotkeeper.slots.children import Child, Children
+from slotkeeper.slots import callers, protocol, run_report, settlement, work
+from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
-from slotkeeper.slots.glue import GlueRun
+from slotkeeper.slots.dead_holders import CheckOutcome, ChildChecks, DeadHolders, Held
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
+from slotkeeper.slots.work import Child, Children, GlueRun
 from tests.simulation import small_worlds, targets_world, workflow
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
@@ -103,7 +101,7 @@ def open_child_is_not_stopped(patch: Patch) -> None:
 
 
 def any_execution_of_the_name_is_ours(patch: Patch) -> None:
-    patch.setattr(children, "Child", lambda **given: Child(**(given | {"is_ours": True})))
+    patch.setattr(work, "Child", lambda **given: Child(**(given | {"is_ours": True})))
 
 
 def any_execution_of_the_name_is_the_workflows(patch: Patch) -> None:
@@ -304,8 +302,8 @@ def no_answer_after_answer_failed(patch: Patch) -> None:
 
 
 def an_answer_of_the_janitor_is_not_repeated(patch: Patch) -> None:
-    answer = CallerAnswers.answer
-    patch.setattr(CallerAnswers, "answer", lambda *given: answer(*given) or True)
+    answer = CallerAnswers.answer_closed
+    patch.setattr(CallerAnswers, "answer_closed", lambda *given: answer(*given) or True)
 
 
 def no_answer_for_an_aborted_workflow(patch: Patch) -> None:

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
-from slotkeeper.retry.downstream.settings import Breaker
+from slotkeeper.retry.downstream.health import BreakerSettings
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
@@ -229,7 +229,7 @@ def test_a_message_that_is_held_back_returns_in_every_period_of_the_breakers_ala
     """Each return writes BreakerOpen. Half a minute for the delivery."""
     alarm = ALARMS["BreakerOpenAlarm"]
     assert (alarm["MetricName"], alarm["Statistic"], alarm["Threshold"]) == ("BreakerOpen", "Maximum", 1)
-    assert Breaker().recovery + MAX_SPREAD_SECONDS + 30 <= alarm["Period"]
+    assert BreakerSettings().recovery + MAX_SPREAD_SECONDS + 30 <= alarm["Period"]
 
 
 def test_the_counted_refusals_are_the_errors_that_the_workflow_retries() -> None:

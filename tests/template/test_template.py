@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dev.tools import bootstrap, merged
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
+from slotkeeper.slots.process import RETENTION_SECONDS
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES
 from tests.support.client_configs import client_configs, longest_call
 from tests.support.template import parsed_template

@@ -10,13 +10,17 @@ import pytest
 
 from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry.consumer import CLOCK_SKEW_SECONDS, RESERVED_SECONDS
-from slotkeeper.retry.dead_letters import MAX_REASON_CHARACTERS, DeadLetterQueue
-from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, MIN_SCHEDULE_AHEAD_SECONDS, RetryQueue
+from slotkeeper.retry.delivery import (
+    MAX_DELAY_SECONDS,
+    MAX_REASON_CHARACTERS,
+    MIN_SCHEDULE_AHEAD_SECONDS,
+    DeadLetterQueue,
+    RetryQueue,
+)
 from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS, MAX_HISTORY_ENTRIES, RETENTION_SECONDS
 from slotkeeper.retry.message import Message
-from slotkeeper.retry.parameter import parse_policy
 from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS
-from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, parse_policy
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
     ChatbotSettings,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from slotkeeper.slots.children import PARENT_FIELD
 from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 

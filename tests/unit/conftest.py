@@ -21,23 +21,19 @@ from slotkeeper import events, observability, retry
 from slotkeeper.chatbot import token as chat_token
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots.admission import Starter
-from slotkeeper.slots.caller_answers import CallerAnswers
-from slotkeeper.slots.callers import Callers
-from slotkeeper.slots.children import Children
+from slotkeeper.slots.callers import CallerAnswers, Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.glue import GlueRuns
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Reservation, Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery, Priority, message_group
-from slotkeeper.slots.reservation import Candidate, Full, Paused, Registration, Reservation
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.settlement_table import SettlementTable
+from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
 from tests.support.in_process_aws import InProcessAws

@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from slotkeeper.events import MAX_TRIES, CompletionEvents
-from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.processes import Cancellations
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.health import DownstreamSettings
 from tests.support.template import parsed_template
 from tests.workflow.walks import all_walks
 

@@ -24,7 +24,7 @@ from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, ch
 from slotkeeper.retry import Failure, WorkRequest
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.message import parse_message
-from slotkeeper.retry.parameter import parse_policy
+from slotkeeper.retry.policy import parse_policy
 from tests.support.tables import create_table
 from tests.unit.conftest import CONTEXT
 

@@ -18,8 +18,8 @@ from slotkeeper.settings import (
     StarterSettings,
     load_settings,
 )
-from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.run_lease import RunLease
+from slotkeeper.slots.janitor import RunLease
+from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import passed_values, refuse
 from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record

@@ -129,4 +129,6 @@ def test_the_slots_package_loads_no_janitor() -> None:
             loaded.add(name)
             left += _imports(_modules()[name])
     assert "slotkeeper.slots.protocol" in loaded
-    assert not {name for name in loaded if name.endswith(("janitor", "glue", "glue_checks", "admission", "settlement"))}
+    assert not {
+        name for name in loaded if name.endswith(("janitor", "work", "dead_holders", "admission", "settlement"))
+    }

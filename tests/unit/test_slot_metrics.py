@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.cancellation import Cancellations
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.processes import Cancellations
+from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
 

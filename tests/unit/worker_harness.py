@@ -20,14 +20,12 @@ from slotkeeper.aws import sqs as message_attributes
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.attempt import Outcome
 from slotkeeper.retry.consumer import Consumer, DownstreamOf, StillInProgress
-from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
-from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams
+from slotkeeper.retry.delivery import DeadLetterQueue, RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.ledger import ClaimLost, Ledger
-from slotkeeper.retry.parameter import PolicyParameter, PolicyUnavailable
+from slotkeeper.retry.policy import PolicyParameter, PolicyUnavailable
 from tests.support.boundary import Killed, note_parameters
 from tests.support.in_process_aws import InProcessAws
 from tests.support.quick_clients import shared_client

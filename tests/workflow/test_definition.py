@@ -11,8 +11,8 @@ from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE
-from slotkeeper.slots.glue import ENDED_STATES, MARKER
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
+from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import denial
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
 from tests.workflow.interpreter import STATES, StateFailed, evaluate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import failure_reason
 from tests.support.completion_events import checked
 from tests.workflow.definition import states
 from tests.workflow.interpreter import ME, STATES, StateFailed, Variables

@@ -10,8 +10,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
 from slotkeeper.slots.executions import ACCOUNTED_FOR, ANSWER_FAILED, SUCCEEDED_CAUSE
+from slotkeeper.slots.process import RETENTION_SECONDS
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.audit.work_history import (
     CHILD,

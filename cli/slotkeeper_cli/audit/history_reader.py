@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,

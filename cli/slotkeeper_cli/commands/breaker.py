@@ -10,9 +10,8 @@ from rich.console import Console
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.downstreams import DEFAULT, check_name
+from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth, check_name
 from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context

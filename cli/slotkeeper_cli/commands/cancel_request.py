@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, CancelOutcome
+from slotkeeper.slots.process import KEEP_SECONDS
+from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context

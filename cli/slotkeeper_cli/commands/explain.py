@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.retry.downstream.downstreams import DEFAULT
+from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY

@@ -10,11 +10,11 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.glue import NoSuchJob
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import NoSuchJob
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound

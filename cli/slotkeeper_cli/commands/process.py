@@ -22,9 +22,8 @@ from slotkeeper.slots.process import (
 )
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
-from slotkeeper.slots.request import MAX_WEIGHT
+from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
-from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import process_names

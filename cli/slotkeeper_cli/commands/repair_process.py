@@ -12,8 +12,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
-from slotkeeper.slots.cancellation import KEEP_SECONDS
-from slotkeeper.slots.process import find_faults
+from slotkeeper.slots.process import KEEP_SECONDS, find_faults
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import audit, read_audit
 from slotkeeper_cli.completion import process_names

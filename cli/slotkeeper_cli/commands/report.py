@@ -11,11 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper.retry.downstream.breaker_history import BreakerHistory
-from slotkeeper.retry.downstream.table import DownstreamTable
-from slotkeeper.retry.failures.advice import next_steps
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, read_report
-from slotkeeper.retry.failures.report import Cause, DeadLetterNote, FailureReport, Period
+from slotkeeper.retry.failures.report import BreakerHistory, Cause, DeadLetterNote, FailureReport, Period, next_steps
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import (

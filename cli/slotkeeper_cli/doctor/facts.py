@@ -11,13 +11,13 @@ from functools import cached_property
 from itertools import batched
 from typing import Any
 
+from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.table import MalformedHealth
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
-from slotkeeper.slots.glue import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
 from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.retry.downstream.table import MalformedHealth, NotRead
 from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
-from slotkeeper.retry.parameter import InvalidPolicy, parse_policy
+from slotkeeper.retry.policy import InvalidPolicy, parse_policy
 from slotkeeper_cli.commands.retry import OVERDUE_AFTER
 from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts

@@ -8,8 +8,7 @@ import os
 from typing import Any
 
 from slotkeeper.slots import admission
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.reservation import Registration
+from slotkeeper.slots.protocol import Registration, Slots
 
 PERIOD = int(os.environ["POLL_SECONDS"])
 

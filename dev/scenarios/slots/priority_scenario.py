@@ -14,10 +14,8 @@ from dev.emulator.live_view import Snapshot, counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import CannotContinue, Run, Scenario
-from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name

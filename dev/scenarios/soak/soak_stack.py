@@ -20,8 +20,7 @@ from dev.emulator import processes, queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
 from dev.scenarios.slots.item_journal import Journal
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name

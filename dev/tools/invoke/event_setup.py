@@ -23,9 +23,8 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.reservation import Candidate
 from slotkeeper.token import TokenTable
 
 # Name -> limit, and whether it is paused. The job does not run.

@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS, spread_seconds
-from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.health import (
+    Answer,
+    BreakerSettings,
+    DownstreamSettings,
+    Health,
+    Permit,
+    Refusal,
+    State,
+)
 from slotkeeper.retry.downstream.rules import ask, report
-from slotkeeper.retry.downstream.settings import Breaker, DownstreamSettings
 
 MOST = 100
-SETTINGS = DownstreamSettings(breaker=Breaker(enabled=False))
+SETTINGS = DownstreamSettings(breaker=BreakerSettings(enabled=False))
 NOW = 1_800_000_000.0
 
 

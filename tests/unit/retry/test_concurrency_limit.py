@@ -7,10 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.downstream.concurrency_limit import HOLD_WINDOWS, Limit, grown, reduced
-from slotkeeper.retry.downstream.health import Answer, Health, Permit
-from slotkeeper.retry.downstream.rules import ask, report
-from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, Health, Permit
+from slotkeeper.retry.downstream.rules import HOLD_WINDOWS, Limit, ask, grown, reduced, report
 
 MOST = 16
 SETTINGS = DownstreamSettings()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry.dead_letters import (
+from slotkeeper.retry.delivery import (
     MAX_HISTORY_CHARACTERS,
     MAX_MESSAGE_BYTES,
     MAX_REASON_CHARACTERS,

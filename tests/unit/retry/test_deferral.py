@@ -21,12 +21,12 @@ from slotkeeper.retry.deferral import (
     spread_seconds,
     waiting_since,
 )
-from slotkeeper.retry.downstream.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import Rejection
 from slotkeeper.retry.message import Message
 from tests.unit.work_messages import QueuedMessage
 
 NOW, DAY = 1_800_000_000.0, 86_400.0
-HELD = HeldBack("mail", "breaker", NOW + 30, 2.0)
+HELD = Rejection("mail", "breaker", NOW + 30, 2.0)
 
 
 class Queue:
@@ -50,7 +50,7 @@ class Queue:
 
 
 def hold_back(
-    queue: Queue, message: Message, receives: int = 1, age: float = 0.0, held: HeldBack = HELD, **attributes: str
+    queue: Queue, message: Message, receives: int = 1, age: float = 0.0, held: Rejection = HELD, **attributes: str
 ) -> WorkDeferred | None:
     """The outcome; None if the message is hidden."""
     queued = QueuedMessage(

@@ -9,15 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.downstream.health import Answer, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.health import (
+    Answer,
+    BreakerSettings,
+    BudgetSettings,
+    ConcurrencySettings,
+    DownstreamSettings,
+    Health,
+    Permit,
+    Refusal,
+    State,
+)
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, ask, force_closed, force_open, give_back, report, set_limit
-from slotkeeper.retry.downstream.settings import Breaker, Budget, Concurrency, DownstreamSettings
 
 NOW = 1_800_000_000.0
 LEASE = 125.0
 MOST = 8
 THRESHOLD, WINDOW, RECOVERY = 15, 16, 30.0
-BREAKER_ONLY = DownstreamSettings(concurrency=Concurrency(enabled=False), budget=Budget(enabled=False))
+BREAKER_ONLY = DownstreamSettings(concurrency=ConcurrencySettings(enabled=False), budget=BudgetSettings(enabled=False))
 ALL = DownstreamSettings()
 
 SUCCEEDED, THROTTLED, FAILED, UNKNOWN = Answer.SUCCEEDED, Answer.THROTTLED, Answer.FAILED, Answer.UNKNOWN
@@ -105,7 +114,7 @@ def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
 
 
 def test_with_a_threshold_above_the_window_as_many_calls_are_considered() -> None:
-    downstream = healthy(replace(ALL, breaker=Breaker(failure_threshold=20, window_calls=3)))
+    downstream = healthy(replace(ALL, breaker=BreakerSettings(failure_threshold=20, window_calls=3)))
     for _ in range(20):
         assert downstream.health.state == State.CLOSED
         downstream.attempt(FAILED)
@@ -138,7 +147,7 @@ def test_until_the_probe_is_due_every_attempt_is_refused() -> None:
 
 
 def test_a_shorter_recovery_time_applies_to_an_open_breaker() -> None:
-    hour = replace(ALL, breaker=Breaker(recovery=3600.0))
+    hour = replace(ALL, breaker=BreakerSettings(recovery=3600.0))
     downstream = healthy(hour).opened()
     downstream.settings = ALL
     assert downstream.refused().not_before == NOW + RECOVERY
@@ -154,7 +163,7 @@ def test_a_breaker_that_a_clock_ahead_of_the_others_opened_begins_a_probe_immedi
 
 @pytest.mark.parametrize("answer", [UNKNOWN, THROTTLED])
 def test_an_answer_that_is_no_failure_does_not_open_the_breaker(answer: Answer) -> None:
-    downstream = healthy(replace(ALL, concurrency=Concurrency(enabled=False)))
+    downstream = healthy(replace(ALL, concurrency=ConcurrencySettings(enabled=False)))
     for _ in range(3 * THRESHOLD):
         downstream.attempt(answer)
     assert (downstream.health.state, downstream.health.failures) == (State.CLOSED, 0)
@@ -340,7 +349,7 @@ def test_a_breaker_that_an_operator_closed_opens_again_by_its_rules() -> None:
 
 
 def test_a_disabled_breaker_never_opens_and_closes_an_open_one_but_not_the_operators() -> None:
-    disabled = replace(ALL, breaker=Breaker(enabled=False))
+    disabled = replace(ALL, breaker=BreakerSettings(enabled=False))
     downstream = healthy(disabled)
     for _ in range(3 * THRESHOLD):
         downstream.attempt(FAILED)
@@ -414,7 +423,7 @@ def test_a_call_that_began_after_the_first_failure_shows_that_the_downstream_wor
 
 
 def test_without_the_breaker_every_failure_counts() -> None:
-    downstream = Downstream(settings=replace(ALL, breaker=Breaker(enabled=False)))
+    downstream = Downstream(settings=replace(ALL, breaker=BreakerSettings(enabled=False)))
     assert [downstream.attempt(FAILED) for _ in range(9)] == [True] * 9
 
 
@@ -497,7 +506,7 @@ def test_an_attempt_that_was_throttled_in_an_earlier_window_reduces_the_limit_on
 
 
 def test_a_slow_success_reduces_the_limit() -> None:
-    settings = replace(ALL, concurrency=Concurrency(slow=2.0))
+    settings = replace(ALL, concurrency=ConcurrencySettings(slow=2.0))
     downstream = Downstream(Health(limit=8), settings)
     downstream.report(downstream.begin(), SUCCEEDED, 2.0)
     assert downstream.health.limit == 8
@@ -532,7 +541,7 @@ def test_messages_return_at_four_times_the_rate_of_the_permitted_callers_but_at_
 
 # The retry budget.
 
-FEW = replace(ALL, budget=Budget(capacity=2, percent=50, window=60), breaker=Breaker(enabled=False))
+FEW = replace(ALL, budget=BudgetSettings(capacity=2, percent=50, window=60), breaker=BreakerSettings(enabled=False))
 
 
 def spend(downstream: Downstream, retries: int) -> Downstream:
@@ -589,7 +598,7 @@ def test_a_retry_that_does_not_fail_costs_nothing() -> None:
 
 def test_the_probe_is_exempt_from_the_budget() -> None:
     downstream = spend(Downstream(settings=FEW), 2)
-    downstream.settings = replace(FEW, breaker=Breaker())
+    downstream.settings = replace(FEW, breaker=BreakerSettings())
     downstream.opened()
     downstream.wait_for_probe()
     spent = downstream.health.spent
@@ -599,7 +608,7 @@ def test_the_probe_is_exempt_from_the_budget() -> None:
 
 
 def test_without_the_budget_any_number_of_retries_begins() -> None:
-    spend(Downstream(settings=replace(FEW, budget=Budget(enabled=False))), 50)
+    spend(Downstream(settings=replace(FEW, budget=BudgetSettings(enabled=False))), 50)
 
 
 # A call whose own write is found again after its answer was lost.
@@ -645,9 +654,9 @@ def test_a_lost_permit_of_the_closed_breaker_is_found_again() -> None:
 
 SETTINGS = st.builds(
     DownstreamSettings,
-    st.builds(Breaker, st.booleans(), st.integers(1, 3), st.integers(1, 5), st.sampled_from([1.0, 30.0])),
-    st.builds(Concurrency, st.booleans(), st.sampled_from([1.0, 10.0]), st.sampled_from([None, 2.0])),
-    st.builds(Budget, st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 20.0, 100.0]), st.just(20.0)),
+    st.builds(BreakerSettings, st.booleans(), st.integers(1, 3), st.integers(1, 5), st.sampled_from([1.0, 30.0])),
+    st.builds(ConcurrencySettings, st.booleans(), st.sampled_from([1.0, 10.0]), st.sampled_from([None, 2.0])),
+    st.builds(BudgetSettings, st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 20.0, 100.0]), st.just(20.0)),
 )
 STEPS = st.lists(
     st.one_of(

@@ -9,19 +9,26 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream.settings import (
+from slotkeeper.retry.downstream.health import (
     BREAKER_ERRORS,
     THROTTLE_ERRORS,
-    Breaker,
-    Budget,
-    Concurrency,
+    BreakerSettings,
+    BudgetSettings,
+    ConcurrencySettings,
     DownstreamSettings,
 )
-from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, PolicyUnavailable, parse_policy
-from slotkeeper.retry.policy import BUILT_IN, Policy
+from slotkeeper.retry.policy import (
+    BUILT_IN,
+    SCHEMA_FILE,
+    InvalidPolicy,
+    Policy,
+    PolicyParameter,
+    PolicyUnavailable,
+    parse_policy,
+)
 
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
-PARTS = {"breaker": Breaker, "concurrency": Concurrency, "budget": Budget}
+PARTS = {"breaker": BreakerSettings, "concurrency": ConcurrencySettings, "budget": BudgetSettings}
 
 
 def parsed(**parts: Any) -> DownstreamSettings:
@@ -30,9 +37,9 @@ def parsed(**parts: Any) -> DownstreamSettings:
 
 def test_the_built_in_settings_are_as_documented() -> None:
     assert BUILT_IN.downstream == DownstreamSettings(
-        Breaker(True, 15, 16, 30.0, BREAKER_ERRORS),
-        Concurrency(True, 10.0, None, THROTTLE_ERRORS),
-        Budget(True, 20, 100.0, 60.0),
+        BreakerSettings(True, 15, 16, 30.0, BREAKER_ERRORS),
+        ConcurrencySettings(True, 10.0, None, THROTTLE_ERRORS),
+        BudgetSettings(True, 20, 100.0, 60.0),
     )
     assert BUILT_IN.downstream_settings("any") == BUILT_IN.downstream
 
@@ -56,10 +63,12 @@ def test_a_named_downstream_inherits_from_the_documents_downstream() -> None:
         "downstreams": {"mail": {"breaker": {"recovery_seconds": 5}, "concurrency": {"enabled": False}}},
     }
     policy = parse_policy(json.dumps(document))
-    default = DownstreamSettings(Breaker(failure_threshold=9, errors=("Down",)), budget=Budget(capacity=3))
+    default = DownstreamSettings(
+        BreakerSettings(failure_threshold=9, errors=("Down",)), budget=BudgetSettings(capacity=3)
+    )
     assert policy.downstream_settings("other") == default
     assert policy.downstream_settings("mail") == DownstreamSettings(
-        replace(default.breaker, recovery=5), Concurrency(enabled=False), default.budget
+        replace(default.breaker, recovery=5), ConcurrencySettings(enabled=False), default.budget
     )
     assert isinstance(policy.downstream.breaker.failure_threshold, int)
 
@@ -133,7 +142,7 @@ def test_without_a_policy_the_built_in_settings_apply_and_after_a_bad_document_t
     reported: list[str] = []
     now = iter(range(0, 1000, 100))
     parameter = PolicyParameter(ssm, "p", on_invalid=reported.append, clock=lambda: next(now))
-    read = [parameter.get_for_downstream() for _ in range(3)]
+    read = [parameter.latest_for_downstream() for _ in range(3)]
     assert read == [BUILT_IN, Policy.from_document(good), Policy.from_document(good)]
     assert ["failure_threshold" in reported[0], len(reported)] == [True, 2]
     with pytest.raises(PolicyUnavailable):
@@ -141,4 +150,4 @@ def test_without_a_policy_the_built_in_settings_apply_and_after_a_bad_document_t
             SimpleNamespace(get_parameter=lambda **_: {"Parameter": {"Value": "{"}}),  # type: ignore[arg-type]
             "p",
             on_invalid=reported.append,
-        ).get()
+        ).latest()

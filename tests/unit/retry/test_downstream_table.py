@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.downstream import table as downstream_table
-from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
-from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
-from slotkeeper.retry.downstream.table import (
+from slotkeeper.retry.downstream import downstreams
+from slotkeeper.retry.downstream.downstreams import (
     DAY,
     KEPT_DAYS,
     MAX_ROUNDS,
@@ -28,6 +26,8 @@ from slotkeeper.retry.downstream.table import (
     NotRead,
     TooManyWriters,
 )
+from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
+from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from tests.support.boundary import Calls
 from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
@@ -159,7 +159,7 @@ def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_r
     table: DownstreamTable, dynamodb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(downstream_table.time, "sleep", pauses.append)
+    monkeypatch.setattr(downstreams.time, "sleep", pauses.append)
     rounds = itertools.count(1)
 
     def decide(health: Health) -> tuple[Health, int]:
@@ -244,7 +244,7 @@ HEALTHS = st.builds(
 
 @given(HEALTHS)
 def test_a_health_is_read_as_it_was_written(health: Health) -> None:
-    assert downstream_table._health(downstream_table._to_json(health)) == health
+    assert downstreams._health(downstreams._to_json(health)) == health
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_downstreams_beyond_a_number_are_not_read_and_that_is_stated(
 ) -> None:
     for name in "abc":
         table.change(name, count_failure)
-    monkeypatch.setattr(downstream_table, "MOST_READ", 2)
+    monkeypatch.setattr(downstreams, "MOST_READ", 2)
     assert list(table.read_all()) == ["a", "b", "c"]  # one page, which has all
     items = table._table.dynamodb.scan(TableName=TABLE)["Items"]
     scan = [{"Items": items[:2], "LastEvaluatedKey": {}}, {"Items": items[2:]}]

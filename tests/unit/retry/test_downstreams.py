@@ -14,15 +14,16 @@ from slotkeeper.retry.downstream.downstreams import (
     UNWATCHED,
     Admission,
     Downstreams,
-    HeldBack,
+    DownstreamTable,
+    MalformedHealth,
+    Rejection,
+    TooManyWriters,
     answer_of,
     check_name,
     name_of,
     names,
 )
-from slotkeeper.retry.downstream.health import Answer, Health, State
-from slotkeeper.retry.downstream.settings import DownstreamSettings
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, TooManyWriters
+from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, Health, State
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.support.prepared_account import prepared_account
@@ -58,7 +59,7 @@ class Scene:
             raise self.trouble
         return self.change(*arguments)
 
-    def ask(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission | HeldBack:
+    def ask(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission | Rejection:
         return self.downstreams.ask(name, policy, is_retry=False, lease=LEASE)
 
     def admitted(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission:
@@ -122,7 +123,7 @@ def test_a_refusal_names_downstream_reason_and_time_and_writes_nothing(scene: Sc
     before = scene.health("mail")
     scene.now += 0.1
     held = scene.ask(policy, "mail")
-    assert isinstance(held, HeldBack)
+    assert isinstance(held, Rejection)
     assert (held.name, held.reason, held.not_before) == ("mail", "breaker", before.probe_at)
     assert scene.health("mail") == before
     assert scene.seen[-1] == ("mail", State.OPEN, MOST)
@@ -173,7 +174,7 @@ def test_reporting_never_raises_and_returns_the_reason_to_the_worker(scene: Scen
 def test_a_message_comes_back_soon_if_too_many_containers_ask(scene: Scene) -> None:
     scene.trouble = TooManyWriters("too many")
     held = scene.ask()
-    assert isinstance(held, HeldBack)
+    assert isinstance(held, Rejection)
     assert (held.reason, held.not_before) == ("too many containers ask at the same time", scene.now)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.failures.fingerprint import MAX_FINGERPRINT_CHARACTERS, fingerprint
+from slotkeeper.retry.failures.analysis import MAX_FINGERPRINT_CHARACTERS, fingerprint
 from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS
 from tests.support.profiles import share
 

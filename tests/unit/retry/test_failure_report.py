@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream.breaker_history import breaker_history
 from slotkeeper.retry.downstream.health import Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES
-from slotkeeper.retry.failures.advice import next_steps
 from slotkeeper.retry.failures.analysis import MAX_EXAMPLES, FailureAnalysis
 from slotkeeper.retry.failures.reading import Bounds, counted_calls, read_report
 from slotkeeper.retry.failures.report import (
@@ -22,6 +20,8 @@ from slotkeeper.retry.failures.report import (
     DeadLetterNote,
     FailureReport,
     Period,
+    breaker_history,
+    next_steps,
 )
 from slotkeeper.retry.ledger import DEAD_LETTERED, RUNNING, SUCCEEDED, WAITING, Ledger, Row
 from slotkeeper.retry.message import instant

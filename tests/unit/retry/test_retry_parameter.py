@@ -14,8 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from slotkeeper.retry.parameter import SCHEMA_FILE, InvalidPolicy, PolicyParameter, PolicyUnavailable, parse_policy
-from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule
+from slotkeeper.retry.policy import (
+    BUILT_IN,
+    MAX_AGE_SECONDS,
+    MAX_ATTEMPTS,
+    SCHEMA_FILE,
+    InvalidPolicy,
+    Policy,
+    PolicyParameter,
+    PolicyUnavailable,
+    Rule,
+    parse_policy,
+)
 
 NAME = "/slotkeeper/retry-policy"
 SCHEMA = json.loads(SCHEMA_FILE.read_text())
@@ -50,7 +60,7 @@ class Store:
     def attempts(self) -> int | None:
         """The policy's maximum of attempts, or None without a policy."""
         try:
-            return int(self.parameter.get().default.max_attempts)
+            return int(self.parameter.latest().default.max_attempts)
         except PolicyUnavailable:
             return None
 
@@ -78,12 +88,12 @@ INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds"
 
 def test_the_operators_policy_is_used(store: Store) -> None:
     store.put(GOOD)
-    assert (store.parameter.get(), store.reported) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
+    assert (store.parameter.latest(), store.reported) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
 
 
 def test_the_templates_value_is_the_built_in_policy(store: Store) -> None:
     store.put("{}")
-    assert (store.parameter.get(), store.reported) == (BUILT_IN, [])
+    assert (store.parameter.latest(), store.reported) == (BUILT_IN, [])
 
 
 def test_a_policy_is_cached_for_a_minute(store: Store) -> None:
@@ -100,7 +110,7 @@ def test_a_missing_policy_raises_and_is_reported_with_its_cause(store: Store) ->
     with pytest.raises(
         PolicyUnavailable, match="SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound"
     ):
-        store.parameter.get()
+        store.parameter.latest()
     assert store.reported == [
         "retry policy: SSM parameter /slotkeeper/retry-policy cannot be read: ParameterNotFound; "
         "failed attempts wait until a policy is read, and the parameter is read again after 60 s"

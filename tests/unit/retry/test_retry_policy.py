@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotkeeper.retry.backoff import decorrelated, share
-from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, MAX_ATTEMPTS, Policy, Rule, decorrelated, share
 
 KEYS = st.text(max_size=20)
 NUMBERS = st.integers(1, 5000)

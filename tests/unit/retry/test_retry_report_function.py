@@ -8,10 +8,15 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry.downstream.breaker_history import BreakerHistory
 from slotkeeper.retry.failures.analysis import FailureAnalysis
-from slotkeeper.retry.failures.mail import MAX_CAUSES, MAX_CHARACTERS, mail
-from slotkeeper.retry.failures.report import FailureReport, Period
+from slotkeeper.retry.failures.report import (
+    MAX_CHARACTERS,
+    MAX_MAILED_CAUSES,
+    BreakerHistory,
+    FailureReport,
+    Period,
+    mail,
+)
 from slotkeeper.retry.ledger import DEAD_LETTERED, MAX_ERROR_CHARACTERS, Row
 from slotkeeper.retry.message import instant
 from tests.fuzz.cold_functions import Functions, invocation
@@ -65,7 +70,7 @@ def test_the_message_stays_short_and_fits_sns() -> None:
     sent = mail(found(*many), "s" * 128)
     assert len(sent.subject) < 100
     assert len(sent.text) <= MAX_CHARACTERS
-    assert f"{20 - MAX_CAUSES} more causes." in sent.text
+    assert f"{20 - MAX_MAILED_CAUSES} more causes." in sent.text
 
 
 @pytest.fixture

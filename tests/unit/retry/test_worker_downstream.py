@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry import Retryable, WorkRequest
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
-from slotkeeper.retry.downstream.table import DownstreamTable
 from tests.support.boundary import refuse
 from tests.support.tables import create_table
 from tests.unit.conftest import NOW

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.callers import AnswerOutcome, Callers
+from slotkeeper.slots.callers import AnswerOutcome, Callers, Unanswered
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import execution_name, masked, token_of, without_token
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import SettleOutcome
-from slotkeeper.slots.settlement_table import CLAIM_SECONDS, SettlementTable, Unanswered
+from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable, SettleOutcome
 from slotkeeper.slots.targets import execution_arn
-from slotkeeper.slots.task_tokens import masked, token_of, without_token
 from tests.support.boundary import refuse
 from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
 from tests.unit.child_scene import TARGET

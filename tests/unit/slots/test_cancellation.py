@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
-from slotkeeper.slots.cancellation import KEEP_SECONDS, MAX_CANCELLATIONS, Cancellation, CancelOutcome
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.process import KEEP_SECONDS, Cancellation, MalformedProcess
+from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome, Operations
+from slotkeeper.slots.protocol import Cancelled, Candidate, Granted
 from slotkeeper.slots.request import Request, execution_name
-from slotkeeper.slots.reservation import Cancelled, Candidate, Granted
 from tests.unit.conftest import NOW, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}

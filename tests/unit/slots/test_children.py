@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.children import Children
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.work import Children
 from tests.support.boundary import refuse
 from tests.unit.child_scene import TARGET, ChildScene
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account

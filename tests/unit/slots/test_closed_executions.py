@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import Killed, kill_after, kill_before, passed_values, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene

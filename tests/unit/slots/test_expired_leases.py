@@ -14,9 +14,9 @@ from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import HandOffs
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder, MalformedProcess
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import message_group
-from slotkeeper.slots.reservation import Candidate
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
 from tests.unit.janitor_scene import JanitorScene

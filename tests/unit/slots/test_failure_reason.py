@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slotkeeper.slots.failure_reason import failed_run, failure_reason
+from slotkeeper.slots.executions import failed_run, failure_reason
 
 # The JobRun of a failed run, as Step Functions returns it: without spaces, keys in alphabetical order.
 RUN = {

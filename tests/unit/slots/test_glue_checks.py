@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.slots.glue import JobRunSearch
+from slotkeeper.slots.work import JobRunSearch
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW
 from tests.unit.janitor_scene import JanitorScene, http
 

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.cancellation import MAX_CANCELLATIONS
 from slotkeeper.slots.lost_requests import MAX_LOST
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_SLOT_LIMIT, MAX_TOKEN_BYTES
-from slotkeeper.slots.protocol import ALWAYS_FIT, Slots
-from slotkeeper.slots.request import PRIORITIES
-from slotkeeper.slots.reservation import Candidate, Granted, Registration
-from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
+from slotkeeper.slots.processes import MAX_CANCELLATIONS
+from slotkeeper.slots.protocol import ALWAYS_FIT, Candidate, Granted, Registration, Slots
+from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, PRIORITIES
 from slotkeeper_cli.write_units import item_bytes
 from tests.support.boundary import Calls
 from tests.unit.conftest import FULL, NOW, Account, delivery

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.queues import wake_next
-from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.settlement_table import HORIZON_SECONDS
+from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, NOW, Account, registration
 from tests.unit.janitor_scene import JanitorScene, http

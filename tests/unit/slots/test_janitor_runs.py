@@ -11,8 +11,8 @@ import pytest
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.reservation import Candidate
-from slotkeeper.slots.settlement_table import HORIZON_SECONDS
+from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http

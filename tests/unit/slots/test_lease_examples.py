@@ -15,7 +15,7 @@ from moto import mock_aws
 
 from dev.emulator.environment import ROOT
 from slotkeeper.slots import Processes, SlotLost, Slots, leases
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.support.tables import create_table
 from tests.unit.http_servers import Listener
 

@@ -17,11 +17,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper import slots
 from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
-from slotkeeper.slots.lease_terms import MAX_LEASE_SECONDS, Length
-from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS
+from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MAX_LEASE_SECONDS, Length
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.reservation import Candidate, LeaseTerm, Registration
+from slotkeeper.slots.protocol import Candidate, LeaseTerm, Registration
 from tests.support.boundary import Calls, lose_answer, passed_values, refuse
 from tests.support.tables import create_table
 from tests.unit.conftest import FULL, NOW, PAUSED, Account

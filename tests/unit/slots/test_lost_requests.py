@@ -9,11 +9,10 @@ import pytest
 
 from slotkeeper.slots import run_report
 from slotkeeper.slots.admission import DeadLettered
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
-from slotkeeper.slots.lost_requests import MAX_LOST, SETTLED_SECONDS, Lost, LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import Cleared
+from slotkeeper.slots.lost_requests import MAX_LOST, LostVerdict, judge_lost, send_again
+from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Cleared, Lost
+from slotkeeper.slots.protocol import Granted, Registration
 from slotkeeper.slots.request import Priority, execution_name
-from slotkeeper.slots.reservation import Granted, Registration
 from tests.support.boundary import Calls
 from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load, delivery
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import NOW, Account
 
 

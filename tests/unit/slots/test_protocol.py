@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess
-from slotkeeper.slots.reservation import AlreadyHeld, Candidate, Granted, Misconfigured, UnknownProcess
+from slotkeeper.slots.protocol import AlreadyHeld, Candidate, Granted, Misconfigured, UnknownProcess
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
 

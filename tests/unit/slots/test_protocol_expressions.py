@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.reservation import Candidate
+from slotkeeper.slots.protocol import Candidate
 from tests.unit.conftest import NOW, Account
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate

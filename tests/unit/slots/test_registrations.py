@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.protocol import Candidate, Granted, Registration, Slots
 from slotkeeper.slots.request import PRIORITIES, Priority
-from slotkeeper.slots.reservation import Candidate, Granted, Registration
 from tests.support.boundary import Calls, refuse
 from tests.unit.conftest import FULL, NOW, Account, delivery
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slotkeeper.slots.run_lease import CLOCK_SKEW, RunLease
+from slotkeeper.slots.janitor import CLOCK_SKEW, RunLease
 from tests.support.boundary import lose_answer
 from tests.unit.conftest import NOW, Account
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS, Slots
-from slotkeeper.slots.reservation import (
+from slotkeeper.slots.protocol import (
+    PRECHECK_FROM_HOLDERS,
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -15,6 +15,7 @@ from slotkeeper.slots.reservation import (
     HeldByAnother,
     Misconfigured,
     Reservation,
+    Slots,
     UnknownProcess,
 )
 from tests.support.boundary import Calls

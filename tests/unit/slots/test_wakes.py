@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.operations import Operations
-from slotkeeper.slots.protocol import Wake
+from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.protocol import Candidate, Registration, Wake
 from slotkeeper.slots.queues import MAX_WAKES, wake_next
 from slotkeeper.slots.request import PRIORITIES, Priority, message_group
-from slotkeeper.slots.reservation import Candidate, Registration
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import NOW, Account, delivery, registration
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.operations import Operations
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_WEIGHT
+from slotkeeper.slots.processes import Operations
+from slotkeeper.slots.protocol import Candidate, Granted, Registration
 from slotkeeper.slots.request import Priority
-from slotkeeper.slots.reservation import Candidate, Granted, Registration
 from tests.support.boundary import Calls
 from tests.unit.conftest import FULL, NOW, Account, delivery
 

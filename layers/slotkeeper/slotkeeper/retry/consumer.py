@@ -38,9 +38,8 @@ from slotkeeper.retry.attempt import (
     parse_plan,
     result_to_json,
 )
-from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import Deferrals, waiting_since
-from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, RetryQueue, TooLarge
+from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, DeadLetterQueue, RetryQueue, TooLarge
 from slotkeeper.retry.downstream.downstreams import DEFAULT, UNWATCHED, Admission, Downstreams, name_of
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
@@ -54,9 +53,8 @@ from slotkeeper.retry.ledger import (
     RequestIdReused,
 )
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
-from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
-from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS
+from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, BuiltInPolicy, PolicyParameter, PolicyUnavailable
 
 # Seconds of the invocation reserved for recording, scheduling and settling the outcome. The work does not get them.
 RESERVED_SECONDS = 15.0
@@ -227,7 +225,7 @@ class Consumer:
         if self._downstreams is None:
             return UNWATCHED
         record, message, name, now = delivery.record, delivery.message, delivery.downstream, delivery.now
-        policy = self._policy.get_for_downstream()
+        policy = self._policy.latest_for_downstream()
         try:
             answer = self._downstreams.ask(name, policy, is_retry=message.attempt > 1, lease=delivery.lease)
             # A message that only has to be deleted or dead-lettered does not wait for the downstream.
@@ -328,7 +326,7 @@ class Consumer:
         message = delivery.message
         attempts = AttemptHistory(message.request_id, (*message.retries, claim.started_at), message.uncounted)
         try:
-            policy = BUILT_IN if failure.final else self._policy.get()  # every policy dead-letters Poison
+            policy = BUILT_IN if failure.final else self._policy.latest()  # every policy dead-letters Poison
         except PolicyUnavailable:
             self._ledger.defer(message, claim, failure.to_record(), failure.reason, failure.type)
             self._retry_soon(delivery.record)

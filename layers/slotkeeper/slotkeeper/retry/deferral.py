@@ -7,10 +7,10 @@ import math
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.retry.attempt import WorkDeferred
-from slotkeeper.retry.backoff import share
 from slotkeeper.retry.delivery import FIRST_RECEIVED_ATTRIBUTE, RetryQueue
-from slotkeeper.retry.downstream.downstreams import HeldBack
+from slotkeeper.retry.downstream.downstreams import Rejection
 from slotkeeper.retry.message import Message, instant
+from slotkeeper.retry.policy import share
 
 # A hidden message of this age that is not due yet is sent again. SQS deletes it after at most 14 days (SQS quotas). The
 # four days between are about nine deliveries.
@@ -20,7 +20,7 @@ RESEND_AGE_SECONDS = 10 * 86400
 # at some receives only.
 RESEND_RECEIVES, RESEND_EVERY = 900, 30
 # Messages that are held back return within this time after an attempt may begin, unless that is more than the
-# containers may handle (HeldBack.most_per_second). Longer, and no message would be visible while the limit grows.
+# containers may handle (Rejection.most_per_second). Longer, and no message would be visible while the limit grows.
 MAX_SPREAD_SECONDS = 60.0
 BACKLOG_SECONDS = 10.0  # for how long a container uses the same number of waiting messages
 
@@ -63,7 +63,7 @@ class Deferrals:
         self._queue.send_on(message, not_before, now)
         return WorkDeferred(not_before)
 
-    def hold_back(self, record: SQSRecord, message: Message, held: HeldBack, now: float) -> WorkDeferred:
+    def hold_back(self, record: SQSRecord, message: Message, held: Rejection, now: float) -> WorkDeferred:
         """Hide a message until the downstream may be called, or send it again before SQS dead-letters or deletes it.
 
         Messages return spread over time, in proportion to the number that waits, so that a recovery is no stampede.

@@ -1,4 +1,4 @@
-"""Delivers the next attempt: by the queue's delay, by EventBridge Scheduler, or by hops.
+"""Delivers the next attempt by the queue's delay, EventBridge Scheduler or hops, or dead-letters the message.
 
     due within `max_delay` seconds     SQS, by DelaySeconds
     due later                          a one-time schedule, accurate to the minute, which sends the body to the queue
@@ -12,12 +12,13 @@ name prevents a second schedule; of two messages, the ledger lets only one claim
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -54,6 +55,10 @@ FIRST_RECEIVED_ATTRIBUTE = "first_received"
 # Bytes below the queue's MaximumMessageSize that a request must leave unused. They are enough to send it again with the
 # times of 500 attempts (13.5 KB), and to redrive it with the attributes of its dead-letter message (16.7 KB).
 HEADROOM_BYTES = 31_744
+
+MAX_MESSAGE_BYTES = 1_048_576  # of a message with its attributes (SQS quotas)
+MAX_REASON_CHARACTERS = 2000
+MAX_HISTORY_CHARACTERS = 8000
 
 
 class TooLarge(Exception):
@@ -95,7 +100,7 @@ class RetryQueue:
         schedules: ScheduleTarget,
         *,
         max_delay: int = MAX_DELAY_SECONDS,
-        max_message_bytes: int = 1_048_576,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
         on_refused: Callable[[str], None] = lambda _reason: None,
     ) -> None:
         if queue_url.endswith(".fifo"):
@@ -304,3 +309,101 @@ def schedule_name(message: Message, queue_arn: str) -> str:
     """
     request = hashlib.sha256(f"{queue_arn} {message.request_id}".encode()).hexdigest()[:48]
     return f"{request}-{message.attempt}"
+
+
+class DeadLetterQueue:
+    """The queue of messages that are not retried any more. Each body can be sent to the work queue again unchanged.
+
+    Args:
+        redrivable: the maximum bytes of a message with its attributes that can be redriven: the work queue's
+            MaximumMessageSize.
+    """
+
+    def __init__(self, sqs: SQSClient, queue_url: str, redrivable: int = MAX_MESSAGE_BYTES) -> None:
+        self._sqs = sqs
+        self._queue_url = queue_url
+        self._redrivable = redrivable
+
+    def send_invalid(self, body: str, message_id: str, reason: str) -> None:
+        """Dead-letter a body that is not a valid message."""
+        self._send(
+            body,
+            {
+                "code": message_attributes.text("InvalidMessage", 100),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
+                "source_message_id": message_attributes.text(message_id, 100),
+            },
+            MAX_MESSAGE_BYTES,
+        )
+
+    def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
+        """Dead-letter a message that was not worked on, unchanged."""
+        self._send(
+            message.source or message.to_json(),
+            {
+                "code": message_attributes.text(code, 100),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
+                "idempotency_key": message_attributes.text(message.request_id, 128),
+                "retry_count": message_attributes.number(len(message.retries)),
+                "source_message_id": message_attributes.text(message_id, 100),
+            },
+            MAX_MESSAGE_BYTES,
+        )
+
+    def send(
+        self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Dead-letter a request that is not retried any more.
+
+        The body is the message of the next attempt, so that a redrive is a new attempt under the same request_id.
+
+        Args:
+            message: the message of the failed attempt.
+            started_at: when that attempt started, seconds since the epoch.
+            history: the failed attempts, {attempt, at, error}.
+        """
+        after = message.after(started_at)
+        body = after.to_json()
+        if len(body.encode()) > MAX_MESSAGE_BYTES:
+            # The body as it was received, which SQS has accepted before.
+            body = message.source or message.to_json()
+        tries = after.retries
+        self._send(
+            body,
+            {
+                "code": message_attributes.text(code, 100),
+                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
+                "idempotency_key": message_attributes.text(message.request_id, 128),
+                "retry_count": message_attributes.number(len(tries)),
+                "first_attempt_at": message_attributes.text(instant(tries[0]), 30),
+                "last_attempt_at": message_attributes.text(instant(tries[-1]), 30),
+                "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
+            },
+            self._redrivable,
+        )
+
+    def _send(self, body: str, attributes: dict[str, MessageAttributeValueTypeDef], largest: int) -> None:
+        # If the body leaves too few bytes for all attributes, drop the least important ones first. The ledger has the
+        # history too.
+        for name in (
+            "history",
+            "last_attempt_at",
+            "first_attempt_at",
+            "retry_count",
+            "idempotency_key",
+            "source_message_id",
+            "reason",
+            "code",
+        ):
+            if message_attributes.size(body, attributes) <= largest:
+                break
+            attributes.pop(name, None)
+        self._sqs.send_message(QueueUrl=self._queue_url, MessageBody=body, MessageAttributes=attributes)
+
+
+def _fitted(history: Sequence[Mapping[str, Any]]) -> str:
+    """Encode the history as JSON. If it is too long, drop the oldest entries except the first."""
+    kept = [dict(entry) for entry in history]
+    while len(text := json.dumps(kept)) > MAX_HISTORY_CHARACTERS and len(kept) > 2:
+        del kept[1]
+    return text

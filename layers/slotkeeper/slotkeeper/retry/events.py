@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from slotkeeper.events import CompletionEvents
 from slotkeeper.retry.attempt import Outcome, WorkSucceeded, result_to_json
-from slotkeeper.retry.dead_letters import MAX_MESSAGE_BYTES, DeadLetterQueue
+from slotkeeper.retry.delivery import MAX_MESSAGE_BYTES, DeadLetterQueue
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from slotkeeper.retry.message import Message, instant

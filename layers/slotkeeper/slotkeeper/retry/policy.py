@@ -1,14 +1,33 @@
-"""The retry policy: the rules by which failures of each type are retried. plan.py applies them."""
+"""The retry policy: the rules by which failures of each type are retried, their waits, and the parameter that has it.
+
+plan.py applies the rules. The policy is in SSM Parameter Store. Without a policy that was read, no retry is decided.
+
+The names of waits and jitters are those of the package `backoff`: a wait function has no random input, a jitter
+function does not know the attempt. Jitter is not random here: it is a share computed from the request's key and the
+attempt's number. So the same question after a crash has the same answer, and two requests that failed at the same time
+still retry at different times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, get_args
+from functools import cache, partial
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from slotkeeper.retry.backoff import JITTERS, WAITS, decorrelated, share
-from slotkeeper.retry.downstream.settings import DownstreamSettings
+from botocore.exceptions import BotoCoreError, ClientError
+
+from slotkeeper.retry.downstream.health import DownstreamSettings
+from slotkeeper.schema import InvalidBody, compile_schema, decode
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm import SSMClient
+
+SCHEMA_FILE = Path(__file__).with_name("policy.schema.json")
 
 Backoff = Literal["exponential", "linear", "fixed"]
 Jitter = Literal["none", "full", "equal", "decorrelated"]
@@ -159,3 +178,179 @@ def _is_number(value: object) -> bool:
 
 
 BUILT_IN = Policy.from_document({})
+
+
+class InvalidPolicy(ValueError):
+    """A parameter's value that is not a valid policy. The message states what is wrong and what was expected."""
+
+
+class PolicyUnavailable(Exception):
+    """This container has not read a policy yet. The message states why the last read failed."""
+
+
+class PolicyParameter:
+    """The policy in a parameter, read again after `keep_seconds`. After a failed read the last policy stays in use.
+
+    Powertools' SSMProvider is not used, because it does not cache failures: with it, every message would read a
+    parameter that is missing or throttled.
+
+    Args:
+        name: the parameter's name, as GetParameter accepts it.
+        on_invalid: receives, once per failed read, why it failed and what happens next.
+        keep_seconds: seconds between two reads, also after a failed read.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        ssm: SSMClient,
+        name: str,
+        *,
+        on_invalid: Callable[[str], None],
+        keep_seconds: float = 60,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not 0 <= keep_seconds < inf:
+            raise ValueError(f"keep_seconds must be a finite number of seconds, 0 or more, got {keep_seconds!r}")
+        self._ssm = ssm
+        self._name = name
+        self._on_invalid = on_invalid
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._policy: Policy | None = None
+        self._unread = ""
+        self._read_at = -inf
+
+    def latest(self) -> Policy:
+        """Return the policy that was read last.
+
+        Raises:
+            PolicyUnavailable: no read has succeeded yet. The built-in policy is not used instead, because it could
+                dead-letter a request that the operator's policy would retry.
+        """
+        now = self._clock()
+        if now - self._read_at >= self._keep_seconds:
+            self._read_at = now
+            self._read()
+        if self._policy is None:
+            raise PolicyUnavailable(self._unread)
+        return self._policy
+
+    def latest_for_downstream(self) -> Policy:
+        """Return the policy for the settings of downstreams: the built-in one if no read has succeeded yet.
+
+        Unlike `latest` it decides nothing that a later policy cannot undo.
+        """
+        try:
+            return self.latest()
+        except PolicyUnavailable:
+            return BUILT_IN
+
+    def _read(self) -> None:
+        try:
+            self._policy = parse_policy(self._ssm.get_parameter(Name=self._name)["Parameter"]["Value"])
+        except InvalidPolicy as error:
+            self._report(f"is not valid: {error}")
+        except ClientError as error:
+            self._report(f"cannot be read: {error.response.get('Error', {}).get('Code', 'an error without a code')}")
+        except BotoCoreError as error:
+            self._report(f"cannot be read: {error}")
+
+    def _report(self, what: str) -> None:
+        self._unread = f"retry policy: SSM parameter {self._name} {what}"
+        follows = "the policy read before is used" if self._policy else "failed attempts wait until a policy is read"
+        self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {self._keep_seconds:g} s")
+
+
+class BuiltInPolicy:
+    """The built-in policy, for a consumer without a parameter."""
+
+    def latest(self) -> Policy:
+        return BUILT_IN
+
+    latest_for_downstream = latest
+
+
+def parse_policy(text: str) -> Policy:
+    """Parse a parameter's value.
+
+    Raises:
+        InvalidPolicy: the value is not JSON, does not match policy.schema.json, or its values contradict each other.
+    """
+    try:
+        document = decode(text, _validator())
+    except InvalidBody as error:
+        raise InvalidPolicy(f"value{str(error).removeprefix('body')}") from error
+    try:
+        return Policy.from_document(document)
+    except ValueError as error:
+        raise InvalidPolicy(f"value.{error}") from error
+
+
+@cache
+def _validator() -> Callable[[Any], Any]:
+    return compile_schema(SCHEMA_FILE)
+
+
+# 2.0 ** 1024 is an OverflowError; long before it, any cap is reached.
+_MOST_DOUBLINGS = 1000
+
+
+def exponential(attempt: int, base: float, cap: float) -> float:
+    """Return base, 2 base, 4 base, ... after attempt 1, 2, 3, ..."""
+    return min(cap, base * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
+
+
+def linear(attempt: int, base: float, cap: float) -> float:
+    """Return base, 2 base, 3 base, ... after attempt 1, 2, 3, ..."""
+    return min(cap, base * attempt)
+
+
+def fixed(_attempt: int, base: float, cap: float) -> float:
+    """Return base after each attempt."""
+    return min(cap, base)
+
+
+def no_jitter(wait: float, _share: float) -> float:
+    """Return the wait unchanged."""
+    return wait
+
+
+def full_jitter(wait: float, share: float) -> float:
+    """Return a value from 0 to the wait."""
+    return wait * share
+
+
+def equal_jitter(wait: float, share: float) -> float:
+    """Return a value from half the wait to the wait."""
+    return wait / 2 + wait / 2 * share
+
+
+def decorrelated(attempt: int, base: float, cap: float, share_of: Callable[[int], float]) -> float:
+    """Return a value from base to three times the previous wait. The waits are computed again from the first one, base.
+
+    Args:
+        share_of: returns the share for an attempt's number.
+    """
+    wait = base
+    for number in range(1, attempt + 1):
+        wait = min(cap, base + (3 * wait - base) * share_of(number))
+    return wait
+
+
+def share(key: str, attempt: int) -> float:
+    """Return a value in [0, 1), uniform over keys and attempts, and always the same for the same key and attempt."""
+    digest = hashlib.sha256(f"{attempt} {key}".encode()).digest()
+    return (int.from_bytes(digest[:8]) >> 11) / 2**53  # 53 bits, as a float has: rounding cannot give 1
+
+
+WAITS: Mapping[str, Callable[[int, float, float], float]] = {
+    "exponential": exponential,
+    "linear": linear,
+    "fixed": fixed,
+}
+JITTERS: Mapping[str, Callable[[float, float], float]] = {
+    "none": no_jitter,
+    "full": full_jitter,
+    "equal": equal_jitter,
+}

@@ -26,16 +26,14 @@ from slotkeeper.retry.consumer import (
     StillInProgress,
     TimeoutTooShort,
 )
-from slotkeeper.retry.dead_letters import DeadLetterQueue
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
-from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, RetryQueue, ScheduleTarget
-from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, check_name
+from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, DeadLetterQueue, RetryQueue, ScheduleTarget
+from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable, check_name
 from slotkeeper.retry.downstream.health import Health, State
-from slotkeeper.retry.downstream.table import DownstreamTable
 from slotkeeper.retry.events import BreakerEvents, PublishedDeadLetters, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
-from slotkeeper.retry.parameter import BuiltInPolicy, PolicyParameter
+from slotkeeper.retry.policy import BuiltInPolicy, PolicyParameter
 from slotkeeper.settings import RetrySettings, load_settings
 
 if TYPE_CHECKING:

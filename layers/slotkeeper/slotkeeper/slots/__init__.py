@@ -4,16 +4,10 @@ Exports the protocol, leases, requests, processes, queues and operator commands.
 janitor are imported from their modules, so that a function loads only the code it uses.
 """
 
-from slotkeeper.slots.cancellation import CancelOutcome
-from slotkeeper.slots.lease_terms import LambdaContext, NestedLease, SlotLost, SlotUnavailable
-from slotkeeper.slots.leases import Lease, Leases, lease
-from slotkeeper.slots.operations import Operations
+from slotkeeper.slots.leases import LambdaContext, Lease, Leases, NestedLease, SlotLost, SlotUnavailable, lease
 from slotkeeper.slots.process import Holder, MalformedProcess, Process
-from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
-from slotkeeper.slots.request import Delivery, InvalidRequest, Request, execution_name, parse_request
-from slotkeeper.slots.reservation import (
+from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
+from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -22,8 +16,11 @@ from slotkeeper.slots.reservation import (
     Misconfigured,
     Paused,
     Registration,
+    Slots,
     UnknownProcess,
 )
+from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, execution_name, parse_request
 
 __all__ = [
     "AlreadyHeld",

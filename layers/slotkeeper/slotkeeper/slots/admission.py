@@ -44,10 +44,7 @@ from itertools import islice
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
 from slotkeeper.slots.process import MAX_REMOVALS, Process
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
-from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of
-from slotkeeper.slots.reservation import (
+from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
     Candidate,
@@ -59,9 +56,11 @@ from slotkeeper.slots.reservation import (
     Paused,
     Registration,
     Reservation,
+    Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.task_tokens import token_of
+from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
+from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of, token_of
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
 # the head of each process's group tries.

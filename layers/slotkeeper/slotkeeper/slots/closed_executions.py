@@ -25,15 +25,14 @@ from dataclasses import dataclass
 
 from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
 from slotkeeper.slots.executions import Execution, Workflow, closing
-from slotkeeper.slots.glue import JobRunSearch, NoSuchJob
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport
-from slotkeeper.slots.settlement import Settlement, SettleOutcome, Work
-from slotkeeper.slots.settlement_table import CLAIM_SECONDS
+from slotkeeper.slots.settlement import CLAIM_SECONDS, Settlement, SettleOutcome, Work
 from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import JobRunSearch, NoSuchJob
 
 # Seconds until a message is delivered again: while a run is stopping, and after a failure.
 WHILE_STOPPING_SECONDS = 10

@@ -1,4 +1,4 @@
-"""Decides which holders are dead. Age alone never frees a slot.
+"""Decides which holders are dead, checks their work and frees their slots. Age alone never frees a slot.
 
 - RESERVED: dead if Step Functions knows no execution of this name, or a closed one. If the starter is alive after all,
   the workflow's confirm fails, and the workflow returns the request to the queue.
@@ -8,20 +8,28 @@
 - RUNNING a state machine: dead if the execution is closed, and its child execution is closed too, or absent at two such
   checks. A closed child is exact: Step Functions starts no second execution of its name.
 - LEASED: not decided here. A lease has no execution and no run; its end alone decides (lease_protocol.py).
+
+A run of the janitor checks Glue jobs by one search per job for all its dead holders (GlueChecks), and state machines by
+one DescribeExecution per holder (ChildChecks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 
-from slotkeeper.slots.children import Child, Children
-from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.glue import GlueRuns, JobRunSearch
+from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.request import MAX_WEIGHT, process_of_execution
+from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
+from slotkeeper.slots.settlement import Settlement, SettleOutcome, Work
+from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Child, Children, GlueRun, GlueRuns, JobRunSearch, NoSuchJob
 
 # Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
 _FORGOTTEN_AFTER = 86400
@@ -170,3 +178,284 @@ class DeadHolders:
             return CheckOutcome.HOLDER_CHANGED
         report.note("SlotsReclaimed", "Freed the slot of a workflow that has ended", execution=held.name)
         return CheckOutcome.FREED
+
+
+_PAGES_A_TURN = 20
+_HOLDERS_A_TURN = 100
+
+
+@dataclass
+class _Task:
+    """One search, and the holders that are judged by it."""
+
+    job: str
+    search: JobRunSearch
+    waiting: dict[str, Held]
+
+
+@dataclass
+class GlueChecks:
+    """Checks Glue in a run of the janitor: one search per job for all its dead holders, the jobs in turns.
+
+    A search lists a job's runs from the newest back to the oldest reservation, 200 per page. For a job with many runs
+    and a holder that is a day old, these are thousands of pages. Therefore:
+
+    - Jobs take turns of a few pages.
+    - A holder is judged as soon as the search has passed its reservation.
+    - The next janitor run continues a search that this one could not finish.
+    - After an outage of Glue the run makes no further Glue call. If Glue refuses one job, only its holders are skipped.
+
+    Args:
+        shuffle: puts the jobs into random order, so that no job is always the last.
+        settle: settles the request of a holder whose caller waits, because only the holder is sure to have the token;
+            False if that is not done yet, so that the slot is kept.
+    """
+
+    dead: DeadHolders
+    shuffle: Callable[[list[str]], None]
+    settle: Callable[[Held, RunReport, GlueRun | None], bool]
+    _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
+
+    def check(
+        self, holders: Iterable[Held], all_holders: set[str] | None, report: RunReport, until: float
+    ) -> list[Held]:
+        """Check these holders until `until` (epoch seconds); return those whose slots were freed.
+
+        Args:
+            all_holders: the names of all holders in the table, as read at the start of this run. None: some could not
+                be read, so that no run is known to be without a slot.
+        """
+        started_at = self.dead.clock()
+        freed: list[Held] = []
+        turns = deque(self._tasks(list(holders), started_at))
+        while turns:
+            task = turns.popleft()
+            if self.dead.clock() >= until:
+                # setdefault: a job's oldest search comes first, and is the one to continue.
+                for left in (task, *turns):
+                    self._unfinished.setdefault(left.job, left)
+                report.cut_short("The run's time has ended; the next run continues", jobs=len(self._unfinished))
+                break
+            try:
+                self._turn(task, freed, report, until)
+            except Exception as error:
+                report.could_not_check(
+                    "Could not search the Glue runs of a job; its holders keep their slots",
+                    error,
+                    task.waiting,
+                    task.job,
+                )
+                if is_outage(error):
+                    break
+                continue
+            if task.waiting:
+                turns.append(task)
+            elif all_holders is not None:
+                self._report_unheld(task, all_holders, started_at, report)
+        return freed
+
+    def _tasks(self, holders: list[Held], started_at: float) -> list[_Task]:
+        by_job: dict[str, dict[str, Held]] = defaultdict(dict)
+        for held in holders:
+            by_job[held.target][held.name] = held
+        unfinished, self._unfinished = self._unfinished, {}
+        jobs = list(by_job)
+        self.shuffle(jobs)
+        tasks = []
+        for job in jobs:
+            fresh = by_job[job]
+            if job in unfinished:
+                task = unfinished[job]
+                task.waiting = {name: held for name, held in fresh.items() if _same(held, task.waiting.get(name))}
+                fresh = {name: held for name, held in fresh.items() if name not in task.waiting}
+                tasks += [task] if task.waiting else []
+            if fresh:
+                tasks.append(_Task(job, self.dead.glue.search_runs(job, started_at, fresh), fresh))
+        return tasks
+
+    def _turn(self, task: _Task, freed: list[Held], report: RunReport, until: float) -> None:
+        """Read a few pages or judge a few holders, so that a job with many dead holders does not delay the others."""
+        concluded = 0
+        for _ in range(_PAGES_A_TURN):
+            for held in list(task.waiting.values()):
+                if not task.search.covers(held.holder.since):
+                    continue
+                if concluded == _HOLDERS_A_TURN or self.dead.clock() >= until:
+                    return
+                concluded += 1
+                del task.waiting[held.name]
+                self._conclude(held, task.search, freed, report)
+            if not task.waiting or self.dead.clock() >= until:
+                return
+            try:
+                task.search.read_page()
+            except NoSuchJob:
+                report.note(
+                    "GlueJobsMissing", "The Glue job of a holder does not exist; it has no live run", job=task.job
+                )
+
+    def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
+        try:
+            settle = partial(self.settle, held, report, search.newest.get(held.name))
+            if self.dead.conclude(held, search, report, settle) is CheckOutcome.FREED:
+                freed.append(held)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
+
+    def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
+        """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
+
+        The runs are not stopped: their work may be needed, and their request is not known for certain. A run that
+        started after the table was read is not reported, because its slot may have been reserved since.
+        """
+        for execution, runs in task.search.alive.items():
+            old = [
+                run
+                for run, started in runs.items()
+                if started is not None and started < started_at - CLOCK_DIFFERENCE_SECONDS
+            ]
+            if old and execution not in all_holders:
+                report.note(
+                    "GlueRunsUnheld", "A live Glue run's execution holds no slot", runs=old, execution=execution
+                )
+
+
+def _same(now: Held, before: Held | None) -> bool:
+    """Whether the holder is unchanged since a search for it began, so that the search still counts as a check."""
+    return before is not None and (now.holder.raw, now.closed_at) == (before.holder.raw, before.closed_at)
+
+
+@dataclass
+class ChildChecks:
+    """Checks child executions in a run of the janitor: of dead holders, and those that were redriven manually.
+
+    A holder whose target is a state machine is judged by one DescribeExecution of its child; no list is needed. The
+    targets take turns, and a target that Step Functions refuses delays only its own holders. DescribeExecution has a
+    quota of 15 per second (Step Functions guide, "Service quotas"), so a run may end before the last holder. The next
+    run continues, in another order.
+
+    The janitor settles the request of such a holder here, and not with the other requests: the child's own status
+    decides whether the request has succeeded, and it is known only when the child has closed, or is absent.
+    """
+
+    dead: DeadHolders
+    workflow: Workflow
+    settlement: Settlement
+    _unfinished: dict[str, Iterator[str | None]] = field(default_factory=dict, init=False)  # target -> rest of its list
+
+    def check(self, holders: Iterable[Held], report: RunReport, until: float) -> list[Held]:
+        """Check these holders until `until` (epoch seconds); return those whose slots were freed."""
+        freed: list[Held] = []
+        for held in in_turns(holders, lambda each: each.target):
+            if self.dead.clock() >= until:
+                report.cut_short("The run's time has ended; the next run checks the other child executions")
+                break
+            try:
+                if self._conclude(held, report) is CheckOutcome.FREED:
+                    freed.append(held)
+            except Exception as error:
+                report.could_not_check(
+                    "Could not check a child execution; its slot is kept", error, [held.name], held.target
+                )
+                if is_outage(error):
+                    break
+        return freed
+
+    def _conclude(self, held: Held, report: RunReport) -> CheckOutcome:
+        checked_at = self.dead.clock()
+        child = self.dead.children.describe(held.target, held.name, self.workflow.execution_arn(held.name))
+        return self.dead.conclude_child(held, child, checked_at, report, lambda: self._settle(held, child, report))
+
+    def settle_caller(self, held: Held, report: RunReport, run: GlueRun | None = None) -> bool:
+        """Settle the request of a holder without a child if its caller waits; False if that is not done yet.
+
+        Args:
+            run: its newest Glue run, which has ended.
+        """
+        return not held.holder.task_token or self._settle(held, run, report)
+
+    def _settle(self, held: Held, work: Work | None, report: RunReport) -> bool:
+        execution = self.workflow.describe(held.name)  # the list of closed executions has no inputs
+        if execution is None or execution.status == "SUCCEEDED":
+            return True
+        # An execution that was redriven since has no outcome yet.
+        if not execution.is_closed:
+            return False
+        settled = self.settlement.settle(execution, report, work=work, holder=held.holder)
+        return settled is not SettleOutcome.CLAIMED
+
+    def adopt_redriven(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Adopt the children of our workflow that were redriven manually and hold no slot, until `until`.
+
+        A closed execution can be redriven for 14 days (Step Functions API Reference, RedriveExecution). The slot of
+        such a child was freed when it had closed, so that it runs outside the limit. It is not stopped, because an
+        operator wants its work: it is counted as a holder, which keeps other requests out.
+
+        A target that is also used without slots may have hundreds of thousands of running executions, in hundreds of
+        pages. So the targets take turns of a page, and the next run continues the lists that this one cannot finish.
+        """
+        by_name = {process.name: process for process in processes}
+        used = [held.target for process in processes for held in process.holders.values()]
+        used += [process.target for process in processes]
+        targets = list(filter(is_state_machine, used))
+        lists, self._unfinished = self._unfinished, {}
+        # The unfinished ones first, in their order.
+        due = [target for target in dict.fromkeys([*lists, *targets]) if target in targets]
+        turns = deque((target, lists.get(target) or self.dead.children.redriven(target)) for target in due)
+        while turns:
+            if self.dead.clock() >= until:
+                self._unfinished = dict(turns)
+                return report.cut_short(
+                    "The run's time has ended; the next run continues the lists of child executions"
+                )
+            target, names = turns.popleft()
+            try:
+                if not self._adopt_page(target, names, by_name, report, until):
+                    turns.append((target, names))
+            except Exception as error:
+                report.failed("Could not list the redriven executions of a state machine", error, target=target)
+                if is_outage(error):
+                    self._unfinished = dict(turns)
+                    return None
+        return None
+
+    def _adopt_page(
+        self,
+        target: str,
+        names: Iterator[str | None],
+        processes: Mapping[str, Process],
+        report: RunReport,
+        until: float,
+    ) -> bool:
+        """Adopt the children of one page, until `until`; True at the end of the list."""
+        for name in names:
+            if name is None:
+                return False
+            process = processes.get(process_of_execution(name))
+            if process and name not in process.holders:
+                with report.guard("Could not adopt a child execution that was redriven", execution=name):
+                    self._adopt(process, target, name, report)
+            if self.dead.clock() >= until:
+                return False
+        return True
+
+    def _adopt(self, process: Process, target: str, name: str, report: RunReport) -> None:
+        child = self.dead.children.describe(target, name, self.workflow.execution_arn(name))
+        if child is None or not child.is_ours or child.is_closed:
+            return
+        execution = self.workflow.describe(name)
+        if execution is not None and not execution.is_closed:
+            return  # it may still release the slot of this name
+        weight = _weight(execution, process)
+        if self.dead.slots.adopt(process.name, name, self.dead.clock(), target, weight, redriven=True):
+            report.note("ChildRedriven", "Adopted a child execution that was redriven outside a slot", execution=name)
+
+
+def _weight(execution: Execution | None, process: Process) -> int:
+    try:
+        weight = json.loads(execution.input)["weight"] if execution else None
+    except (ValueError, RecursionError, KeyError, TypeError):
+        weight = None
+    return weight if type(weight) is int and 1 <= weight <= MAX_WEIGHT else process.default_weight

@@ -4,7 +4,7 @@ of dead holders, then find requests that have lost their messages.
 Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
 freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
 before it. Each part stops when the run's time has ended. Threads would not help: the quotas bind first. dead_holders.py
-has the proof that a holder is dead, glue_checks.py and child_checks.py the order of the checks.
+has the proof that a holder is dead, and the order of the checks. RunLease allows one run at a time.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from __future__ import annotations
 import math
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slotkeeper.slots.child_checks import ChildChecks
-from slotkeeper.slots.children import Children
-from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict, judge
+from slotkeeper.aws.dynamodb import Table, Write
+from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.glue import GlueRuns
-from slotkeeper.slots.glue_checks import GlueChecks
 from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
 from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
@@ -30,6 +28,10 @@ from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.work import Children, GlueRuns
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 # Seconds after which a run starts no further work: less than the time between two runs, and less than half of the
 # function's timeout, so that calls in flight can still time out (functions/janitor/app.py).
@@ -349,3 +351,60 @@ class Janitor:
                         sent_at=lost.since,
                         send_again=send_again(process.name, name, lost) or "its caller must repeat it",
                     )
+
+
+CLOCK_SKEW = 5  # seconds
+_KEY = {"execution_name": {"S": "#run"}}
+TAKE_CONDITION = "attribute_not_exists(execution_name) OR held_until < :now"
+RETURN_CONDITION = "code = :code"
+
+
+class RunLease:
+    """A lease that allows one run of the janitor at a time. Errors of DynamoDB pass through.
+
+    The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
+    returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
+    deadline plus CLOCK_SKEW.
+
+    Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the
+    same quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot
+    reserve any (Lambda API Reference, PutFunctionConcurrency).
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        dynamodb: DynamoDBClient,
+        table_name: str,
+        clock: Callable[[], float] = time.time,
+        new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._table = Table(dynamodb, table_name, "execution_name")
+        self._clock = clock
+        self._new_code = new_code
+        self._code = ""
+
+    def take(self, seconds_left: float) -> bool:
+        """Take the lease; False if another run holds it.
+
+        Args:
+            seconds_left: seconds until Lambda stops this invocation.
+        """
+        now = self._clock()
+        self._code = self._new_code()
+        write = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
+        # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
+        return write.held or write.item.get("code") == {"S": self._code}
+
+    def release(self) -> None:
+        """Return the lease, if this run still holds it."""
+        self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
+
+    def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:
+        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": _number(until)}, condition, values)
+
+
+def _number(seconds: float) -> dict[str, str]:
+    return {"N": str(int(seconds))}

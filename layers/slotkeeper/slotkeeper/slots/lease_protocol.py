@@ -34,12 +34,6 @@ from slotkeeper.slots.protocol import (
     RELEASE_UPDATE,
     RESERVE_CONDITION,
     ROOM_FOR_WEIGHT,
-    Slots,
-    refusal,
-)
-from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import PRIORITIES
-from slotkeeper.slots.reservation import (
     AlreadyHeld,
     Candidate,
     Full,
@@ -48,8 +42,12 @@ from slotkeeper.slots.reservation import (
     Misconfigured,
     Paused,
     Reservation,
+    Slots,
     UnknownProcess,
+    refusal,
 )
+from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import PRIORITIES
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -19,49 +19,24 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table
-from slotkeeper.slots.cancellation import RETENTION_SECONDS
+from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Cleared, Lost, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from slotkeeper.slots.process import Cleared, Process, WaitingRequest
-
 # Each adds up to 700 bytes to the item, and so to the price of each write. The oldest gives way to the newest.
 MAX_LOST = 20
-# After a message should have come back, and between a note and its report. The queue's visibility timeout, after which
-# a message comes back whose starter died, is 180 s. SQS's counts of messages lag by a minute (SQS API Reference,
-# GetQueueAttributes), and DescribeExecution by seconds.
-SETTLED_SECONDS = 300
 _ATTEMPTS = 100  # far more than a request has, since each is a failure that was redriven or returned
 
 LOSE_UPDATE = "SET waiting.{0} = :tombstone, lost.#me = :note"
 LOSE_CONDITION = (
     "waiting.{0}.execution = :execution AND waiting.{0}.#sequence = :sequence AND waiting.{0}.receives = :receives"
 )
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A request that waited and has no message. Times are seconds since the epoch.
-
-    Attributes:
-        request_id: may be empty.
-        since: when its message was sent.
-        noted: when its message was missed.
-        reported: when the janitor reported it. None: not yet; it may still find that the request has run.
-    """
-
-    request_id: str
-    priority: Priority
-    since: int
-    noted: int
-    reported: int | None = None
 
 
 class LostVerdict(Enum):

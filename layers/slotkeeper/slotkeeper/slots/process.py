@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
-from slotkeeper.slots.cancellation import Cancellation
-from slotkeeper.slots.lost_requests import SETTLED_SECONDS, Lost
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -29,6 +27,14 @@ MAX_REMOVALS = 20
 # turn keeps the order better in a burst of free slots, and leaves slots free for longer if no request follows.
 TURN_SECONDS = 1
 MAX_TURN_SECONDS = 60
+# Of RequestQueue, in seconds (template.yaml, MessageRetentionPeriod).
+RETENTION_SECONDS = 14 * 86400
+# One day more, for clock differences.
+KEEP_SECONDS = RETENTION_SECONDS + 86400
+# After a message should have come back, and between a note and its report. The queue's visibility timeout, after which
+# a message comes back whose starter died, is 180 s. SQS's counts of messages lag by a minute (SQS API Reference,
+# GetQueueAttributes), and DescribeExecution by seconds.
+SETTLED_SECONDS = 300
 PROCESS_NAME = re.compile(r"[A-Za-z0-9_-]{1,47}")
 
 
@@ -132,6 +138,36 @@ class Cleared:
     @property
     def back_at(self) -> int | None:
         return self.cleared
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """A cancelled request. `since`: seconds since the epoch. `by`: the operator, empty if unknown."""
+
+    since: int
+    by: str = ""
+
+    def is_expired(self, now: float) -> bool:
+        """Whether no queue can still hold a message of the request."""
+        return now >= self.since + KEEP_SECONDS
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A request that waited and has no message. Times are seconds since the epoch.
+
+    Attributes:
+        request_id: may be empty.
+        since: when its message was sent.
+        noted: when its message was missed.
+        reported: when the janitor reported it. None: not yet; it may still find that the request has run.
+    """
+
+    request_id: str
+    priority: Priority
+    since: int
+    noted: int
+    reported: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,30 @@
-"""The writes by which operators and deployments add and change processes.
+"""The writes by which operators and deployments add and change processes, and cancel requests.
 
-A process is data. Adding one, or changing its limit, is a conditional write and needs no deployment.
+A process is data. Adding one, or changing its limit, is a conditional write and needs no deployment. Operations are the
+commands on a process in use: one that frees a slot also wakes the waiting request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Item, Table
-from slotkeeper.slots.cancellation import Cancellations
 from slotkeeper.slots.process import (
     MAX_SLOT_LIMIT,
     MAX_TURN_SECONDS,
     PROCESS_NAME,
     TURN_SECONDS,
+    Cancellation,
     MalformedProcess,
     Process,
     read_process,
 )
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
 
@@ -249,3 +255,167 @@ def _differences(before: Item, after: Item) -> Iterator[tuple[tuple[str, ...], A
             yield from (((key, entry), *values) for entry, *values in pairs if values[0] != values[1])
         else:
             yield (key,), old, new
+
+
+# Each cancellation adds up to 200 bytes to the item, and so to the price of each write.
+MAX_CANCELLATIONS = 100
+_LONGEST_BY = 64
+
+CANCEL_UPDATE = "SET cancelled.#me = :entry"
+# A holder is no longer queued: its workflow has started, or is about to start.
+CANCEL_CONDITION = (
+    "attribute_exists(process_name) AND attribute_not_exists(holders.#me) "
+    "AND (attribute_exists(cancelled.#me) OR size(cancelled) < :most)"
+)
+
+
+class CancelOutcome(Enum):
+    """The result of cancelling a request."""
+
+    CANCELLED = auto()
+    HOLDS_SLOT = auto()
+    TOO_MANY = auto()  # the process has MAX_CANCELLATIONS already
+
+
+class Cancellations:
+    """Cancels requests while they are on RequestQueue. Errors of DynamoDB itself pass through as ClientError.
+
+    SQS has no call that removes a message from the middle of a FIFO queue, and receiving it manually would invalidate
+    the receipt handle that wakes it. Draining the queue and sending the rest again would change the order and lose
+    messages in flight. So the message stays, and a cancellation is recorded in its process's item: `cancelled`,
+    execution name -> {since, by}. It makes every reserve of the request fail (protocol.py), and the starter then
+    dead-letters the message.
+
+    The janitor removes a cancellation only when the queue can no longer hold the message. With an earlier removal, a
+    cancelled request could start:
+
+    1. The starter sends the message to the dead-letter queue and dies before it deletes the original.
+    2. The cancellation is removed.
+    3. SQS delivers the original again, and the request starts. A redrive of the dead-letter message may start it twice.
+    """
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._table = Table(dynamodb, table_name, "process_name")
+
+    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[CancelOutcome, Item]:
+        """Record that a request is cancelled, and return the outcome and the item after the write. Safe to repeat.
+
+        Raises:
+            LookupError: the process does not exist.
+        """
+        # Two updates: DynamoDB cannot set a key of a map that does not exist, and an item has no map at first.
+        add_map = "SET cancelled = if_not_exists(cancelled, :none)"
+        self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
+        entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
+        values = {":entry": {"M": entry}, ":most": {"N": str(MAX_CANCELLATIONS)}}
+        names = {"#me": execution}
+        added, item, _ = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, names)
+        if added:
+            return CancelOutcome.CANCELLED, item
+        if not item:
+            raise LookupError(f"process {process!r} does not exist in table {self._table.name}")
+        is_holder = execution in item.get("holders", {}).get("M", {})
+        return (CancelOutcome.HOLDS_SLOT if is_holder else CancelOutcome.TOO_MANY), item
+
+    def drop_expired(self, process: str, cancellations: Mapping[str, Cancellation], now: float) -> int:
+        """Remove those of these cancellations whose messages no queue holds any more; return how many."""
+        expired = [(execution, each) for execution, each in cancellations.items() if each.is_expired(now)]
+        return sum(self.drop(process, execution, each) for execution, each in expired)
+
+    def drop(self, process: str, execution: str, seen: Cancellation) -> bool:
+        """Remove a cancellation; False if it was repeated since it was read.
+
+        Before it expires, call this only if an execution with the name exists: no message can start a second one.
+        """
+        names = {"#me": execution, "#since": "since"}
+        values = {":since": {"N": str(seen.since)}}
+        return self._table.update(process, "REMOVE cancelled.#me", "cancelled.#me.#since = :since", values, names).held
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """An item was repaired. `woken`: whether a waiting request was woken."""
+
+    woken: bool
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Changes processes while they are in use. A change applies to the next reserve; running workflows continue.
+
+    Each method raises LookupError if the process does not exist.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    processes: Processes
+    slots: Slots
+    queue: RequestQueue
+    clock: Callable[[], float] = time.time
+
+    def set_limit(self, process: str, slot_limit: int) -> bool:
+        """Change the limit; True if that woke a waiting request. Raises ValueError if the limit is not valid.
+
+        Below slots_in_use, no request is admitted until enough holders release. A waiting request whose weight is above
+        the limit is blocked until it is raised.
+        """
+        self.processes.set_limit(process, slot_limit)
+        return wake_next(self.slots, self.queue, process, self.clock())
+
+    def pause(self, process: str) -> None:
+        """Admit no request until `resume`."""
+        self.processes.pause(process)
+
+    def resume(self, process: str) -> bool:
+        """Lift the pause; True if that woke a waiting request."""
+        self.processes.resume(process)
+        return wake_next(self.slots, self.queue, process, self.clock())
+
+    def repair(self, process: str, seen: Item, repaired: Item) -> Repaired | None:
+        """Replace the malformed attributes of an item; None, without effect, if any has changed (Processes.repair).
+
+        The message of a registration that is replaced becomes visible, so that it registers again.
+        """
+        if not self.processes.repair(process, seen, repaired):
+            return None
+        replaced = _handles(seen).items() - _handles(repaired).items()
+        visible = [self.queue.make_visible(handle) for _, handle in sorted(replaced)]
+        return Repaired(wake_next(self.slots, self.queue, process, self.clock()) or any(visible))
+
+    def remove(self, process: str) -> bool:
+        """Remove a paused process without holders; return False, without effect, for any other process.
+
+        Its queued requests are dead-lettered as UnknownProcess: the heads immediately, since they are woken.
+        """
+        item = self.processes.remove(process)
+        if item is not None:
+            self._wake_to_dead_letter(item)
+        return item is not None
+
+    def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> CancelOutcome:
+        """Cancel a queued request. The starter dead-letters its message with the time and the operator's name.
+
+        It does so immediately if the request is the head of the queue, else when those before it have started. Safe to
+        repeat.
+        """
+        outcome, item = self.processes.cancellations.add(process, execution, now, by)
+        if outcome is CancelOutcome.CANCELLED:
+            self._wake_to_dead_letter(item, execution)
+        return outcome
+
+    def _wake_to_dead_letter(self, item: Mapping[str, Any], execution: str | None = None) -> None:
+        """Wake the registered requests, or one of them, whether or not it fits: the starter dead-letters it."""
+        for handle in _handles(item, execution).values():
+            self.queue.make_visible(handle)
+
+
+def _handles(item: Mapping[str, Any], execution: str | None = None) -> dict[str, str]:
+    """The receipt handle of each registration of an item, or of one execution's, by priority. It may be malformed."""
+    handles = {}
+    for priority, entry in item.get("waiting", {}).get("M", {}).items():
+        registration = entry.get("M", {})
+        handle, registered = (registration.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
+        if handle and execution in (None, registered):
+            handles[priority] = handle
+    return handles

@@ -12,7 +12,7 @@
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
-    cancelled      M, optional: execution name of a cancelled request -> {since, by} (see cancellation.py)
+    cancelled      M, optional: execution name of a cancelled request -> {since, by} (see Cancellations)
     lost           M, optional: execution name of a request without a message -> {request_id, priority, since,
                    noted, reported} (see lost_requests.py)
     paused         BOOL: true refuses every reserve
@@ -58,6 +58,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
@@ -77,26 +79,154 @@ from slotkeeper.slots.process import (
     read_turns,
     wake_delay,
 )
-from slotkeeper.slots.request import PRIORITIES, Delivery
-from slotkeeper.slots.reservation import (
-    AlreadyHeld,
-    Cancelled,
-    Candidate,
-    Full,
-    Granted,
-    HeldByAnother,
-    LeasesOnly,
-    Misconfigured,
-    Paused,
-    Registration,
-    Reservation,
-    UnknownProcess,
+from slotkeeper.slots.request import (
+    DEFAULT_PRIORITY,
+    MAX_TOKEN_CHARACTERS,
+    PRIORITIES,
+    Delivery,
+    Position,
+    Priority,
+    Request,
 )
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class LeaseTerm(NamedTuple):
+    """The end of a lease, in whole seconds since the epoch, and the random code that only its holder knows."""
+
+    until: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A request that asks for a slot, and the delivery of its message, or a lease.
+
+    Attributes:
+        weight: None means the process's default weight.
+        delivery: None for a caller without a message: it is refused while any request waits.
+        request_id: for the operator command. An execution's name is a hash, which does not contain it.
+        task_token: stored with the slot, for the answer to the caller that waits.
+        lease: for a block of code that asks for a slot; None for an execution.
+    """
+
+    process: str
+    execution: str
+    weight: int | None = None
+    priority: Priority = DEFAULT_PRIORITY
+    delivery: Delivery | None = None
+    request_id: str = ""
+    task_token: str = field(default="", repr=False)
+    lease: LeaseTerm | None = None
+
+    @classmethod
+    def of(cls, request: Request, delivery: Delivery) -> Candidate:
+        """The candidate of a request that was delivered."""
+        execution, id_ = request.execution_name, request.request_id
+        token = request.task_token
+        return cls(request.process, execution, request.weight, request.priority, delivery, id_, token)
+
+    @property
+    def position(self) -> Position | None:
+        return self.delivery.position if self.delivery else None
+
+    def new_holder(self, now: float) -> Item:
+        """The holder that a grant adds, in DynamoDB's format, without its weight."""
+        since = {"N": str(int(now))}
+        if self.lease is None:
+            return {"state": {"S": "RESERVED"}, "since": since}
+        until, code = {"N": str(self.lease.until)}, {"S": self.lease.code}
+        return {"state": {"S": "LEASED"}, "since": since, "until": until, "code": code}
+
+    @property
+    def token_bytes(self) -> int:
+        return len(self.task_token.encode())
+
+    def weight_in(self, process: Process) -> int:
+        """The weight that it takes of a process's limit."""
+        return self.weight or process.default_weight
+
+    def is_admitted_by(self, process: Process) -> bool:
+        """Whether a reserve would succeed, for the item as it was read."""
+        is_known = self.execution in process.holders or self.execution in process.cancelled
+        return not is_known and process.admits(self.weight_in(process), self.priority, self.position, self.token_bytes)
+
+
+@dataclass(frozen=True)
+class Granted:
+    """This call reserved the slot."""
+
+
+@dataclass(frozen=True)
+class AlreadyHeld:
+    """The request already holds its slot: the message was redelivered, or the answer of an earlier call was lost."""
+
+
+@dataclass(frozen=True)
+class HeldByAnother:
+    """Another request with this id holds a slot, since its weight is not this one's. Its slot may be too small."""
+
+    weight: int
+
+
+@dataclass(frozen=True)
+class Full:
+    """The request or its task token does not fit, or another one has its turn.
+
+    `seen`: the process's item as it was at the refusal.
+    """
+
+    seen: Process = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Paused:
+    """The process is paused. Requests are admitted again after an operator lifts the pause. `seen`: as in `Full`."""
+
+    seen: Process = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """An operator has cancelled the request. `since`: seconds since the epoch. `by`: the operator, empty if unknown."""
+
+    since: int
+    by: str
+
+
+@dataclass(frozen=True)
+class UnknownProcess:
+    """No item exists for the process. Unlike `Full`, waiting would never end."""
+
+
+@dataclass(frozen=True)
+class LeasesOnly:
+    """The process has no target, so it runs no request. Unlike `Full`, waiting would never end."""
+
+
+@dataclass(frozen=True)
+class Misconfigured:
+    """The item does not have the documented types, so conditions on it mean nothing. Example: a limit as a string."""
+
+    reason: str
+
+
+Reservation = (
+    Granted | AlreadyHeld | HeldByAnother | Full | Paused | Cancelled | UnknownProcess | LeasesOnly | Misconfigured
+)
+
+
+class Registration(Enum):
+    """The result of registering a refused delivery."""
+
+    REGISTERED = auto()
+    RESERVE_AGAIN = auto()  # a reserve may now have another outcome: a slot is free, or the process was removed
+    SUPERSEDED = auto()  # a newer receive is already registered, or was granted
+    SPENT = auto()  # a waker found this receive's handle outdated; only a further receive of the message can register
+
 
 # Both counts, because a counter that has drifted must refuse rather than admit: slots_in_use may be wrong, the map not.
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.

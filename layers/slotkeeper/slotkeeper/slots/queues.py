@@ -9,8 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.sqs import number, text
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import PRIORITIES, Delivery
-from slotkeeper.slots.task_tokens import without_token
+from slotkeeper.slots.request import PRIORITIES, Delivery, without_token
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient

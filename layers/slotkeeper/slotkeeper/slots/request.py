@@ -1,4 +1,4 @@
-"""Parses messages of RequestQueue into requests, or into reasons that the sender can act on."""
+"""Parses messages of RequestQueue into requests, or into reasons that the sender can act on; masks task tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any, Literal
 import fastjsonschema
 
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
-from slotkeeper.slots.task_tokens import MAX_TOKEN_CHARACTERS, masked
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
 # Bytes of the body of a first attempt. A request that is sent again also contains its id and attempt. RequestQueue
@@ -29,6 +28,8 @@ MAX_INPUT_BYTES = 32_768
 # number of 15 digits between these magnitudes survives both.
 MAX_DIGITS = 15
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-300, 1e300
+
+MAX_TOKEN_CHARACTERS = 2048  # Step Functions API Reference, SendTaskSuccess
 
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
@@ -279,3 +280,57 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
         f"{field} must not contain {', '.join(refused)[:500]}: a name is -- followed by A-Z a-z 0-9 . _ -, "
         "and requests cannot set Glue's own parameters or --slotkeeper-*"
     )
+
+
+# Task tokens in message bodies. With a token anyone who may call Step Functions can answer the caller, so bodies that
+# operators read contain none.
+#
+# A token in any text: cut, not JSON, or JSON in a JSON string, where each quote has the same number of backslashes. A
+# quoted value ends at its quote with as many backslashes; a quote with more of them is a character of the value.
+_TOKEN_TEXT = re.compile(
+    r"""
+    (task_token \\* ["']? \s* [:=] [\s\[{]* (?: (?P<escape> \\*) (?P<quote> ["']) )?)
+    (?(quote)
+        (?: [^\\"'] | (?! (?P=escape) (?P=quote)) \\+ . | (?! (?P=quote)) ["'] )+
+      | [^\s"'\\,\[\]{}]+
+    )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def token_of(body: str) -> str:
+    """The task token in a body that need not be a valid request; "" if it has none that Step Functions would take."""
+    token = (_object(body) or {}).get("task_token")
+    if not isinstance(token, str) or not token.isascii():
+        return ""
+    return token if 1 <= len(token) <= MAX_TOKEN_CHARACTERS else ""
+
+
+def without_token(body: str) -> str:
+    """The body without its task token, and without the digest of it; unchanged if it has neither.
+
+    In a body that is not a JSON object, the token's text is removed.
+    """
+    fields = _object(body)
+    if fields is None:
+        return masked(body)
+    if not fields.keys() & {"task_token", "caller"}:
+        return body
+    try:
+        return encode({name: value for name, value in fields.items() if name not in ("task_token", "caller")})
+    except RecursionError:
+        return masked(body)
+
+
+def masked(text: str, hidden: str = "...") -> str:
+    """The text with each task token in it replaced by `hidden`: for messages that repeat a part of a body."""
+    return _TOKEN_TEXT.sub(rf"\g<1>{hidden}", text)
+
+
+def _object(body: str) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None

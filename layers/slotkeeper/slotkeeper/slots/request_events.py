@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from slotkeeper.events import CompletionEvents, instant
-from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.failure_reason import failure_reason
+from slotkeeper.slots.executions import Execution, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Request, process_of
 
 _FLOW = "gated"  # words: allowed, a value of completion.schema.json

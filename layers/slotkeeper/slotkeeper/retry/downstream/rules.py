@@ -20,28 +20,35 @@ it is about a downstream of the past.
 
 A permit that ends without an outcome is a failure: the downstream may have kept the call until the function was
 stopped.
+
+A throttled answer halves the limit, or, if the limit was being raised, takes it back to the last one that a window has
+proven. After a window in full use without throttling the limit grows: half of the way to the one below the last
+throttled limit, there it stays for HOLD_WINDOWS before that limit is tried again, and above it, it grows by half.
+
+With "add one, halve" alone, the mean limit would be three quarters of what the downstream takes: between two throttled
+answers the limit grows from half to all of it. With the last throttled limit remembered (as TCP's BIC and CUBIC do), it
+stays just below it nearly all the time, and it follows a larger capacity in a logarithmic number of windows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from slotkeeper.retry.backoff import share
-from slotkeeper.retry.downstream import concurrency_limit
-from slotkeeper.retry.downstream.concurrency_limit import Limit
 from slotkeeper.retry.downstream.health import (
     CLOCK_SKEW_SECONDS,
     FAILURE,
     SUCCESS,
     Answer,
     Change,
+    DownstreamSettings,
     Health,
     Permit,
     Refusal,
     State,
 )
-from slotkeeper.retry.downstream.settings import DownstreamSettings
+from slotkeeper.retry.policy import share
 
 MAX_CHANGES = 20  # DynamoDB charges each write by the size of the whole item
 # The weight of a call's duration in the mean duration.
@@ -55,6 +62,25 @@ FIRST_PROBE = 1 / 32
 PROBE_JITTER = 0.2
 # Messages that return per permitted attempt. With one, every permit would be unused until the next message returns.
 RETURNS_PER_PERMIT = 4
+# Windows at one below the last throttled limit. Fewer, and more calls are throttled; more, and a larger capacity is
+# found later.
+HOLD_WINDOWS = 3
+
+
+class Limit(NamedTuple):
+    """A concurrency limit and what is known about others.
+
+    Args:
+        callers: the permitted callers.
+        proven: the last limit with a window in full use without throttling; 0 if unknown.
+        throttled: the last limit that was too high; 0 if unknown.
+        calm: such windows since `callers` or `throttled` changed.
+    """
+
+    callers: int
+    proven: int = 0
+    throttled: int = 0
+    calm: int = 0
 
 
 def ask(
@@ -148,7 +174,7 @@ def report(
             answer = Answer.FAILED  # it cannot be called less without not being called
             health = replace(health, cut=health.window)
         elif callers is not None and health.limit_set is None and permit.window > health.cut:
-            health = replace(_limited(health, concurrency_limit.reduced(_limit(health, most))), cut=health.window)
+            health = replace(_limited(health, reduced(_limit(health, most))), cut=health.window)
     elif answer == Answer.SUCCEEDED and health.limit_set is None and callers is not None and under_way >= callers:
         health = replace(health, clean=True)
     if answer == Answer.SUCCEEDED:
@@ -202,7 +228,7 @@ def current(health: Health, settings: DownstreamSettings, most: int, now: float)
     if concurrency.enabled and now >= health.window + concurrency.window:
         limit = _limit(health, most)
         if health.clean and health.cut < health.window:
-            limit = concurrency_limit.grown(limit, most)
+            limit = grown(limit, most)
         health = replace(_limited(health, limit), window=now, clean=False)
     if budget.enabled and health.spent:
         spent = health.spent - max(0.0, now - health.refilled) * budget.capacity / budget.window
@@ -320,3 +346,22 @@ def _measured(settings: DownstreamSettings, mean: float) -> float:
 
 def _without(permits: Mapping[str, tuple[float, int]], code: str) -> dict[str, tuple[float, int]]:
     return {other: held for other, held in permits.items() if other != code}
+
+
+def reduced(limit: Limit) -> Limit:
+    """Return the limit after a throttled answer."""
+    callers = limit.proven if 0 < limit.proven < limit.callers else max(1, limit.callers // 2)
+    return Limit(callers, callers, limit.callers)
+
+
+def grown(limit: Limit, most: int) -> Limit:
+    """Return the limit after a window in full use without throttling. `most`: the maximum."""
+    callers, _, throttled, calm = limit
+    if callers >= throttled:  # also if none is known
+        raised, throttled = callers + max(1, callers // 2), 0
+    elif callers < throttled - 1:
+        raised = (callers + throttled) // 2
+    else:
+        raised = throttled if calm + 1 >= HOLD_WINDOWS else callers
+    raised = min(raised, most)
+    return Limit(raised, callers, throttled, 0 if raised != callers else calm + 1)

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from slotkeeper.retry.downstream.breaker_history import BreakerHistory, breaker_history
-from slotkeeper.retry.downstream.table import DownstreamTable, MalformedHealth, NotRead
+from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, NotRead
 from slotkeeper.retry.failures.analysis import FailureAnalysis
-from slotkeeper.retry.failures.report import DeadLetterNote, FailureReport, Period
+from slotkeeper.retry.failures.report import BreakerHistory, DeadLetterNote, FailureReport, Period, breaker_history
 from slotkeeper.retry.ledger import Ledger, MalformedRow
 
 # A page of a scan has up to 1 MB (DynamoDB guide, "Scanning tables"): 2 GB, a million rows of 2 KB, and about 250,000
