@@ -219,8 +219,6 @@ def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> E
 def _back(waiting: WaitingRequest, now: float) -> str:
     """Until when the message of a registration is hidden if no wake comes."""
     back = waiting.hidden_until
-    if back is None:
-        return ""
     if back < now:
         return f", and should have come back {duration(now - back)} ago"
     return f", or for {duration(back - now)}, until {local_time(back)}"

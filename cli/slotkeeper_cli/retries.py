@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -79,7 +80,7 @@ class DownstreamControl:
                 self.healths[downstream] = health
 
     def settings(self, downstream: str) -> DownstreamSettings:
-        return self.policy.downstream_settings(downstream)
+        return replace(self.policy.downstream_settings(downstream), most=self.most)
 
     @property
     def policy(self) -> Policy:
@@ -111,49 +112,54 @@ def read_downstreams(stack: StackConnection) -> dict[str, Health | MalformedHeal
 
 def summary(name: str, health: Health) -> dict[str, Any]:
     """What the item states, without the settings of the policy."""
-    last = health.changes[-1] if health.changes else None
+    last = health.breaker.changes[-1] if health.breaker.changes else None
+    is_due = health.breaker.state == State.OPEN and not health.breaker.forced
     return {
         "downstream": name,
-        "state": health.state,
+        "state": health.breaker.state,
         # Each failed probe changes `since`; a downstream is out of order since the breaker opened.
         "since": iso(last.at) if last else None,
         "why": last.why if last else None,
         "by": (last.by or None) if last else None,
-        "forced_open": health.forced,
-        "next_probe_at": iso(health.probe_at) if health.state == State.OPEN and not health.forced else None,
-        "probe_until": iso(health.probe_at) if health.state == State.HALF_OPEN else None,
-        "limit_set": health.limit_set,
+        "forced_open": health.breaker.forced,
+        "next_probe_at": iso(health.breaker.probe_at) if is_due else None,
+        "probe_until": iso(health.breaker.probe_at) if health.breaker.state == State.HALF_OPEN else None,
+        "limit_set": health.concurrency.limit_set,
     }
 
 
-def details(name: str, health: Health, settings: DownstreamSettings, most: int, now: float) -> dict[str, Any]:
-    """The summary, and the figures of the present windows. `most`: the event source's concurrency."""
-    health = current(health, settings, most, now)
+def details(name: str, health: Health, settings: DownstreamSettings, now: float) -> dict[str, Any]:
+    """The summary, and the figures of the present windows."""
+    health = current(health, settings, now)
     # A probe that succeeds restores the limit. An operator who closes the breaker sets the adaptive one to one caller.
-    limit = (force_closed(health, now, "") if health.forced else health).callers(settings, most)
-    is_due = health.state == State.OPEN and not health.forced
+    limit = (force_closed(health, now, "") if health.breaker.forced else health).callers(settings)
+    is_due = health.breaker.state == State.OPEN and not health.breaker.forced
     allowed = health.allowed_retries(settings)
     return summary(name, health) | {
         "breaker_enabled": settings.breaker.enabled,
-        "next_probe_at": iso(health.probe_due(settings, now)) if is_due else None,
-        "failures": health.failures,
+        "next_probe_at": iso(health.breaker.probe_due(settings.breaker, now)) if is_due else None,
+        "failures": health.breaker.failures,
         "failure_threshold": settings.breaker.failure_threshold,
         "window_calls": settings.breaker.considered,
-        "permitted_callers": {State.OPEN: 0, State.HALF_OPEN: 1}.get(health.state, limit),
+        "permitted_callers": {State.OPEN: 0, State.HALF_OPEN: 1}.get(health.breaker.state, limit),
         "limit": limit,
-        "worker_concurrency": most,
+        "worker_concurrency": settings.most,
         # Without a limit only probes are counted.
-        "under_way": len(health.permits) if limit is not None or health.state == State.HALF_OPEN else None,
+        "under_way": len(health.permits) if limit is not None or health.breaker.state == State.HALF_OPEN else None,
         "allowed_retries": None if allowed is None else int(allowed),
         "budget_capacity": None if allowed is None else settings.budget.capacity,
-        "changes": [vars(change) | {"at": iso(change.at)} for change in health.changes],
+        "changes": [vars(change) | {"at": iso(change.at)} for change in health.breaker.changes],
     }
 
 
 def noteworthy(read: Mapping[str, Health | MalformedHealth]) -> list[dict[str, Any]]:
     """The summaries of the downstreams whose breaker is not closed, or whose limit an operator has set."""
     healths = [(name, health) for name, health in sorted(read.items()) if isinstance(health, Health)]
-    return [summary(name, one) for name, one in healths if one.state != State.CLOSED or one.limit_set is not None]
+    return [
+        summary(name, one)
+        for name, one in healths
+        if one.breaker.state != State.CLOSED or one.concurrency.limit_set is not None
+    ]
 
 
 def not_closed(read: Mapping[str, Health | MalformedHealth], only: str = "") -> list[dict[str, Any]]:

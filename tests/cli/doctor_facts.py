@@ -39,6 +39,7 @@ def waiting_request(priority: Priority = "normal", **changes: Any) -> WaitingReq
         "since": int(NOW) - 300,
         "execution": "p-first",
         "request_id": "first",
+        "hidden_until": int(NOW) - 75,
     }
     return WaitingRequest(**{**whole, **changes})
 

@@ -50,7 +50,7 @@ def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None
     assert process.slots_in_use == len(process.holders) == 2
     assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
     assert {holder.target for holder in process.holders.values()} == {"sample-job"}
-    assert not process.has_free_slot
+    assert not process.fits(1)
 
 
 def test_reconcile_adopts_with_the_job_that_the_execution_runs(

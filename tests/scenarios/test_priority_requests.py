@@ -103,7 +103,7 @@ class Stack:
 
 def process(in_use: int, waiting: str | None = None, weight: int = 1) -> Process:
     name = execution_name(PROCESS, waiting or "", 1)
-    registered = {"high": WaitingRequest("high", "h", "1", 1, weight, 0, name, "")} if waiting else {}
+    registered = {"high": WaitingRequest("high", "h", "1", 1, weight, 0, name, "", 0)} if waiting else {}
     return replace(Process(PROCESS, 4, in_use, {}, False, "job"), waiting=registered)
 
 

@@ -266,7 +266,7 @@ class Explained:
             if isinstance(health, MalformedHealth):
                 self._search.note_unread("DownstreamTable", str(health))
                 return []
-            shown = details(name, health, control.settings(name), control.most, self._now)
+            shown = details(name, health, control.settings(name), self._now)
             return downstream_conditions(shown, self._now)
 
         return self._search.try_read("DownstreamTable", fail, [])
