@@ -1,4 +1,4 @@
-"""T1 to T4 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
+"""Without one of its guards, a small world of the token lock breaks the guarantee."""
 
 from __future__ import annotations
 
@@ -13,24 +13,14 @@ from slotkeeper.token import item as token_item
 from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import TokenItem
 from slotkeeper.token.refresh import TokenRefresh
-from tests.simulation import small_worlds, token_state, token_world
+from tests.simulation import token_state, token_world
 from tests.simulation.token_state import DEATHS, FREEZES, NO_TOKEN, Plan
 from tests.simulation.token_world import TokenWorld
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and name.startswith("token")]
+
 ON_TIME = (0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_t1_to_t4_hold_in_every_state(name: str) -> None:
-    small = small_worlds.SMALL[name]
-    assert first_violation(small.make, small.faults) == ("", "")
-
-
-def test_t1_to_t4_hold_in_random_schedules() -> None:
-    assert first_broken(token_world.random_world, range(200)) == ("", -1)
 
 
 @pytest.mark.parametrize("how", list(token_state.POSTS_OF_A_FAULT))
@@ -139,20 +129,6 @@ def test_without_its_guard_a_small_token_world_breaks(
     assert name == broken, history
 
 
-@pytest.mark.parametrize(
-    ("remove", "broken"),
-    [
-        (acquire_a_held_lock, ("T1",)),
-        (f29_acquire_for_any_stored_token, ("T1",)),
-        (f29_store_without_the_lock, ("T3",)),
-        (use_a_token_that_was_not_stored, ("T3",)),
-        (lease_shorter_than_the_post, ("T1",)),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_without_its_guard_a_random_token_schedule_breaks(
-    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
-) -> None:
-    remove(monkeypatch)
-    name, seed = first_broken(token_world.random_world, range(500, 2000))
-    assert name in broken, f"seed {seed}"
+def test_without_its_guard_a_random_token_schedule_breaks(monkeypatch: Patch) -> None:
+    f29_store_without_the_lock(monkeypatch)
+    assert first_broken(token_world.random_world, range(500, 2000))[0] == "T3"

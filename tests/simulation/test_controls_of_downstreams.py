@@ -1,4 +1,4 @@
-"""R5 to R7 hold in every order of events. As controls, the same worlds find the bug when a protection is removed."""
+"""Without one of its protections, a small world of a watched downstream breaks the guarantee."""
 
 from __future__ import annotations
 
@@ -18,15 +18,11 @@ from slotkeeper.retry.downstream.downstreams import DEFAULT, Admission, Downstre
 from slotkeeper.retry.downstream.health import Breaker, Budget, Health, State
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.policy import Policy
-from tests.simulation import downstream_world, small_worlds
-from tests.simulation.aws import sqs
+from tests.simulation import downstream_world
 from tests.simulation.downstream_world import DownstreamWorld, Plan, watching_policy
-from tests.simulation.retry_actors import WORK
-from tests.simulation.transcript import Question
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and name.startswith("downstream")]
 
 ONE = (("a", "{}"),)
 TWO = (*ONE, ("b", "{}"))
@@ -42,43 +38,6 @@ UNREPORTED = Plan(
     sudden=True,
     fault_kinds=("unsent",),
 )
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_r5_to_r7_hold_in_every_state(name: str) -> None:
-    small = small_worlds.SMALL[name]
-    assert first_violation(small.make, small.faults) == ("", "")
-
-
-@pytest.mark.parametrize("lax", [True, False])
-def test_r5_to_r7_hold_when_a_late_hide_concerns_a_message_that_another_worker_has(
-    lax: bool, monkeypatch: Patch
-) -> None:
-    """`lax`: the queue accepts the hide, as recorded. Otherwise it refuses it, as documented."""
-    late = 0
-
-    def noted(world: DownstreamWorld, question: Question) -> Question:
-        nonlocal late
-        if question.operation == "change_message_visibility":
-            handle = question.parameters["ReceiptHandle"]
-            taken = [each["handle"] for each in world._queue(WORK)["messages"] if sqs.is_in_flight(each, world.now)]
-            others = [
-                other for other in taken if other.partition("#")[0] == handle.partition("#")[0] and other != handle
-            ]
-            late += bool(others)
-        return question
-
-    monkeypatch.setattr(DownstreamWorld, "_with_handle", noted)
-    plan = Plan(ONE, BREAKER_ONLY, limited=False, down=DOWN, fault_kinds=("until its message is back",), lax=lax)
-    assert first_violation(lambda: DownstreamWorld(plan), 1) == ("", "")
-    assert late
-
-
-def test_r5_to_r7_hold_in_random_schedules() -> None:
-    assert first_broken(downstream_world.random_world, range(100)) == ("", -1)
-
-
-# Controls ----------------------------------------------------------------------------------------------------------
 
 
 def r5_state_is_written_unconditionally(patch: Patch) -> None:
@@ -293,19 +252,6 @@ def test_without_its_protection_a_small_world_of_downstreams_breaks(
     assert name == broken, history
 
 
-@pytest.mark.parametrize(
-    ("remove", "broken"),
-    [
-        (r5_state_is_written_unconditionally, ("R5", "R6")),
-        (r5_an_old_outcome_closes, ("R5",)),
-        (r6_the_limit_counts_no_permits, ("R5", "R6")),
-        (r7_every_failure_counts, ("R7",)),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_without_its_protection_a_random_schedule_of_downstreams_breaks(
-    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
-) -> None:
-    remove(monkeypatch)
-    name, seed = first_broken(downstream_world.random_world, range(1000))
-    assert name in broken, f"seed {seed}"
+def test_without_its_protection_a_random_schedule_of_downstreams_breaks(monkeypatch: Patch) -> None:
+    r6_the_limit_counts_no_permits(monkeypatch)
+    assert first_broken(downstream_world.random_world, range(1000))[0] in ("R5", "R6")

@@ -1,4 +1,4 @@
-"""R1 to R4 hold in every order of events. As controls, the same worlds find the bug when a guard is removed."""
+"""Without one of its guards, a small world of retries breaks the guarantee."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.operations import RetryCancelled, RetryOperations
 from slotkeeper.retry.policy import BUILT_IN, Policy, PolicyParameter, PolicyUnavailable
 from slotkeeper.retry.worker import RetryingWorker
-from tests.simulation import retry_world, small_worlds
+from tests.simulation import retry_world
 from tests.simulation.retry_world import Plan, RetryWorld, fixed_policy
 from tests.simulation.world_runs import first_broken, first_violation
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in small_worlds.SMALL.items() if small.quick and "retry" in name]
 
 OTHER_PAYLOAD = ("a", '{"other": "payload"}')
 SUCCEEDS = Plan((("a", "{}"),))
@@ -30,18 +29,6 @@ POISON = Plan((("a", '{"poison": "no such thing"}'),))
 IMMEDIATELY = (("a", '{"fails": 1, "retry_after": 0}'),)
 BY_SCHEDULER = (("a", '{"fails": 1, "retry_after": 1980}'),)
 
-
-@pytest.mark.parametrize("name", QUICK)
-def test_r1_to_r4_hold_in_every_state(name: str) -> None:
-    small = small_worlds.SMALL[name]
-    assert first_violation(small.make, small.faults) == ("", "")
-
-
-def test_r1_to_r4_hold_in_random_schedules() -> None:
-    assert first_broken(retry_world.random_world, range(200)) == ("", -1)
-
-
-# Controls ----------------------------------------------------------------------------------------------------------
 
 # Conditions that always hold. They use every value, since DynamoDB refuses unused ones.
 UNLEASED = ledger.CLAIM_CONDITION.replace("lease_until < :clock", "lease_until <> :clock")
@@ -240,21 +227,6 @@ def test_without_its_guard_a_small_world_of_retries_breaks(
     assert name == broken, history
 
 
-@pytest.mark.parametrize(
-    ("remove", "broken"),
-    [
-        (f24_an_attempt_is_claimed_twice, ("R2",)),
-        (f24_a_live_lease_is_taken_over, ("R2", "R3")),
-        (f25_recorded_after_it_is_carried_out, ("R2", "R4")),
-        (f25_deleted_before_it_is_scheduled, ("R1",)),
-        (f25_deleted_after_any_exception, ("R1",)),
-        (a_dead_letter_without_its_history, ("R4",)),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
-)
-def test_without_its_guard_a_random_schedule_of_retries_breaks(
-    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
-) -> None:
-    remove(monkeypatch)
-    name, seed = first_broken(retry_world.random_world, range(2000))
-    assert name in broken, f"seed {seed}"
+def test_without_its_guard_a_random_schedule_of_retries_breaks(monkeypatch: Patch) -> None:
+    f24_an_attempt_is_claimed_twice(monkeypatch)
+    assert first_broken(retry_world.random_world, range(2000))[0] == "R2"
