@@ -13,7 +13,7 @@ from typing import Any
 
 from z3 import And, ArithRef, Bool, BoolRef, BoolVal, If, Implies, Int, IntVal, Not, Or, Sum
 
-from tests.proof.symbols import Search
+from tests.proof.slots.symbols import Search
 from tests.simulation.aws import conditions
 from tests.simulation.aws.expressions import Operand, Path, Size, Value
 from tests.simulation.aws.updates import Action, Term, update
@@ -86,6 +86,11 @@ class Effect:
         return self.held - self.in_use
 
 
+def text_number(text: str) -> ArithRef:
+    """A number that stands for this text alone."""
+    return IntVal(int.from_bytes(text.encode()))
+
+
 class Unknown(Exception):
     """A write does something that is not modelled."""
 
@@ -124,6 +129,8 @@ class _Write:
                         after[name] = Holder(before.holder(name).is_there, changed)
                 case ("slot_limit" | "slots_in_use" | "holders" | "process_name", *_):
                     raise Unknown(f"{place} is changed")
+                case (computed, *_) if computed.startswith("{%") and not computed.startswith("{% 'turn_'"):
+                    raise Unknown(f"{computed} is changed, which may be any attribute")
         count, held = before.count, before.held
         for name, entry in after.items():
             old = before.holder(name)
@@ -145,7 +152,7 @@ class _Write:
 
     def _number(self, value: Mapping[str, str]) -> Any:
         """The number of an attribute; of a text one that no other text has."""
-        return self._search.number(value["N"]) if "N" in value else IntVal(int.from_bytes(value["S"].encode()))
+        return self._search.number(value["N"]) if "N" in value else text_number(value["S"])
 
     def _sum(self, action: Action) -> ArithRef:
         assert action.term
@@ -216,8 +223,9 @@ class _Write:
         match operand:
             case Size(path) if self._place(path) == ("holders",):
                 return self._item.count
-            case Value(name) if self._values[name].keys() & {"N", "S"}:
-                return self._number(self._values[name])
+            case Value(name):
+                value = self._values[name]  # in the workflow it may be a JSONata expression
+                return self._number(value) if isinstance(value, dict) and value.keys() & {"N", "S"} else None
             case Path():
                 match self._place(operand):
                     case ("slot_limit",):
