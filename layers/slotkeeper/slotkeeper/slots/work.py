@@ -1,7 +1,7 @@
 """What runs in slots: Glue runs and child executions. Finds, describes and stops either.
 
 `Work` is one of them, and `WorkCheck` what one check has found of a holder's work: DeadHolders concludes from it,
-whatever the target is.
+for both kinds of targets.
 
 A child execution has the name of the workflow execution that started it. Its input contains that execution's ARN in the
 field AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID. An execution of the same name without that ARN is not a child: it
