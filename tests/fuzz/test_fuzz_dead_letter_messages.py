@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
 from tests.fuzz.strategies import bodies, sqs_texts
 

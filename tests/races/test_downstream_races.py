@@ -14,7 +14,7 @@ import pytest
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.aws.dynamodb import Table, Write
 from slotkeeper.retry.downstream.downstreams import Admission, Downstreams, DownstreamTable, Rejection
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import Breaker, Concurrency, Health, State
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
 from tests.races.shared_token import simultaneously
@@ -26,7 +26,7 @@ ROUNDS = 3
 NOW, LEASE = 1_800_000_000.0, 125.0
 THROTTLED = Failure(("ThrottlingException", "ClientError"), "slow down")
 DOWN = Failure(("ConnectionError", "OSError"), "down")
-PROBE_DUE = Health(state=State.OPEN, epoch=7, probe_at=NOW - 1)
+PROBE_DUE = Health(Breaker(state=State.OPEN, epoch=7, probe_at=NOW - 1))
 
 _names = itertools.count(1)
 
@@ -71,9 +71,9 @@ def test_of_many_containers_that_ask_when_the_probe_is_due_exactly_one_begins_it
     for _ in range(ROUNDS):
         containers = Containers(tables, PROBE_DUE)
         (probe,) = containers.ask()
-        assert (containers.health.state, containers.health.epoch) == (State.HALF_OPEN, 8)
+        assert (containers.health.breaker.state, containers.health.breaker.epoch) == (State.HALF_OPEN, 8)
         probe.succeeded(1.0)
-        assert containers.health.state == State.CLOSED
+        assert containers.health.breaker.state == State.CLOSED
 
 
 @pytest.mark.parametrize("limit", [1, 3, 11])
@@ -81,32 +81,44 @@ def test_of_many_containers_that_ask_exactly_as_many_begin_as_the_limit_permits(
     tables: Sequence[DownstreamTable], limit: int
 ) -> None:
     for _ in range(ROUNDS):
-        containers = Containers(tables, Health(limit=limit))
+        containers = Containers(tables, Health(concurrency=Concurrency(limit=limit)))
         assert len(containers.ask()) == len(containers.health.permits) == limit
 
 
 def test_many_throttled_answers_of_one_window_halve_the_limit_once(tables: Sequence[DownstreamTable]) -> None:
-    containers = Containers(tables, Health(window=NOW))
+    containers = Containers(tables, Health(concurrency=Concurrency(window=NOW)))
     permitted = containers.ask()
     assert len(permitted) == CROWD
     simultaneously([_fails(admission, THROTTLED) for admission in permitted])
     health = containers.health
-    assert (containers.unreported, health.limit, health.cut, health.permits) == ([], CROWD // 2, NOW, {})
+    limited = health.concurrency
+    assert (containers.unreported, limited.limit, limited.cut, health.permits) == (
+        [],
+        CROWD // 2,
+        NOW,
+        {},
+    )
 
 
 def test_no_simultaneous_failure_is_lost_and_one_counts(tables: Sequence[DownstreamTable]) -> None:
     policy = Policy.from_document({"downstream": {"breaker": {"failure_threshold": CROWD + 1}}})
-    containers = Containers(tables, Health(healthy=True), policy)
+    containers = Containers(tables, Health(Breaker(healthy=True)), policy)
     counted = simultaneously([_fails(admission, DOWN) for admission in containers.ask()])
-    assert (containers.unreported, containers.health.failures, counted.count(True)) == ([], CROWD, 1)
+    assert (containers.unreported, containers.health.breaker.failures, counted.count(True)) == ([], CROWD, 1)
 
 
 def test_simultaneous_failures_open_the_breaker_once(tables: Sequence[DownstreamTable]) -> None:
     policy = Policy.from_document({"downstream": {"breaker": {"failure_threshold": 5}}})
-    containers = Containers(tables, Health(healthy=True), policy)
+    containers = Containers(tables, Health(Breaker(healthy=True)), policy)
     simultaneously([_fails(admission, DOWN) for admission in containers.ask()])
     health = containers.health
-    assert (health.state, health.epoch, len(health.changes), health.permits) == (State.OPEN, 1, 1, {})
+    breaker = health.breaker
+    assert (breaker.state, breaker.epoch, len(breaker.changes), health.permits) == (
+        State.OPEN,
+        1,
+        1,
+        {},
+    )
 
 
 def test_control_without_the_version_many_probes_begin(

@@ -15,7 +15,7 @@ from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.delivery import RetryQueue
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import DEFAULT, Admission, Downstreams
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import Breaker, Budget, Health, State
 from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.policy import Policy
 from tests.simulation import downstream_world, small_worlds
@@ -95,12 +95,16 @@ def _changed_ask(patch: Patch, change: Callable[[Health], Health]) -> None:
     patch.setattr(rules, "ask", lambda health, *given: ask(change(health), *given))
 
 
+def _changed_breaker(patch: Patch, change: Callable[[Breaker], Breaker]) -> None:
+    _changed_ask(patch, lambda health: replace(health, breaker=change(health.breaker)))
+
+
 def r5_a_call_that_hangs_is_no_failure(patch: Patch) -> None:
     current = rules.current
 
-    def drops(health: Health, settings: Any, most: int, now: float) -> Health:
+    def drops(health: Health, settings: Any, now: float) -> Health:
         kept = {code: held for code, held in health.permits.items() if held[0] > now}
-        return current(replace(health, permits=kept), settings, most, now)
+        return current(replace(health, permits=kept), settings, now)
 
     patch.setattr(rules, "current", drops)
 
@@ -109,20 +113,24 @@ def r5_all_requests_have_one_downstream(patch: Patch) -> None:
     patch.setattr(consumer, "name_of", lambda *_: DEFAULT)
 
 
+def _with_a_probe_due_in(state: State) -> Callable[[Breaker], Breaker]:
+    return lambda breaker: replace(breaker, probe_at=0.0) if breaker.state == state else breaker
+
+
 def r5_every_message_is_a_probe(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: replace(health, probe_at=0.0) if health.state == State.HALF_OPEN else health)
+    _changed_breaker(patch, _with_a_probe_due_in(State.HALF_OPEN))
 
 
 def r5_probes_before_they_are_due(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: replace(health, probe_at=0.0) if health.state == State.OPEN else health)
+    _changed_breaker(patch, _with_a_probe_due_in(State.OPEN))
 
 
 def r5_a_forced_breaker_half_opens(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: replace(health, forced=False))
+    _changed_breaker(patch, lambda breaker: replace(breaker, forced=False))
 
 
 def r5_an_open_breaker_permits(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: health if health.forced else replace(health, state=State.CLOSED))
+    _changed_breaker(patch, lambda breaker: breaker if breaker.forced else replace(breaker, state=State.CLOSED))
 
 
 def r5_a_lease_without_clock_skew(patch: Patch) -> None:
@@ -133,7 +141,7 @@ def r5_an_old_outcome_closes(patch: Patch) -> None:
     report = rules.report
 
     def of_any_epoch(health: Any, settings: Any, permit: Any, *given: Any) -> Any:
-        return report(health, settings, replace(permit, epoch=health.epoch), *given)
+        return report(health, settings, replace(permit, epoch=health.breaker.epoch), *given)
 
     patch.setattr(rules, "report", of_any_epoch)
 
@@ -157,7 +165,7 @@ def r6_the_limit_counts_no_permits(patch: Patch) -> None:
 
 
 def r6_the_budget_counts_no_retries(patch: Patch) -> None:
-    _changed_ask(patch, lambda health: replace(health, spent=0.0))
+    _changed_ask(patch, lambda health: replace(health, budget=Budget()))
 
 
 def r6_an_unused_permit_is_kept(patch: Patch) -> None:

@@ -24,6 +24,7 @@ REGISTRATION = {
     "weight": {"N": "1"},
     "since": {"N": "1"},
     "execution": {"S": "p-waits"},
+    "hidden_until": {"N": "2"},
 }
 RUNS = {"state": {"S": "RUNNING"}, "since": {"N": "1"}}
 LEASED = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "code": {"S": "c"}}
@@ -105,7 +106,10 @@ def test_every_fault_is_found_with_its_path() -> None:
         ("slots_in_use",),
         ("turn_low",),
         ("waiting", "high"),
-        *(("waiting", "low", name) for name in ("execution", "receives", "sequence", "since", "weight")),
+        *(
+            ("waiting", "low", name)
+            for name in ("execution", "hidden_until", "receives", "sequence", "since", "weight")
+        ),
     ]
 
 

@@ -184,27 +184,3 @@ def test_a_wait_of_a_later_delivery_is_not_ended(
 def test_a_message_that_never_waited_leaves_no_tombstone(account: Account, candidate: Candidate) -> None:
     assert account.slots.end_wait(candidate) is False
     assert account.item().tombstones == {}
-
-
-# an item without the map of registrations
-
-
-@pytest.fixture
-def older(account: Account) -> Account:
-    """A process as an earlier version, or an operator, has made it."""
-    account.dynamodb.update_item(
-        TableName=account.slot_table, Key={"process_name": {"S": "p"}}, UpdateExpression="REMOVE waiting"
-    )
-    return account
-
-
-@in_both_ways
-def test_an_item_without_registrations_admits(older: Account, reads_first: bool) -> None:
-    assert _slots(older, reads_first).reserve(Candidate("p", "p-1", delivery=delivery({})), NOW) == Granted()
-    assert older.item().tombstones == {"normal": (FIRST, 1)}
-
-
-def test_an_item_without_registrations_gets_them_by_a_wait(older: Account) -> None:
-    older.fill()
-    assert older.register() == Registration.RESERVE_AGAIN
-    assert older.register() == Registration.REGISTERED

@@ -1,25 +1,35 @@
-"""Check requests by the rules of the starter, and send them to RequestQueue."""
+"""Submit requests: check them by the rules of the starter, send them to RequestQueue, and read their runs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import typer
+
+from slotkeeper.slots.executions import Execution, Workflow, failure_reason
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import (
     DEFAULT_PRIORITY,
     MAX_BODY_BYTES,
     Delivery,
     InvalidRequest,
     Request,
+    check_numbers,
     message_group,
     parse_request,
 )
+from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.errors import CommandError
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.formatting import one_line
+from slotkeeper_cli.requests import RETURNED, fields_in
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.target_checks import target_text
 
 BATCH = 10  # SQS API Reference, SendMessageBatch
 TRIES = 5
@@ -162,3 +172,112 @@ def message_of(request: Request) -> dict[str, str]:
         "MessageGroupId": message_group(request.process, request.priority),
         "MessageDeduplicationId": request.execution_name,
     }
+
+
+def read_input(text: str) -> dict[str, Any]:
+    """The input that an option contains: JSON, or @ and the name of a file with JSON.
+
+    Raises:
+        typer.BadParameter: it is not a JSON object, the file cannot be read, or the workflow would change a number.
+    """
+    try:
+        if text.startswith("@"):
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        value = json.loads(text)
+        check_numbers(text)
+    except InvalidRequest as error:
+        raise typer.BadParameter(f"--input: {error}. Nothing was sent.") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(
+            f'--input cannot be read: {error}. Expected is a JSON object, such as \'{{"day": "2026-11-21"}}\', or '
+            "@FILE. Nothing was sent."
+        ) from error
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"--input must be a JSON object, got {one_line(text)}. Nothing was sent.")
+    return value
+
+
+def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request]) -> None:
+    """Refuse arguments for a state machine, an input for a Glue job, and any request for a process without a target.
+
+    Args:
+        known: the processes that exist, by name.
+
+    Raises:
+        InvalidRequests: the text names each of these requests.
+    """
+    errors = []
+    for one in requests:
+        target = known[one.process].target if one.process in known else ""
+        if target == NO_TARGET:
+            errors.append(f"{one.request_id}: process {one.process} is for leases only, it runs no requests")
+        elif is_state_machine(target) and one.arguments:
+            errors.append(f"{one.request_id}: {target_text(target)} takes an input (--input), not arguments")
+        elif target and not is_state_machine(target) and one.input is not None:
+            errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")
+    if errors:
+        text = "requests do not fit the target of their process."
+        raise InvalidRequests(text, *errors, "Nothing was sent.")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The last known attempt of a request, and its execution; None if it has not started."""
+
+    request: Request
+    execution: Execution | None = None
+
+    @property
+    def status(self) -> str:
+        """The status of the execution; `not started` without one."""
+        return self.execution.status if self.execution else "not started"
+
+    @property
+    def was_returned(self) -> bool:
+        """Whether the workflow has returned the request to the queue, as its next attempt."""
+        return self.execution is not None and self.execution.error == RETURNED
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the request has ended, with or without success."""
+        return self.execution is not None and self.execution.is_closed and not self.was_returned
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the request has ended without success."""
+        return self.has_ended and self.status != "SUCCEEDED"
+
+    @property
+    def reason(self) -> str:
+        """Why the attempt failed; "" if it did not."""
+        return failure_reason(self.execution.cause) if self.execution else ""
+
+    @property
+    def differences(self) -> list[str]:
+        """The fields in which the executed request differs; if there are any, another request has used the id."""
+        if self.execution is None:
+            return []
+        executed, submitted = fields_in(self.execution.input), fields_in(self.request.to_json())
+        return sorted(name for name in {**executed, **submitted} if executed.get(name) != submitted.get(name))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The outcome as JSON shows it."""
+        error, cause = (self.execution.error, self.execution.cause) if self.execution else ("", "")
+        return {"status": self.status, "error": error or None, "cause": cause or None, "reason": self.reason or None}
+
+
+def read_runs(workflow: Workflow, runs: Sequence[Run]) -> list[Run]:
+    """Read the execution of each attempt."""
+    executions = in_parallel(lambda one: workflow.describe(one.request.execution_name), runs)
+    return [Run(one.request, execution) for one, execution in zip(runs, executions, strict=True)]
+
+
+def last_attempt(workflow: Workflow, run: Run) -> Run:
+    """The last attempt: a returned request has a next one, a failed request only if it was redriven."""
+    while run.was_returned or run.has_failed:
+        again = Run(replace(run.request, attempt=run.request.attempt + 1))
+        (read,) = read_runs(workflow, [again])
+        if read.execution is None:
+            return again if run.was_returned else run
+        run = read
+    return run

@@ -6,11 +6,9 @@ it needs could not be read, or if nothing happened that could have violated it. 
 
 from __future__ import annotations
 
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.free_slot_checks import freed, taken
-from slotkeeper_cli.limit_check import never_above
-from slotkeeper_cli.request_checks import accounted, in_order, never_again
-from slotkeeper_cli.work_history import WorkHistory
+from slotkeeper_cli.audit.free_slot_checks import freed, taken
+from slotkeeper_cli.audit.history_checks import CheckResult, accounted, in_order, never_above, never_again
+from slotkeeper_cli.audit.work_history import WorkHistory
 
 
 def judge(history: WorkHistory) -> list[CheckResult]:

@@ -19,19 +19,7 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
-from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
-from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
-from slotkeeper_cli.formatting import iso, seconds
-from slotkeeper_cli.holder_work import executions_of
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import message_counts, queue_attributes
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
-from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
-from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import estimate
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.work_history import (
+from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,
     EXECUTIONS,
@@ -46,6 +34,15 @@ from slotkeeper_cli.work_history import (
     WorkHistory,
     WorkInterval,
 )
+from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
+from slotkeeper_cli.audit_log import Audited, read_audit
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.formatting import iso, seconds
+from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
+from slotkeeper_cli.requests import RETURNED, fields_in, priority_in, weight_in
+from slotkeeper_cli.search import Search, read_dead_letters
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel, message_counts, queue_attributes
 
 # Pages that are read of each source: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200
 # runs (Glue Web API, GetJobRuns).
@@ -153,10 +150,7 @@ class _Reader:
             raise self._control.not_found(self._only)
         for error in malformed:
             if self._concerns(error.process):
-                why = f"the item of process {error.process} is malformed ({error})"
-                self._search.not_read.append(
-                    UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")
-                )
+                self._search.note_malformed(error)
         return {each.name: each for each in known if self._concerns(each.name)}
 
     def _bounds(self) -> AuditBounds:
@@ -165,7 +159,7 @@ class _Reader:
         release = estimate(parameters, 0.0, "", None)
         if release.by is None:
             return AuditBounds()
-        period = release.by - float(parameters.get("GraceSeconds") or 120)
+        period = release.by - grace_seconds(parameters)
         dead_holder = release.by + period / 2
         return AuditBounds(dead_holder, dead_holder + 60, max(AuditBounds().free_slot, 2 * dead_holder))
 
@@ -260,7 +254,8 @@ class _Reader:
     ) -> list[WorkInterval]:
         if self._search.missing("SlotTable"):
             why = "what the processes run is in SlotTable, which could not be read completely"
-            self._search.not_read += [UnreadSource(source, why) for source in (GLUE_RUNS, CHILDREN)]
+            for source in (GLUE_RUNS, CHILDREN):
+                self._search.note_unread(source, why)
         targets = {each.target for each in processes.values()}
         targets |= {holder.target for each in processes.values() for holder in each.holders.values()}
         targets |= {str(each.fields.get("target", "")) for each in acts if each.action == "process add"}
@@ -295,15 +290,11 @@ class _Reader:
 
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
-        if "AuditLogGroupName" not in self._stack.outputs:
-            why = "the stack has no audit log, so past limits are not known: deploy it again"
-            self._search.not_read.append(UnreadSource("AuditLogGroup", why))
-            return []
         since = self._window.since - _EARLIER
         read = self._search.try_read("AuditLogGroup", lambda: read_audit(self._stack, since=since), Audited([]))
         if not read.is_complete:
             why = "it has too many lines: only the oldest were read. Give a later --since"
-            self._search.not_read.append(UnreadSource("AuditLogGroup", why))
+            self._search.note_unread("AuditLogGroup", why)
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
 
 
@@ -374,7 +365,7 @@ def _of_attempts(attempts: Sequence[Attempt], acts: Sequence[OperatorAct]) -> li
     sent = {
         execution_name(each.process, each.request_id, each.number + 1, each.caller): each.stopped
         for each in attempts
-        if each.error == "RequestReturned" and each.stopped is not None
+        if each.error == RETURNED and each.stopped is not None
     }
     for act in acts:
         if act.action == "dlq redrive":

@@ -1,26 +1,100 @@
-"""Why a request of the worker is where it is. Decides from what was read before, and makes no call."""
+"""A request of the worker: its row in RequestLedgerTable, its dead-letter message, and why it is where it is."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.retry import ledger
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.retry.ledger import Row
+from slotkeeper.retry.ledger import Ledger, Row
+from slotkeeper.retry.operations import is_cancelled
 from slotkeeper_cli.conditions import Condition
-from slotkeeper_cli.downstream_text import line
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.explanation import Explanation
-from slotkeeper_cli.formatting import count, duration, local_time, one_line
-from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.work_finder import FoundWork
+from slotkeeper_cli.formatting import count, duration, iso, local_time, one_line
+from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.retries import line
+from slotkeeper_cli.search import Search, read_dead_letters
+from slotkeeper_cli.stack_connection import StackConnection
+
+WORK_QUEUES = (DeadLetterQueueName.WORK, DeadLetterQueueName.SCHEDULE)
+_STATES = {
+    ledger.RUNNING: RequestState.RUNNING,
+    ledger.FAILED: RequestState.FAILED,
+    ledger.WAITING: RequestState.WAITING,
+    ledger.SUCCEEDED: RequestState.SUCCEEDED,
+    ledger.DEAD_LETTERED: RequestState.DEAD_LETTERED,
+}
+
+
+@dataclass(frozen=True)
+class FoundWork:
+    """A request of the worker. `row` is None if only its dead-letter message is known."""
+
+    request_id: str
+    row: Row | None
+    dlq_message: DeadLetterMessage | None
+
+    @property
+    def state(self) -> RequestState:
+        if self.row is None:
+            return RequestState.DEAD_LETTERED
+        return RequestState.CANCELLED if is_cancelled(self.row) else _STATES[self.row.status]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The request as JSON shows it."""
+        data: dict[str, Any] = {"request_id": self.request_id, "state": self.state}
+        if (row := self.row) is not None:
+            data |= {
+                "attempts": row.attempts,
+                "last_attempt_at": iso(row.last_attempt_at),
+                "next_attempt_at": None if row.next_attempt_at is None else iso(row.next_attempt_at),
+                "last_error": row.last_error,
+                "history": [dict(entry) for entry in row.history],
+            }
+        if self.dlq_message is not None:
+            data["dead_letter"] = {"queue": self.dlq_message.queue.full_name, **self.dlq_message.summary()}
+        return data
+
+
+def is_deployed(stack: StackConnection) -> bool:
+    """Whether the stack has the worker."""
+    return "RequestLedgerTableName" in stack.outputs
+
+
+def find_work(stack: StackConnection, search: Search, given: str, *, search_dead_letters: bool) -> FoundWork | None:
+    """The worker's request with an id; None if there is none.
+
+    Args:
+        given: the id of the request, or the message id of its dead-letter message.
+        search_dead_letters: read the dead-letter queues also if the ledger does not know the request, as for a message
+            that was malformed. They are read in any case for a request that was dead-lettered.
+
+    Raises:
+        MalformedRow: the request's row does not have the documented types.
+    """
+    rows = Ledger(stack.client("dynamodb"), stack.outputs["RequestLedgerTableName"])
+    row = rows.read(given)
+    has_message = search_dead_letters if row is None else row.status in (ledger.FAILED, ledger.DEAD_LETTERED)
+    message = _dead_letter(stack, search, given) if has_message else None
+    if row is not None or message is None:
+        return None if row is None else FoundWork(given, row, message)
+    request_id = message.request_id or given
+    return FoundWork(request_id, None if request_id == given else rows.read(request_id), message)
+
+
+def _dead_letter(stack: StackConnection, search: Search, given: str) -> DeadLetterMessage | None:
+    return next((one for one in read_dead_letters(stack, search, WORK_QUEUES) if one.is_named(given)), None)
 
 
 def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condition]:
     """The conditions of an attempt that a downstream's state lets fail.
 
     Args:
-        details: as `downstream_text.details` returns them.
+        details: as `retries.details` returns them.
         now: seconds since the epoch.
     """
     name, limit, under_way = details["downstream"], details["permitted_callers"], details["under_way"]

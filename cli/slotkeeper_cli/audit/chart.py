@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper_cli.intervals import Interval, steps
+from slotkeeper_cli.audit.intervals import Interval, steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 SKY, BLUE, ORANGE, AMBER, VERMILLION = "#A9D6F0", "#0072B2", "#F3C77B", "#E69F00", "#D55E00"
 GREEN = "#009E73"

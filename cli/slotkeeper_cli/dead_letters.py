@@ -18,11 +18,9 @@ from typing import Any
 
 from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
-from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.queue_attributes import DEAD_LETTER_QUEUES, received_or_visible
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.task_tokens import FIELD, HIDDEN, Body, hide_tokens, without_token
+from slotkeeper_cli.formatting import duration, iso
+from slotkeeper_cli.requests import FIELD, HIDDEN, Body, fields_in, hide_tokens, priority_in, weight_in, without_token
+from slotkeeper_cli.stack_connection import DEAD_LETTER_QUEUES, StackConnection, UnreadSource, received_or_visible
 
 # Messages that a sweep yields at a time, in the order of their requests. Each has at most 256 KiB, a request 65 KiB.
 ORDERED = 1000
@@ -205,39 +203,16 @@ class DeadLetterMessage:
 
 
 @dataclass(frozen=True)
-class Unread:
-    """Messages of a queue that could not be read: a request that was not found may be one of them.
-
-    Args:
-        number: how many, approximately.
-        why: the reason, and what to do.
-    """
-
-    queue: DeadLetterQueueName
-    number: int
-    why: str
-
-    @property
-    def text(self) -> str:
-        """The number with the reason, on one line."""
-        return f"About {count(self.number, 'message')} of {self.queue.full_name} could not be read: {self.why}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The messages as JSON shows them."""
-        return {"queue": self.queue.full_name, "messages": self.number, "why": self.why}
-
-
-@dataclass(frozen=True)
 class Read:
     """The messages that were read, in the order of their requests, and what could not be read."""
 
     messages: list[DeadLetterMessage]
-    unread: Unread | None
+    unread: UnreadSource | None
 
 
 def unread(
     queue: DeadLetterQueueName, size: int, read: int, groups: Collection[str], limit: int | None = None
-) -> Unread | None:
+) -> UnreadSource | None:
     """What could not be read of a queue; None if all was read.
 
     Args:
@@ -250,14 +225,14 @@ def unread(
         return None
     if limit is not None and read >= limit:
         why = f"the command reads at most {limit:,}. List all with: slotkeeper dlq list {queue} --limit {size}"
-        return Unread(queue, size - read, why)
+        return UnreadSource(queue.full_name, why, size - read)
     why = (
         f"another command is reading them (run this again, at the latest after {duration(HIDDEN_SECONDS)}), or they "
         "were deleted in the last minute, since the number is approximate"
     )
     if names := ", ".join(sorted(set(groups) - {""})):
         why = f"SQS returns the first ten of message group {names} only (redrive or discard those first), or {why}"
-    return Unread(queue, size - read, why)
+    return UnreadSource(queue.full_name, why, size - read)
 
 
 class DeadLetterQueueReader:
@@ -277,7 +252,7 @@ class DeadLetterQueueReader:
             self._size = received_or_visible(self._stack, self.queue.full_name)
         return self._size
 
-    def unread(self) -> Unread | None:
+    def unread(self) -> UnreadSource | None:
         """What the last sweep could not read."""
         staying = {group for message_id, group in self._groups.items() if message_id not in self._deleted}
         return unread(self.queue, self.size(), len(self._groups), staying)
