@@ -45,6 +45,7 @@ WAITING = {
                     "weight": {"N": "1"},
                     "since": {"N": "1700000000"},
                     "execution": {"S": "p-waiting"},
+                    "hidden_until": {"N": "1700000000"},
                 }
             }
         }
