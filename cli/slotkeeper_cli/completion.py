@@ -17,7 +17,7 @@ import typer
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import options_of, stack_of
 from slotkeeper_cli.doctor import CHECKS
-from slotkeeper_cli.downstream_control import DownstreamControl
+from slotkeeper_cli.retries import DownstreamControl
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 

@@ -1,40 +1,47 @@
-"""The outcomes of the parts of the benchmark, and the report with all of them."""
+"""The outcome of a benchmark, the conditions of its measurement, and the report with both."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
-# Receives the current step, and the share of the part that is done (0..1).
-Notify = Callable[[str, float], None]
+from dev.emulator.environment import ROOT
+
+Notify = Callable[[str], None]  # receives the current step
+
+PACKAGES = ("boto3", "botocore", "ministack", "aws-sam-cli")
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table. The first `words` columns are texts, the others formatted numbers."""
+    """A table of formatted numbers. Its first column is text."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
-    words: int = 1
 
     def rich(self) -> Table:
         table = Table(title=self.title, title_justify="left", caption=self.caption, caption_justify="left")
         for number, name in enumerate(self.columns):
-            # A narrow terminal breaks the headings of numbers, and not the names in the first column.
-            table.add_column(name, justify="left" if number < self.words else "right", no_wrap=number == 0)
+            table.add_column(name, justify="right" if number else "left", no_wrap=not number)
         for row in self.rows:
-            table.add_row(*(escape(cell) for cell in row))
+            table.add_row(*map(escape, row))
         return table
 
     def markdown(self) -> str:
         """The table without its title."""
-        marks = ["---" if number < self.words else "---:" for number in range(len(self.columns))]
+        marks = ["---", *["---:"] * (len(self.columns) - 1)]
         lines = [f"| {' | '.join(row)} |" for row in (self.columns, marks, *self.rows)]
         return "\n".join(lines) + (f"\n\n{self.caption}" if self.caption else "")
 
@@ -47,58 +54,61 @@ class Goal:
     found: str
     met: bool
 
+    def __str__(self) -> str:
+        return f"{'met' if self.met else 'MISSED'}: {self.aim}; measured: {self.found}"
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one part. `figures`: for report.json."""
+    """The outcome of one benchmark. `figures`: for report.json."""
 
     grids: Sequence[Grid]
     goals: Sequence[Goal]
     figures: dict[str, Any]
-    notes: Sequence[str] = field(default=())
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A part that was measured. `load`: of the machine before it; see machine.load."""
-
-    name: str
-    title: str
-    seconds: float
-    load: float
-    outcome: Outcome
-
-
-def as_json(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str]) -> dict[str, Any]:
-    """The content of report.json. `failed`: part -> error."""
+def about() -> dict[str, str]:
+    """The machine, the versions and the date. The load is the average number of busy processes of the last minute."""
     return {
-        "about": dict(about),
-        "parts": {
-            part.name: {
-                "seconds": round(part.seconds, 1),
-                "load": part.load,
-                "goals": [asdict(goal) for goal in part.outcome.goals],
-                "figures": part.outcome.figures,
-            }
-            for part in parts
-        },
-        "failed": dict(failed),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "revision": _revision(),
+        "processor": f"{_processor()}, {os.cpu_count()} logical processors, load {os.getloadavg()[0]:.1f}",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES),
     }
 
 
-def as_markdown(about: Mapping[str, str], parts: Sequence[Measured], failed: Mapping[str, str]) -> str:
+def _processor() -> str:
+    listed = Path("/proc/cpuinfo")  # Linux only; otherwise the kind of processor
+    lines = listed.read_text().splitlines() if listed.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _revision() -> str:
+    """Of the tree, with a + if it has changes. "-" without git."""
+    try:
+        command = ["git", "describe", "--always", "--dirty=+"]
+        answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "-"
+    return answer.stdout.strip()
+
+
+def as_json(about: Mapping[str, str], done: Mapping[str, Outcome], failed: Mapping[str, str]) -> dict[str, Any]:
+    """The content of report.json. `failed`: benchmark -> error."""
+    parts = {
+        name: {"goals": [asdict(goal) for goal in each.goals], "figures": each.figures} for name, each in done.items()
+    }
+    return {"about": dict(about), "parts": parts, "failed": dict(failed)}
+
+
+def as_markdown(about: Mapping[str, str], done: Mapping[str, Outcome], failed: Mapping[str, str]) -> str:
     """The content of report.md."""
     blocks = ["# Measurements", "\n".join(f"- {name}: {text}" for name, text in about.items())]
     blocks += [f"**{name} was not measured:** {error}" for name, error in failed.items()]
-    for part in parts:
-        blocks.append(f"## {part.title}")
-        blocks.append(f"`{part.name}`, {part.seconds:.0f} s; load of the machine before it: {part.load:.1f}")
-        blocks += ["\n".join(_goal(goal) for goal in part.outcome.goals)] if part.outcome.goals else []
-        for grid in part.outcome.grids:
+    for name, outcome in done.items():
+        blocks += [f"## {name}", "\n".join(f"- {goal}" for goal in outcome.goals)]
+        for grid in outcome.grids:
             blocks += [f"### {grid.title}", grid.markdown()]
-        blocks += ["\n".join(f"- {note}" for note in part.outcome.notes)] if part.outcome.notes else []
     return "\n\n".join(blocks) + "\n"
-
-
-def _goal(goal: Goal) -> str:
-    return f"- {'met' if goal.met else '**missed**'}: {goal.aim}; measured: {goal.found}"

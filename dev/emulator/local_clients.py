@@ -39,12 +39,6 @@ def local_client(
     return make(service, endpoint_url=endpoint, config=config.merge(settings) if settings else config)
 
 
-def local_resource(service: str, endpoint: str, connections: int = 50) -> Any:
-    """A boto3 resource instead of a client, for programs that need one."""
-    make: Any = _session().resource
-    return make(service, endpoint_url=endpoint, config=_config(connections, 1, 60))
-
-
 def _session() -> boto3.session.Session:
     # boto3's default session is shared, and remembers profiles.
     core = botocore.session.Session(session_vars=_NO_USER_SETTINGS)

@@ -1,190 +1,96 @@
-"""The catalogue of checks: action, expectation, the AWS page behind it, and the limits of the embedded AWS."""
+"""The checks: groups of facts that share what they create, and the estimated cost of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dev.smoke import (
-    admission_checks,
-    ended_workflow_checks,
-    execution_facts,
-    schedule_check,
-    service_facts,
-    state_facts,
-)
-from dev.smoke.check_context import CheckContext
-from dev.smoke.costs import Spending
-from dev.smoke.facts import Fact, ask_all
-from dev.smoke.timings import Timings
+from dev.smoke import execution_facts, service_facts, state_facts, workflow_checks
+from dev.smoke.facts import Fact
+
+AS_OF = "list prices of us-east-1, May 2026, without a free tier"
+GLUE_SECOND = 0.44 / 3600 / 16  # a second of the sample job, with a sixteenth of a DPU ("AWS Glue pricing")
+TRANSITION = 25e-6  # Step Functions, standard workflows; a call of TestState is counted as one
+REST = 2.5e-4  # SQS, DynamoDB, Lambda, Scheduler and CloudWatch: some 200 requests, 20 writes, 4 invocations
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check of one fact about AWS. `carry_out` returns the finding, or raises Failed, Skipped or NotShown.
+    """Facts that are asked one after the other. Checks run in parallel.
 
-    does, expects, because: sentences for the report; `because` names the AWS page or the guarantee that relies on it.
-    unseen: the part that the embedded AWS cannot show, because this repository implements it there.
+    glue: the seconds of its Glue runs, as an upper estimate. Glue bills at least a minute of each.
     mails: how many failures are published to the stack's topic.
-    facts: the questions that `carry_out` asks, each with a verdict of its own.
     """
 
     name: str
     does: str
-    expects: str
-    because: str
-    unseen: str
-    carry_out: Callable[[CheckContext], str]
-    spending: Callable[[Timings], Spending]
+    facts: tuple[Fact, ...]
+    transitions: int
+    glue: tuple[int, ...] = ()
     mails: int = 0
-    facts: tuple[Fact, ...] = ()
 
-
-def _asks(name: str, does: str, facts: tuple[Fact, ...], spending: Spending) -> Check:
-    return Check(
-        name,
-        does,
-        "each answer is as assumed",
-        "each fact states what depends on it",
-        "; ".join(["AWS's own answers", *(f"{fact.name}: {fact.not_here}" for fact in facts if fact.not_here)]),
-        ask_all(facts),
-        lambda _timings: spending,
-        facts=facts,
-    )
+    @property
+    def dollars(self) -> float:
+        return sum(max(60, seconds) for seconds in self.glue) * GLUE_SECOND + self.transitions * TRANSITION + REST
 
 
 CHECKS = (
-    Check(
-        "wake",
-        "sends two requests to a process with one slot; the second waits for the first",
-        f"the second starts within {admission_checks.HAND_OFF:.0f} s of the release",
-        "S6: the workflow makes the waiting message visible, and the event source mapping's long poll receives it "
-        'immediately (Lambda guide, "Using Lambda with Amazon SQS"; SQS API reference, ChangeMessageVisibility)',
-        "the pollers of a real event source mapping, and their latency",
-        admission_checks.wake,
-        lambda timings: Spending((timings.hold + 30, 30), transitions=20, invocations=4),
-    ),
-    Check(
-        "groups",
-        "sends one request each to two processes",
-        "their workflows run in parallel",
-        "an event source mapping polls all active message groups of a FIFO queue in parallel (Lambda guide, "
-        '"Configuring scaling behavior for SQS event source mappings")',
-        "how many groups a real event source mapping has in flight",
-        admission_checks.groups,
-        lambda timings: Spending((timings.hold + 30, timings.hold + 30), transitions=20, invocations=2),
-    ),
-    Check(
-        "listing",
-        "compares StartJobRun's answer with the run's first appearance in GetJobRuns",
-        "the run is listed within the gap between two checks (LookGapSeconds)",
-        "S1b: a slot is freed after two checks without a live run; AWS documents no bound (Glue API, GetJobRuns)",
-        "the delay: the embedded Glue lists a run when it starts it",
-        admission_checks.listing,
-        lambda _pace: Spending((60,), transitions=10, invocations=1),
-    ),
-    Check(
-        "stopped",
-        "stops a Glue run, as an operator would in the console",
-        "the task's error contains the state STOPPED, and the workflow's log names the error; the request is kept and "
-        "the slot freed without a check of Glue",
-        'the run is the cause of States.TaskFailed (Step Functions guide, "Start an AWS Glue job with Step Functions")',
-        "the form in which AWS states the cause, and the workflow's log",
-        ended_workflow_checks.stopped,
-        lambda _pace: Spending((90,), transitions=10, invocations=1),
-        mails=1,
-    ),
-    Check(
-        "redrive",
-        "aborts an execution and redrives it",
-        "it starts no second run, queues its request again, and releases the slot after the run has ended",
-        "F4: a redrive begins at the step that did not succeed, with the context object's RedriveCount raised (Step "
-        'Functions guide, "Restarting state machine executions with redrive")',
-        "where AWS begins a redrive, and that it raises RedriveCount",
-        ended_workflow_checks.redrive,
-        lambda timings: Spending((120, timings.hold + 30), transitions=30, invocations=3),
-    ),
+    Check("wake", "sends two requests for one slot", (workflow_checks.WAKE,), 20, (60, 60)),
+    Check("groups", "sends requests for two processes", (workflow_checks.GROUPS,), 20, (60, 60)),
+    Check("listing", "sends a request", (workflow_checks.LISTING,), 10, (60,)),
+    Check("stopped", "stops a Glue run, as in the console", (workflow_checks.STOPPED,), 10, (90,), mails=1),
+    Check("redrive", "aborts and redrives an execution", (workflow_checks.REDRIVE,), 30, (120, 60)),
     Check(
         "timeout",
-        "runs the workflow's definition with a short timeout of its Glue task, in a separate state machine",
-        "the run continues after the timeout; the workflow stops it, and only then releases the slot",
-        'S1b: AWS does not document what happens to the run (Step Functions guide, "Discover service integration '
-        'patterns", Run a Job)',
-        "that AWS does not stop the run",
-        ended_workflow_checks.timeout,
-        lambda timings: Spending((timings.task_timeout + 120,), transitions=20),
+        "runs the workflow's definition with a Glue timeout of 90 s (deployed: hours), in a separate state machine",
+        (workflow_checks.TIMEOUT,),
+        20,
+        (210,),
         mails=1,
     ),
     Check(
-        "schedule",
-        "creates a one-time schedule with the worker's group and role, for a message that the worker dead-letters",
-        f"the message arrives within {schedule_check.PRECISION} s after its time, and the schedule is deleted",
-        'retries that are due after SchedulerBeyondSeconds (Scheduler guide, "Schedule types in EventBridge '
-        'Scheduler", "Deleting a schedule")',
-        "Scheduler's precision, and that it may assume the stack's role",
-        schedule_check.schedule,
-        lambda _pace: Spending(invocations=1, schedules=1),
-    ),
-    _asks(
         "states",
-        "runs single states of the deployed definition with mocked results (TestState)",
+        "runs single states of the deployed definition with mocked results (TestState); no role is used",
         state_facts.FACTS,
-        Spending(transitions=20, queue_requests=0, writes=0),
+        20,
     ),
-    _asks(
+    Check(
         "errors",
-        "runs four states of the deployed definition, in a separate state machine, with a slot, token and handle "
-        "that do not exist",
+        "runs three deployed states in a separate state machine, without a slot",
         execution_facts.ERROR_FACTS,
-        Spending(transitions=10, queue_requests=5),
+        10,
     ),
-    _asks(
+    Check(
         "children",
-        "runs the deployed definition's states for child executions with small state machines and a role of its own",
+        "runs the deployed states for children with small state machines and a role of its own",
         execution_facts.CHILD_FACTS,
-        Spending(transitions=60, queue_requests=0, writes=0),
+        40,
     ),
-    _asks(
-        "endings",
-        "fails, aborts and redrives executions of small state machines, and receives their status events",
-        execution_facts.ENDED_FACTS,
-        Spending(transitions=20),
-    ),
-    _asks(
+    Check(
         "callers",
-        "waits for task tokens in small state machines, and answers them with the deployed definition's states",
+        "waits for task tokens in small state machines, and answers them",
         execution_facts.CALLER_FACTS,
-        Spending(transitions=30),
+        30,
     ),
-    _asks(
-        "table",
-        "sends the deployed updates of a slot's cycle to SlotTable, for a process of its own",
-        service_facts.TABLE_FACTS,
-        Spending(queue_requests=0, writes=10),
-    ),
-    _asks(
+    Check("table", "sends the deployed updates of a slot's cycle", service_facts.TABLE_FACTS, 0),
+    Check(
         "queues",
-        "uses expired and older receipt handles, lets the starter refuse a request, and redrives a dead letter",
+        "uses outdated receipt handles, and lets the starter refuse a request",
         service_facts.QUEUE_FACTS,
-        Spending(invocations=3),
+        0,
     ),
-    _asks(
-        "glue",
-        "lets a run of a job of its own fail, and starts one too many",
-        service_facts.GLUE_FACTS,
-        Spending((60, 120), transitions=20, queue_requests=0, writes=0),
-    ),
-    _asks(
+    Check("glue", "lets a run of its own job fail, and starts one too many", service_facts.GLUE_FACTS, 20, (60, 120)),
+    Check(
         "schedules",
-        "creates two schedules of one name and one in the past, and reads a metric without data",
+        "sends a message that the worker dead-letters by a schedule, creates one twice and one in the past, and reads "
+        "a metric without data",
         service_facts.SCHEDULE_FACTS,
-        Spending(queue_requests=0, writes=0, schedules=1, metrics=1),
-    ),
-    _asks(
-        "manual",
-        "calls nothing: it lists the facts that only a person can show, and how",
-        service_facts.MANUAL_FACTS,
-        Spending(queue_requests=0, writes=0),
+        0,
     ),
 )
 BY_NAME = {check.name: check for check in CHECKS}
+
+
+def total(checks: Iterable[Check]) -> float:
+    """The estimated cost in dollars. Other regions cost up to half as much again."""
+    return sum(check.dollars for check in checks)

@@ -14,11 +14,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from dev.smoke.check_results import Failed, Skipped
-from dev.smoke.facts import FactAnswer
+from dev.smoke.facts import Failed, NotShown
 from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
-from dev.smoke.timings import Timings
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -32,6 +30,35 @@ INPUT = """date,precipitation,temp_max,temp_min,wind,weather
 """
 
 
+@dataclass(frozen=True)
+class Timings:
+    """Seconds for each part of a run.
+
+    hold: how long a job runs while another request waits for its slot.
+    long: how long a job would run that the check stops.
+    task_timeout: the Glue task's timeout in the check of it; longer than Glue takes to start a run.
+    due: from now to the schedule's time.
+    start: longest wait until a run is alive, or a message has reached a function.
+    finish: longest wait for the workflow after its run has ended, with its checks of Glue.
+    poll: between two reads.
+    new_role: from the creation of a role to its first use.
+    """
+
+    hold: float
+    long: float
+    task_timeout: int
+    due: float
+    start: float
+    finish: float
+    poll: float
+    new_role: float = 0
+
+
+# A Python shell run takes about ten to sixty seconds to start. A workflow's checks are up to 60 s apart by default.
+AWS = Timings(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, poll=1.0, new_role=20)
+EMBEDDED = Timings(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)
+
+
 @dataclass
 class CheckContext:
     """The part of the stack that one check uses.
@@ -41,7 +68,6 @@ class CheckContext:
         check: the check's name.
         say: prints one line of progress.
         stopped: set when the user interrupts the run.
-        step: called after each fact, and after a check without facts.
     """
 
     stack: StackUnderTest
@@ -51,12 +77,10 @@ class CheckContext:
     messages: RunMessages
     say: Callable[[str], None]
     stopped: Event
-    step: Callable[[], None] = lambda: None
     executions: list[str] = field(default_factory=list)  # ARNs of executions that may be running
     sent: list[str] = field(default_factory=list)  # names of executions whose request was sent to the queue
     processes: list[str] = field(default_factory=list)
     undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)  # other objects: name, how to remove it
-    answers: list[FactAnswer] = field(default_factory=list)
     _shared: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -80,10 +104,10 @@ class CheckContext:
 
     @property
     def job(self) -> str:
-        """The name of the sample job. Raises Skipped if the stack runs another job, which the check must not start."""
+        """The name of the sample job. Raises NotShown if the stack runs another job, which the check must not start."""
         job = self.stack.sample_job
         if job is None:
-            raise Skipped("this stack runs your own Glue job; to run this check, deploy a stack without GlueJobName")
+            raise NotShown("this stack runs your own Glue job; to run this check, deploy a stack without GlueJobName")
         return job
 
     def process(self, suffix: str = "") -> str:
@@ -173,7 +197,7 @@ class CheckContext:
 
         Raises:
             Failed: it did not become true within `seconds`.
-            Skipped: the user interrupted the run.
+            NotShown: the user interrupted the run.
         """
         self.say(f"waiting for {what}")
         started = time.monotonic()
@@ -181,7 +205,7 @@ class CheckContext:
             if time.monotonic() - started > seconds:
                 raise Failed(f"waited {seconds:.0f} s for {what}; the last result was {last!r}")
             if self.stopped.wait(self.timings.poll):
-                raise Skipped("interrupted")
+                raise NotShown("interrupted")
         return last
 
     def wait_until_alive(self, name: str) -> dict[str, Any]:

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from dev.smoke.check_catalogue import Check
 from dev.smoke.check_cleanup import clean_up, remove_objects
-from dev.smoke.check_context import INPUT, CheckContext
-from dev.smoke.check_results import CheckEnded, CheckResult, Status
+from dev.smoke.check_context import INPUT, CheckContext, Timings
+from dev.smoke.facts import CheckResult, FactAnswer, Verdict, judged
 from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
-from dev.smoke.timings import Timings
 
 SERVICES = (
     "cloudformation",
     "cloudwatch",
     "dynamodb",
-    "events",
     "glue",
     "iam",
     "lambda",
+    "logs",
     "s3",
     "scheduler",
     "sqs",
     "stepfunctions",
 )
-_DENIED = ("AccessDenied", "AccessDeniedException", "AuthorizationError", "UnauthorizedOperation")
 
 Say = Callable[[str, str], None]
 
 
 def run_checks(
-    stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say, step: Callable[[], None] = lambda: None
+    stack: StackUnderTest, checks: Sequence[Check], timings: Timings, say: Say
 ) -> tuple[str, list[CheckResult]]:
     """Return the run's name and the results, in the order of the checks. `say` receives a check's name and a line.
-
-    `step` is called once for each fact, and for each check without facts.
 
     Ctrl-C ends the checks, but not the clean-up. After it KeyboardInterrupt is raised again.
     """
@@ -52,14 +45,12 @@ def run_checks(
     messages = RunMessages(stack.client("sqs"), run)
     stopped = Event()
     contexts = [
-        CheckContext(stack, timings, run, check.name, messages, partial(say, check.name), stopped, step)
-        for check in checks
+        CheckContext(stack, timings, run, check.name, messages, partial(say, check.name), stopped) for check in checks
     ]
     bucket = stack.outputs["DataBucketName"]
     stack.client("s3").put_object(Bucket=bucket, Key=f"smoke/{run}/input.csv", Body=INPUT.encode())
     with ThreadPoolExecutor(len(checks)) as pool:
         futures = [pool.submit(_run, check, context) for check, context in zip(checks, contexts, strict=True)]
-        interrupted = False
         results: list[CheckResult] = []
         for future in futures:
             while True:
@@ -67,36 +58,26 @@ def run_checks(
                     results.append(future.result())
                 except KeyboardInterrupt:
                     say("", "interrupted; cleaning up")
-                    interrupted = True
                     stopped.set()
                 else:
                     break
     results[-1].left_behind += remove_objects(contexts[-1])
-    if interrupted:
+    if stopped.is_set():
         raise KeyboardInterrupt
     return run, results
 
 
 def _run(check: Check, context: CheckContext) -> CheckResult:
-    started = time.monotonic()
-    status, finding = _judge(check, context)
-    left = clean_up(context)
-    if not check.facts:
-        context.step()
-    context.say(f"{status}: {finding}")
-    for each in left:
+    result = CheckResult(check.name)
+    for fact in check.facts:
+        if context.stopped.is_set():
+            result.answers.append(FactAnswer(fact, Verdict.NOT_SHOWN, means="interrupted"))
+            continue
+        context.say(f"{fact.name}: {fact.asks}")
+        answer = judged(fact, context)
+        result.answers.append(answer)
+        context.say(f"{fact.name}: {answer.verdict}")
+    result.left_behind = clean_up(context)
+    for each in result.left_behind:
         context.say(f"left behind: {each}")
-    return CheckResult(check.name, status, finding, time.monotonic() - started, left, context.answers)
-
-
-def _judge(check: Check, context: CheckContext) -> tuple[Status, str]:
-    try:
-        return Status.PASSED, check.carry_out(context)
-    except CheckEnded as ended:
-        return ended.status, str(ended)
-    except (ClientError, BotoCoreError) as error:
-        if isinstance(error, ClientError) and error.response["Error"]["Code"] in _DENIED:
-            return Status.SKIPPED, f"the check needs a permission that you do not have: {error}"
-        return Status.FAILED, str(error)
-    except Exception as error:  # an error of this program shows nothing about AWS; the other checks continue
-        return Status.FAILED, f"the check raised an unexpected error: {type(error).__name__}: {error}"
+    return result

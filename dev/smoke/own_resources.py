@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -18,22 +18,22 @@ def name_of(context: CheckContext, suffix: str) -> str:
     return f"{context.run}-{context.check}-{suffix}"
 
 
-def chain(states: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A definition that runs Task states one after the other; its output has each one's result or error.
+def chain(
+    states: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any], caught: str = "States.ALL"
+) -> dict[str, Any]:
+    """A definition that runs Task states one after the other; its output has each one's result or `caught` error.
 
     The states keep their Resource, Arguments and TimeoutSeconds. What is retried, caught and assigned is replaced.
     """
     names = [*states]
-    made: dict[str, Any] = {
-        "Begin": {"Type": "Pass", "Assign": dict(variables or {}) | {"begun": True}, "Next": names[0]}
-    }
+    made: dict[str, Any] = {"Begin": {"Type": "Pass", "Assign": dict(variables) | {"begun": True}, "Next": names[0]}}
     for name, after in zip(names, [*names[1:], "Done"], strict=True):
         kept = {
             key: states[name][key] for key in ("Type", "Resource", "Arguments", "TimeoutSeconds") if key in states[name]
         }
-        caught = {"ErrorEquals": ["States.ALL"], "Assign": {f"of_{name}": "{% $states.errorOutput %}"}, "Next": after}
+        catch = {"ErrorEquals": [caught], "Assign": {f"of_{name}": "{% $states.errorOutput %}"}, "Next": after}
         result = {f"of_{name}": {"result": "{% $substring($string($states.result), 0, 2000) %}"}}
-        made[name] = kept | {"Assign": result, "Catch": [caught], "Next": after}
+        made[name] = kept | {"Assign": result, "Catch": [catch], "Next": after}
     made["Done"] = {"Type": "Succeed", "Output": {name: f"{{% $of_{name} %}}" for name in names}}
     return {"QueryLanguage": "JSONata", "StartAt": "Begin", "States": made}
 
@@ -88,30 +88,29 @@ def ended(context: CheckContext, arn: str) -> dict[str, Any]:
     return context.wait_for_end(arn, "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
 
-def role(
-    context: CheckContext, suffix: str, statements: Callable[[Callable[[str, str], str]], list[dict[str, Any]]]
-) -> str:
+def role(context: CheckContext, suffix: str, *statements: tuple[list[str], str, str]) -> str:
     """Create a role for state machines of the check and return its ARN.
 
     Args:
-        statements: the policy's. It is called with a function that makes the ARN of a service's resource.
+        statements: each permits actions on a resource of a service, of the stack's account and region.
     """
     iam, name = context.stack.client("iam"), name_of(context, suffix)
     trust = {"Effect": "Allow", "Principal": {"Service": "states.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    arn = str(
-        iam.create_role(
-            RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        )["Role"]["Arn"]
+    made = iam.create_role(
+        RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     )
     context.undo.append((f"role {name}", lambda: iam.delete_role(RoleName=name)))
     _, partition, _, region, account, *_ = context.stack.outputs["WorkflowArn"].split(":")
-    listed = statements(lambda service, resource: f"arn:{partition}:{service}:{region}:{account}:{resource}")
-    document = {"Version": "2012-10-17", "Statement": listed}
+    allowed = [
+        {"Effect": "Allow", "Action": actions, "Resource": f"arn:{partition}:{service}:{region}:{account}:{resource}"}
+        for actions, service, resource in statements
+    ]
+    document = {"Version": "2012-10-17", "Statement": allowed}
     iam.put_role_policy(RoleName=name, PolicyName=_POLICY, PolicyDocument=json.dumps(document))
     context.undo.append((f"policy of {name}", lambda: iam.delete_role_policy(RoleName=name, PolicyName=_POLICY)))
     # A new role works some seconds later (IAM guide, "Troubleshoot IAM": changes are not always immediately visible).
     context.stopped.wait(context.timings.new_role)
-    return arn
+    return str(made["Role"]["Arn"])
 
 
 def queue(context: CheckContext, suffix: str, **attributes: str) -> str:
@@ -121,12 +120,6 @@ def queue(context: CheckContext, suffix: str, **attributes: str) -> str:
     url = str(sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
     context.undo.append((f"queue {name}", lambda: sqs.delete_queue(QueueUrl=url)))
     return url
-
-
-def queue_arn(context: CheckContext, url: str) -> str:
-    """The ARN of a queue."""
-    answer = context.stack.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
-    return str(answer["Attributes"]["QueueArn"])
 
 
 def receive(context: CheckContext, url: str, what: str) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from botocore.exceptions import ClientError
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed, NotShown, Skipped
-from dev.smoke.facts import Fact, refusal_of
-from dev.smoke.schedule_check import exists
+from dev.smoke.facts import Fact, Failed, NotShown, refusal_of
 from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, Granted
+
+PRECISION = 60  # seconds ("Schedule types in EventBridge Scheduler")
+WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queue and a cold worker
 
 # ------------------------------------------------------------------------------------------------ DynamoDB ("table")
 
@@ -118,34 +119,6 @@ def _is_refused(refusal: dict[str, Any]) -> bool:
     return not refusal.get("received_again") and ("ReceiptHandle" in text or "MessageNotInflight" in text)
 
 
-def _moved(context: CheckContext) -> dict[str, Any]:
-    """A message before and after it was dead-lettered and redriven."""
-    sqs = context.stack.client("sqs")
-    dead = own.queue(context, "dead")
-    policy = json.dumps({"deadLetterTargetArn": own.queue_arn(context, dead), "maxReceiveCount": "1"})
-    url = own.queue(context, "work", RedrivePolicy=policy, VisibilityTimeout="0")
-    attributes = {"kept_by": {"DataType": "String", "StringValue": "smoke"}}
-    sent = sqs.send_message(QueueUrl=url, MessageBody="smoke", MessageAttributes=attributes)["MessageId"]
-
-    def dead_lettered() -> Any:
-        sqs.receive_message(QueueUrl=url)
-        return sqs.receive_message(QueueUrl=dead, VisibilityTimeout=0, WaitTimeSeconds=1).get("Messages")
-
-    (in_dead,) = context.wait(dead_lettered, "the dead letter", context.timings.start)
-    sqs.start_message_move_task(SourceArn=own.queue_arn(context, dead))
-
-    def redriven() -> Any:
-        return sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=1).get("Messages")
-
-    (after,) = context.wait(redriven, "the redriven message", context.timings.start)
-    return {
-        "id kept in the dead-letter queue": in_dead["MessageId"] == sent,
-        "id kept by the redrive": after["MessageId"] == sent,
-        "body kept": after["Body"] == "smoke",
-        "attributes kept": {name: each["StringValue"] for name, each in after.get("MessageAttributes", {}).items()},
-    }
-
-
 def _hidden(context: CheckContext) -> dict[str, Any]:
     """The registration of a refused request, right after it and some time later."""
     process = context.process("-hidden")
@@ -195,19 +168,6 @@ QUEUE_FACTS = (
         _hidden,
         lambda answer: answer["receives before"] == answer["receives after"],
     ),
-    Fact(
-        "redriven-message",
-        "Which id, body and attributes has a dead letter after StartMessageMoveTask?",
-        "another message id, the same body and attributes",
-        "F26: nothing identifies a request by its message id. An unchanged id is harmless; changed attributes are "
-        "not: the kept request's `error` and `cause` would be missing",
-        _moved,
-        lambda answer: (
-            not answer["id kept by the redrive"]
-            and answer["body kept"]
-            and answer["attributes kept"] == {"kept_by": "smoke"}
-        ),
-    ),
 )
 
 # ---------------------------------------------------------------------------------------------------- Glue ("glue")
@@ -231,11 +191,7 @@ def _job(context: CheckContext) -> str:
 def _run_glue_job(context: CheckContext, job: str) -> str:
     """Create a machine with the deployed RunGlueJob, and a role for this job."""
     actions = ["glue:StartJobRun", "glue:GetJobRun", "glue:GetJobRuns", "glue:BatchStopJobRun"]
-    role = own.role(
-        context,
-        "glue-role",
-        lambda arn: [{"Effect": "Allow", "Action": actions, "Resource": arn("glue", f"job/{job}")}],
-    )
+    role = own.role(context, "glue-role", (actions, "glue", f"job/{job}"))
     states = {"RunGlueJob": context.stack.machine["definition"]["States"]["RunGlueJob"]}
     return own.machine(context, "glue", own.chain(states, {"target": job, "timeout_minutes": 10}), role)
 
@@ -335,10 +291,10 @@ def _filled(context: CheckContext) -> dict[str, Any]:
     return {"values": result["Values"], "status": result["StatusCode"]}
 
 
-def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str]:
-    """Create a disabled schedule in the worker's group, which sends nothing; its refusal, or an empty object."""
+def _schedule(context: CheckContext, suffix: str, at: datetime, state: str = "DISABLED") -> dict[str, str]:
+    """Create a schedule as the worker does; its refusal, or an empty object. A disabled one sends nothing."""
     if "WorkerFunctionName" not in context.stack.outputs:
-        raise Skipped("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
+        raise NotShown("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
     scheduler, worker = context.stack.client("scheduler"), context.stack.environment("WorkerFunctionName")
     named = {"Name": own.name_of(context, suffix), "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
     refusal = refusal_of(
@@ -347,17 +303,40 @@ def _schedule(context: CheckContext, suffix: str, at: datetime) -> dict[str, str
             ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",
-            State="DISABLED",
+            State=state,
             Target={
                 "Arn": worker["WORK_QUEUE_ARN"],
                 "RoleArn": worker["RETRY_SCHEDULE_ROLE_ARN"],
                 "Input": json.dumps({"smoke": context.run}),
+                "DeadLetterConfig": {"Arn": worker["RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN"]},
             },
         )
     )
+
+    def remove() -> None:
+        try:
+            scheduler.delete_schedule(**named)
+        except ClientError as error:  # it may have sent its message and deleted itself
+            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+                raise
+
     if not refusal:
-        context.undo.append((f"schedule {named['Name']}", lambda: exists(scheduler.delete_schedule, named)))
+        context.undo.append((f"schedule {named['Name']}", remove))
     return refusal
+
+
+def _delivered(context: CheckContext) -> str:
+    """The message is not valid work, so the worker dead-letters it without an attempt, and the check collects it."""
+    at = int(time.time() + context.timings.due)
+    if refusal := _schedule(context, "due", datetime.fromtimestamp(at, UTC), "ENABLED"):
+        raise Failed(f"the schedule was refused: {refusal}")
+    url = context.stack.outputs["WorkDeadLetterQueueUrl"]
+    longest = context.timings.due + PRECISION + context.timings.start
+    context.wait(lambda: context.messages.collect(url), "the schedule's message", longest)
+    late = time.time() - at
+    if not 0 <= late <= PRECISION + WAY:
+        raise Failed(f"the message arrived {late:.0f} s after its time; expected 0 to {PRECISION + WAY} s")
+    return f"the worker dead-lettered the message {late:.0f} s after its time"
 
 
 def _conflict(context: CheckContext) -> dict[str, str]:
@@ -367,6 +346,13 @@ def _conflict(context: CheckContext) -> dict[str, str]:
 
 
 SCHEDULE_FACTS = (
+    Fact(
+        "schedule",
+        "When does a schedule's message arrive?",
+        f"in the {PRECISION} s after its time, and not before",
+        "retries that are due after more than 15 minutes (Scheduler guide, Schedule types in EventBridge Scheduler)",
+        _delivered,
+    ),
     Fact(
         "schedule-twice",
         "With which error does Scheduler refuse a second schedule of the same name?",
@@ -395,33 +381,5 @@ SCHEDULE_FACTS = (
         _filled,
         lambda answer: bool(answer["values"]) and set(answer["values"]) == {0.0},
         not_here="the embedded AWS evaluates no metric math",
-    ),
-)
-
-# ------------------------------------------------------------------------------ what only a person can show ("manual")
-
-MANUAL_FACTS = (
-    Fact(
-        "throttled-start-of-a-child",
-        "Which error does states:startExecution.sync return when Step Functions throttles it?",
-        "StepFunctions.ExecutionLimitExceeded or StepFunctions.ExecutionLimitExceededException",
-        "RunStateMachine retries it in its slot. A name that its Retry does not list is kept as failed: add it",
-        manually="it needs more starts a second than the account's quota, which delays its other workflows. If it ever "
-        "occurs, send the error of the kept request: slotkeeper dlq show failed",
-    ),
-    Fact(
-        "custom-resource-events",
-        "Which fields have CloudFormation's events to the process registrar at an update and a deletion?",
-        "OldResourceProperties at an update; every value of ResourceProperties as text",
-        "an update changes the target of the parameter's process. Otherwise change functions/process_registrar",
-        manually="it needs updates of a stack. Deploy a test stack, change GlueJobName, and see in `slotkeeper status` "
-        "that the process has the new target; send the registrar's log of a failure",
-    ),
-    Fact(
-        "all-variables-of-an-execution",
-        "With which error does an execution fail whose variables exceed 10 MiB together?",
-        "States.QueryEvaluationError or States.Runtime; the workflow keeps less than 1 MiB",
-        "nothing; the documented limit is ten times what the workflow assigns",
-        manually="it needs some fifty states that assign 200 KiB each",
     ),
 )

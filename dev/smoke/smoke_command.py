@@ -1,6 +1,6 @@
 """The command `python -m dev.smoke`: options, confirmation of the cost, progress and exit code.
 
-Exit codes: 0 no check failed; 1 a check failed, or something is left behind; 2 wrong options, no such stack, or not
+Exit codes: 0 no answer is different; 1 one is, or something is left behind; 2 wrong options, no such stack, or not
 confirmed; 130 interrupted.
 """
 
@@ -17,14 +17,13 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 
 from dev.emulator.environment import ROOT
-from dev.smoke import smoke_report, timings
-from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check
-from dev.smoke.check_results import Refused
+from dev.smoke import smoke_report
+from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check, total
+from dev.smoke.check_context import AWS, EMBEDDED
 from dev.smoke.check_runner import run_checks
-from dev.smoke.costs import bill
+from dev.smoke.facts import Refused
 from dev.smoke.stack_under_test import StackUnderTest, embedded, in_account
 
 FOLDER = ROOT / "build" / "smoke"
@@ -80,15 +79,13 @@ def main(
 
 
 def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], folder: Path, yes: bool) -> None:
-    tempo = timings.EMBEDDED if stack.local else timings.AWS
     _ = stack.outputs, stack.machine, stack.look_gap  # cached before threads read them
     if stack.sample_job is None:
-        console.print("[yellow]This stack runs your own Glue job; checks that need the sample job are skipped.[/]")
-    items = bill(check.spending(tempo) for check in checks)
+        console.print("[yellow]This stack runs your own Glue job; checks that need the sample job show nothing.[/]")
     if not stack.local:
         account = stack.outputs["WorkflowArn"].split(":")[4]
         console.print(f"Stack {stack.name}, account {account}, {stack.region}", highlight=False)
-        smoke_report.show_plan(console, [check.name for check in checks], items, sum(check.mails for check in checks))
+        smoke_report.show_plan(console, checks)
         if not yes and not _confirmed():
             raise Refused("not confirmed: nothing was done. To run without confirmation, add --yes")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleaned up like Ctrl-C
@@ -99,12 +96,10 @@ def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], fol
             console.print(f"[dim]{time.monotonic() - started:4.0f} s[/]  {check:9} {escape(line)}", highlight=False)
 
     try:
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            bar = progress.add_task("facts and checks", total=sum(len(check.facts) or 1 for check in checks))
-            run, results = run_checks(stack, checks, tempo, say, lambda: progress.advance(bar))
+        run, results = run_checks(stack, checks, EMBEDDED if stack.local else AWS, say)
     except KeyboardInterrupt:
         _end(console, "interrupted", 130)
-    made = smoke_report.make(stack, run, results, items)
+    made = smoke_report.make(stack, run, results, total(checks))
     smoke_report.show(console, made)
     for file in smoke_report.write(made, folder):
         console.print(f"[dim]{file}[/]", highlight=False)

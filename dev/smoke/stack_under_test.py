@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.local_clients import local_client
-from dev.smoke.check_results import Refused
+from dev.smoke.facts import Refused
 
 # Throttled calls are retried (boto3 guide, "Retries"). The checks bound their own waits.
 _EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 8})

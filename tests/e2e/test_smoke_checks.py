@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.environment import ROOT, child_environment
-from dev.smoke import timings
 from dev.smoke.check_catalogue import CHECKS, Check
-from dev.smoke.check_context import CheckContext
-from dev.smoke.check_results import Failed, Status
+from dev.smoke.check_context import EMBEDDED, CheckContext
 from dev.smoke.check_runner import run_checks
-from dev.smoke.costs import Spending
-from dev.smoke.facts import Verdict, ask_all
+from dev.smoke.facts import Fact, Failed, Verdict
 from dev.smoke.stack_under_test import embedded
 from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack
@@ -71,21 +68,9 @@ def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: Dep
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
-    not_shown = {"listing", "manual"}
-    assert {check["name"]: check["status"] for check in report["checks"]} == {
-        check.name: "not shown" if check.name in not_shown else "passed" for check in CHECKS
-    }
-    answers = [answer for check in report["checks"] for answer in check["answers"]]
+    verdicts = {answer["name"]: answer["verdict"] for answer in report["answers"]}
     facts = [fact for check in CHECKS for fact in check.facts]
-    assert [answer["name"] for answer in answers] == [fact.name for fact in facts]
-    expected = [
-        Verdict.NOT_SHOWN if fact.manually else Verdict.NOT_TRIED if fact.not_here else Verdict.AS_ASSUMED
-        for fact in facts
-    ]
-    assert [answer["verdict"] for answer in answers] == expected
-    assert report["facts"] == {verdict: expected.count(verdict) for verdict in Verdict}
-    assert all(check["cannot_be_shown_here"] for check in report["checks"])
-    assert "| redrive | passed |" in (tmp_path / "report.md").read_text()
+    assert verdicts == {fact.name: Verdict.NOT_TRIED if fact.not_here else Verdict.AS_ASSUMED for fact in facts}
     assert _left(stack) == []
     (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=url).get("Messages"), "the foreign message")
     stack.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
@@ -105,28 +90,27 @@ def _breaks_before_it_starts(context: CheckContext) -> str:
     raise RuntimeError("a mistake")
 
 
-def _check(name: str, carry_out: Any) -> Check:
-    return Check(name, "", "", "", "", carry_out, lambda _pace: Spending())
+def _check(name: str, ask: Any) -> Check:
+    return Check(name, "", (Fact(name, "", "", "", ask),), 0)
 
 
 def test_the_embedded_aws_does_not_show_what_the_facts_say_it_cannot(stack: DeployedStack) -> None:
-    """Otherwise `not_here` is outdated, and hides a fact that could be tried here."""
-    facts = [replace(fact, not_here="") for check in CHECKS for fact in check.facts if fact.not_here]
-    under_test = embedded(stack.aws.state_dir / "outputs.json")
-    checks = [_check("unseen", ask_all(facts))]
-    _, (result,) = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
-    assert (result.status, result.left_behind) == (Status.FAILED, [])  # an answer that differs fails its check
-    assert [answer.name for answer in result.answers] == [fact.name for fact in facts]
-    assert [answer.name for answer in result.answers if answer.verdict is Verdict.AS_ASSUMED] == []
+    """Otherwise `not_here` is outdated, and hides a fact that could be tried here. A fact without `agrees` has no other
+    answer here."""
+    unseen = [fact for check in CHECKS for fact in check.facts if fact.not_here and fact.agrees]
+    checks = [Check("unseen", "", tuple(replace(fact, not_here="") for fact in unseen), 0)]
+    _, (result,) = run_checks(embedded(stack.aws.state_dir / "outputs.json"), checks, EMBEDDED, lambda *_: None)
+    assert result.left_behind == []
+    assert [each.fact.name for each in result.answers] == [fact.name for fact in unseen]
+    assert [each.fact.name for each in result.answers if each.verdict is Verdict.AS_ASSUMED] == []
 
 
 def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
     checks = [_check("fails", _fails_while_it_runs), _check("breaks", _breaks_before_it_starts)]
-    under_test = embedded(stack.aws.state_dir / "outputs.json")
-    _, results = run_checks(under_test, checks, timings.EMBEDDED, lambda _check, _line: None)
-    assert [(result.status, result.found, result.left_behind) for result in results] == [
-        ("failed", "failed by the test", []),
-        ("failed", "the check raised an unexpected error: RuntimeError: a mistake", []),
+    _, results = run_checks(embedded(stack.aws.state_dir / "outputs.json"), checks, EMBEDDED, lambda *_: None)
+    assert [(result.answers[0].verdict, result.answers[0].answer, result.left_behind) for result in results] == [
+        (Verdict.DIFFERENT, "failed by the test", []),
+        (Verdict.DIFFERENT, "unexpected error: RuntimeError: a mistake", []),
     ]
     assert _left(stack) == []
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
-from slotkeeper_cli.request_sender import InvalidRequests, read_lines
+from slotkeeper_cli.submission import InvalidRequests, read_lines
 from tests.fuzz.strategies import bodies, sqs_texts
 
 REQUEST = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}

@@ -10,7 +10,7 @@ from dev.scenarios.slots.slot_report import Parameters, SlotReport, SlotsOfRun, 
 from dev.scenarios.soak import soak_figures
 from dev.scenarios.soak.soak_plan import DECK, RESTARTED
 from dev.scenarios.soak.soak_records import FaultMark, JanitorRun, Records, SentMessage
-from slotkeeper_cli.work_history import GLUE_RUN, WorkHistory
+from slotkeeper_cli.audit.work_history import GLUE_RUN, WorkHistory
 from tests.cli.work_histories import START, whole
 from tests.scenarios.reports import run_of
 

@@ -19,7 +19,7 @@ from dev.scenarios.slots.slot_requests import PROCESS, Request, SentRequest
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.processes import CancelOutcome
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
-from slotkeeper_cli.work_history import GLUE_RUN
+from slotkeeper_cli.audit.work_history import GLUE_RUN
 from tests.cli.work_histories import START, attempt, history
 
 TEXT = read_dataset()
@@ -103,7 +103,7 @@ class Stack:
 
 def process(in_use: int, waiting: str | None = None, weight: int = 1) -> Process:
     name = execution_name(PROCESS, waiting or "", 1)
-    registered = {"high": WaitingRequest("high", "h", "1", 1, weight, 0, name, "")} if waiting else {}
+    registered = {"high": WaitingRequest("high", "h", "1", 1, weight, 0, name, "", 0)} if waiting else {}
     return replace(Process(PROCESS, 4, in_use, {}, False, "job"), waiting=registered)
 
 

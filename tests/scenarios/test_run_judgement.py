@@ -20,7 +20,7 @@ from dev.scenarios.slots.target_stack import Called
 from dev.scenarios.soak.soak_plan import BAD
 from dev.scenarios.soak.soak_records import FaultMark, JanitorRun, SentMessage, whole_run
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.work_history import AuditBounds, Disturbance, ItemVersion, Sending, WholeRun
+from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, ItemVersion, Sending, WholeRun
 from tests.cli.work_histories import START, attempt, clean, history, name, whole
 
 HELD = {"sample-1": Holder("RUNNING", weight=2), "sample-2": Holder("RESERVED")}

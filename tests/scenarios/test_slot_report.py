@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from dev.scenarios.slots.slot_report import timeline
-from slotkeeper_cli import chart
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.chart import Bar, Panel, Point
-from slotkeeper_cli.work_history import Sending, WorkHistory
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Bar, Panel, Point
+from slotkeeper_cli.audit.picture import draw_history
+from slotkeeper_cli.audit.work_history import Sending, WorkHistory
 from tests.cli.work_histories import START, attempt, clean, history, whole
 from tests.scenarios import slot_reports
 from tests.scenarios.reports import failing, not_shown

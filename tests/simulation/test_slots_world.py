@@ -282,7 +282,7 @@ def no_wake_of_a_cancelled_request(patch: Patch) -> None:
 def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, candidate: Candidate) -> bool:
         seen = self.read(candidate.process)
-        return seen is not None and seen.has_free_slot
+        return seen is not None and seen.fits(1)
 
     patch.setattr(Slots, "can_proceed", can_proceed)
 
@@ -295,7 +295,7 @@ def executions_are_compared_by_name_only(patch: Patch) -> None:
 def no_check_for_the_process_after_hiding(patch: Patch) -> None:
     def can_proceed(self: Slots, candidate: Candidate) -> bool:
         seen = self.read(candidate.process)
-        return seen is not None and (seen.has_free_slot or candidate.execution in seen.cancelled)
+        return seen is not None and (seen.fits(1) or candidate.execution in seen.cancelled)
 
     patch.setattr(Slots, "can_proceed", can_proceed)
 

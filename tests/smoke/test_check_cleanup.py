@@ -11,10 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dev.smoke import check_cleanup
-from dev.smoke.check_context import CheckContext
+from dev.smoke.check_context import CheckContext, Timings
 from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
-from dev.smoke.timings import Timings
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
 OUTPUTS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutant_catalogue import ROWS, load, nowhere
+from tests.mutants.mutant_catalogue import NOWHERE, ROWS, load
 
 ROOT = Path(__file__).parents[2]
 ARGUMENT = ROOT / "docs" / "correctness.md"
@@ -36,7 +36,7 @@ def test_the_mutants_of_a_row_are_those_of_the_catalogue(row: str) -> None:
     theirs = {mutant.name for mutant in load() if row in mutant.rows}
     assert {name for name in theirs if not any(fnmatchcase(name, pattern) for pattern in names)} == set()
     assert [pattern for pattern in names if not any(fnmatchcase(name, pattern) for name in theirs)] == []
-    assert bool(names) != (row in nowhere())
+    assert bool(names) != (row in NOWHERE)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in UNNUMBERED])

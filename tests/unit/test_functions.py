@@ -277,23 +277,6 @@ def _permitted(*jobs: str, before: dict[str, Any] | None = None, sample: str = "
     return asked | ({"OldResourceProperties": before} if before else {})
 
 
-@pytest.mark.parametrize(
-    "event", [_custom_resource("Update"), _permitted("job", "old")], ids=["process", "permitted jobs"]
-)
-def test_an_item_of_an_earlier_version_receives_its_target(
-    account: Account, registrar: Registrar, event: dict[str, Any]
-) -> None:
-    _make_job(account)
-    account.processes.create("before", 2, "old")
-    account.dynamodb.update_item(
-        TableName=account.slot_table,
-        Key={"process_name": {"S": "before"}},
-        UpdateExpression="SET job_name = target REMOVE target",
-    )
-    assert registrar.handle(event)["Status"] == "SUCCESS"
-    assert account.item("before").target == "old"
-
-
 @pytest.mark.parametrize("holder", ["runs", "is reserved"])
 def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
     account: Account, registrar: Registrar, holder: str

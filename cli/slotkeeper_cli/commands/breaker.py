@@ -15,10 +15,9 @@ from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.downstream_control import DownstreamControl
-from slotkeeper_cli.downstream_text import details, print_details
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.retries import DownstreamControl, details, print_details
 
 app = typer.Typer(help="Show, open or close the circuit breaker of a downstream.", no_args_is_help=True)
 

@@ -1,7 +1,7 @@
-"""The variants: the deployed stack with a Glue job or a state machine, and three that poll, without the wake.
+"""The variants: the deployed stack with a Glue job or a state machine, and those that poll, without the wake.
 
-The two of the deployed stack run in turns. Each variant that polls has its own queue, starter and workflow, made of the
-deployed parts, so that none delays another. All share the slot table and the engine.
+Each variant that polls has its own queue, starter and workflow, made of the deployed parts: without registration,
+second check and wake, a refused message is hidden for the period. All share the slot table and the engine.
 """
 
 from __future__ import annotations
@@ -83,11 +83,10 @@ class BenchmarkStack:
 
     def __init__(self, aws: EmbeddedAws, limit: int) -> None:
         self.aws, self.limit = aws, limit
-        self.sqs, self.stepfunctions, self.functions, self.logs, self.trail = (
-            aws.client(service) for service in ("sqs", "stepfunctions", "lambda", "logs", "cloudtrail")
+        self.sqs, self.stepfunctions, self.functions, self.logs = (
+            aws.client(service) for service in ("sqs", "stepfunctions", "lambda", "logs")
         )
         self.table = aws.outputs["SlotTableName"]
-        self._aws = aws
         self._processes = Processes(aws.client("dynamodb"), self.table)
         self._starter = function_named("Starter", self.functions)
         create_script_job(aws, JOB, 500)
@@ -183,7 +182,7 @@ class BenchmarkStack:
 
     def in_use(self, variant: Variant) -> int:
         """The slots of its process that are held."""
-        return item_of(self._aws, variant.name).slots_in_use
+        return item_of(self.aws, variant.name).slots_in_use
 
     def clear(self, variant: Variant, patience: float = 30.0) -> None:
         """Purge its queue, and return when its slots are free. Raises CannotContinue after `patience` seconds."""

@@ -9,23 +9,21 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import batched
 from typing import Any, ClassVar
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots import protocol
 from slotkeeper.slots.protocol import Candidate, Granted, Slots
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, execution_name
-from slotkeeper_cli.write_units import RECEIPT_HANDLE, process_item
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, execution_name
+from slotkeeper_cli.write_units import process_item
 
 PROCESS, JOB = "sample", "sample"
 SEQUENCE = "18849496460467696128"  # as long as SQS's
 
-Step = tuple[str, Callable[[str], None]]
+Step = Callable[[str], None]  # receives the execution's name
 
 
 class Refused(Exception):
@@ -37,11 +35,10 @@ def delivery(me: str) -> Delivery:
     return Delivery(me, "", PROCESS, "", SEQUENCE, 1, 0.0)
 
 
-def item_with_tombstones(holders: int, priorities: Sequence[str] = (DEFAULT_PRIORITY,)) -> dict[str, Any]:
-    """A process's item after a grant of each of these priorities, while no request waits."""
+def item_with_tombstone(holders: int) -> dict[str, Any]:
+    """A process's item after a grant, while no request waits."""
     tombstone = {"M": {"sequence": {"S": delivery("").sortable_sequence}, "receives": {"N": "1"}}}
-    waiting = {"waiting": {"M": dict.fromkeys(priorities, tombstone)}}
-    return process_item(PROCESS, JOB, holders, queued=False) | waiting | {"run_settings": {"M": {}}}
+    return process_item(PROCESS, JOB, holders, queued=False) | {"waiting": {"M": {DEFAULT_PRIORITY: tombstone}}}
 
 
 class Design(ABC):
@@ -68,15 +65,11 @@ class Design(ABC):
 
     @abstractmethod
     def steps(self) -> Sequence[Step]:
-        """The steps of a cycle in order; each receives the execution's name."""
+        """The steps of a cycle in order."""
 
     def cycle(self, me: str) -> None:
-        for _, take in self.steps():
-            take(me)
-
-    def full(self, me: str) -> None:
-        """Reserve without a free slot, and read the reason. Raises TypeError for a bare write, which has no limit."""
-        raise TypeError(f"{self.title} has no limit, so it cannot refuse {me}")
+        for step in self.steps():
+            step(me)
 
     def create(self) -> None:
         self.dynamodb.create_table(
@@ -108,26 +101,17 @@ class Slotkeeper(Design):
     """
 
     title = "Slotkeeper"
-    reads_first: ClassVar[bool] = False
-    priorities: ClassVar[Sequence[str]] = (DEFAULT_PRIORITY,)
-    release_update: ClassVar[str] = protocol.RELEASE_UPDATE
 
     def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
         super().__init__(dynamodb, table, holders, limit)
         self._slots = Slots(dynamodb, table)
 
     def set_up(self) -> None:
-        item = item_with_tombstones(self.holders, self.priorities)
+        item = item_with_tombstone(self.holders)
         self.dynamodb.put_item(TableName=self.table, Item=item | {"slot_limit": {"N": str(self.limit)}})
 
     def steps(self) -> Sequence[Step]:
-        return (("reserve", self._reserve), ("confirm", self._confirm), ("release", self._release))
-
-    def full(self, me: str) -> None:
-        # A new instance each time, since Slots stores after a refusal whether a process is large.
-        Slots(self.dynamodb, self.table, large=[PROCESS] if self.reads_first else []).reserve(
-            self.candidate(me), time.time()
-        )
+        return (self._reserve, self._confirm, self._release)
 
     def candidate(self, me: str) -> Candidate:
         """As the starter makes it of a request without priority and weight."""
@@ -149,25 +133,11 @@ class Slotkeeper(Design):
     def _release(self, me: str) -> None:
         self.update(
             PROCESS,
-            self.release_update,
+            protocol.RELEASE_UPDATE,
             {":one": {"N": "1"}},
             ConditionExpression=protocol.RELEASE_CONDITION,
             ExpressionAttributeNames={"#me": me},
         )
-
-
-class ReadsFirst(Slotkeeper):
-    """The same for a starter that was refused by this large process before, so that it reads before it writes."""
-
-    title = "Slotkeeper, reads first"
-    reads_first = True
-
-
-class ThreePriorities(Slotkeeper):
-    """The same with an item that has a tombstone of each priority."""
-
-    title = "Slotkeeper, three priorities"
-    priorities = PRIORITIES
 
 
 class Weighted(Slotkeeper):
@@ -184,79 +154,19 @@ class Weighted(Slotkeeper):
         return Candidate(PROCESS, me, weight=random.choice(self.weights), delivery=delivery(me))
 
 
-class WithoutPriorities(Slotkeeper):
-    """The protocol before it had priorities and weights: its three expressions, and an item without `waiting`."""
-
-    title = "without priorities"
-
-    reserve_update: ClassVar[str] = "SET slots_in_use = slots_in_use + :one, holders.#me = :entry"
-    reserve_condition: ClassVar[str] = (
-        "slots_in_use < slot_limit AND size(holders) < slot_limit AND attribute_not_exists(holders.#me) "
-        "AND attribute_not_exists(cancelled.#me) AND (attribute_not_exists(paused) OR paused = :false)"
-    )
-    release_update = "SET slots_in_use = slots_in_use - :one REMOVE holders.#me"
-    registration: ClassVar[dict[str, Any]] = {
-        "receipt_handle": {"S": "h" * RECEIPT_HANDLE},
-        "sequence": {"S": SEQUENCE.zfill(40)},
-        "receives": {"N": "1"},
-        "since": {"N": "1789999999"},
-        "execution": {"S": execution_name(PROCESS, "", 1)},
-        "request_id": {"S": "i" * 36},
-    }
-    has_waited: ClassVar[bool] = False
-
-    def __init__(self, dynamodb: Any, table: str, holders: int, limit: int) -> None:
-        super().__init__(dynamodb, table, holders, limit)
-        self._table = Table(dynamodb, table, self.key)
-
-    def set_up(self) -> None:
-        item = item_with_tombstones(self.holders, ()) | {"slot_limit": {"N": str(self.limit)}}
-        del item["waiting"]
-        if self.has_waited:
-            item["waiting"] = {"M": self.registration}
-        self.dynamodb.put_item(TableName=self.table, Item=item)
-
-    def full(self, me: str) -> None:
-        with suppress(Refused):
-            self._reserve(me)
-
-    def _reserve(self, me: str) -> None:
-        entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(time.time()))}}}
-        values = {":one": {"N": "1"}, ":entry": entry, ":false": {"BOOL": False}}
-        if not self._table.update(PROCESS, self.reserve_update, self.reserve_condition, values, {"#me": me}).held:
-            raise Refused(me)
-
-
-class WithoutPrioritiesWaited(WithoutPriorities):
-    """The same with an item in which a request has waited: its registration was never removed."""
-
-    title = "without priorities, waited"
-    has_waited = True
-
-
 class Floor(Design):
     """Three bare writes of an item of the same size, without a condition: the lower bound of three writes."""
 
-    title = "bare write"
-    writes: ClassVar[int] = 3
+    title = "bare writes"
 
     def set_up(self) -> None:
-        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(self.holders))
+        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstone(self.holders))
 
     def steps(self) -> Sequence[Step]:
-        return (("write", self._write),) * self.writes
+        return (self._write,) * 3
 
     def _write(self, _: str) -> None:
         self.update(PROCESS, "SET slots_in_use = slots_in_use + :one", {":one": {"N": "1"}})
-
-
-class SmallFloor(Floor):
-    """The same with an item without holders."""
-
-    title = "bare, empty item"
-
-    def set_up(self) -> None:
-        self.dynamodb.put_item(TableName=self.table, Item=item_with_tombstones(0, ()))
 
 
 class Counter(Design):
@@ -275,18 +185,7 @@ class Counter(Design):
         self.dynamodb.put_item(TableName=self.table, Item=item)
 
     def steps(self) -> Sequence[Step]:
-        return (("reserve", self._acquire), ("release", self._release))
-
-    def full(self, me: str) -> None:
-        try:
-            self._acquire(me)
-        except self.dynamodb.exceptions.ConditionalCheckFailedException:
-            self.dynamodb.get_item(
-                TableName=self.table,
-                Key={"LockName": {"S": PROCESS}},
-                ProjectionExpression="#lockownerid",
-                ExpressionAttributeNames={"#lockownerid": me},
-            )
+        return (self._acquire, self._release)
 
     def _acquire(self, me: str) -> None:
         self.update(
@@ -320,13 +219,7 @@ class Transaction(Design):
         self.put_all([{"process_name": {"S": PROCESS}, **counter}, *map(self._holder, names)])
 
     def steps(self) -> Sequence[Step]:
-        return (("reserve", self._reserve), ("confirm", self._confirm), ("release", self._release))
-
-    def full(self, me: str) -> None:
-        try:
-            self._reserve(me)
-        except self.dynamodb.exceptions.TransactionCanceledException:
-            return
+        return (self._reserve, self._confirm, self._release)
 
     def _reserve(self, me: str) -> None:
         self._together(

@@ -19,8 +19,8 @@ from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.intervals import Interval
-from slotkeeper_cli.work_history import Sending
+from slotkeeper_cli.audit.intervals import Interval
+from slotkeeper_cli.audit.work_history import Sending
 
 from . import priority_requests, slot_requests, slot_stack
 from .priority_requests import Action, Mix, Step

@@ -12,7 +12,7 @@ from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import CannotContinue, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
-from slotkeeper_cli.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
 
 from .item_journal import Journal
 from .slot_report import SlotsOfRun

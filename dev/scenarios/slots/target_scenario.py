@@ -12,7 +12,7 @@ from dev.emulator.live_view import counted
 from dev.emulator.sample_data import read_dataset
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import Run, Scenario
-from slotkeeper_cli.work_history import CHILD, WorkHistory
+from slotkeeper_cli.audit.work_history import CHILD, WorkHistory
 
 from . import slot_requests, slot_stack, target_requests, target_stack
 from .slot_report import Parameters, SlotReport, build, draw, tables

@@ -13,7 +13,7 @@ from dev.emulator.live_view import Snapshot
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper_cli.work_history import Sending, WorkHistory
+from slotkeeper_cli.audit.work_history import Sending, WorkHistory
 
 from . import slot_stack
 from .slot_requests import Request, SentRequest

@@ -29,8 +29,8 @@ from typing import Any
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.claims import Claim, first_names
 from dev.scenarios.runner.scenario import Run
-from slotkeeper_cli.free_slot_checks import idle_times
-from slotkeeper_cli.intervals import rounded, steps
+from slotkeeper_cli.audit.free_slot_checks import idle_times
+from slotkeeper_cli.audit.intervals import rounded, steps
 
 from .soak_plan import DECK, RESTARTED, SHORT
 from .soak_records import Records

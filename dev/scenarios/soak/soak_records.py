@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
 
 from .soak_plan import RESTARTED
 

@@ -24,8 +24,8 @@ from dev.scenarios.runner.scenario import (
     option,
     spread_text,
 )
-from slotkeeper_cli import chart
-from slotkeeper_cli.chart import Panel, Point
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Panel, Point
 
 from .fault_player import FaultPlayer, JanitorClock
 from .soak_figures import Parameters, build

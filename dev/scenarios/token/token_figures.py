@@ -27,7 +27,7 @@ from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import Run
-from slotkeeper_cli.intervals import since, spread
+from slotkeeper_cli.audit.intervals import since, spread
 
 from .token_records import MessageOutcome, Records, message_outcomes
 

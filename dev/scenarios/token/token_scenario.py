@@ -24,8 +24,8 @@ from dev.scenarios.runner.scenario import (
     option,
     spread_text,
 )
-from slotkeeper_cli import chart
-from slotkeeper_cli.chart import Bar, Point
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Bar, Point
 
 from . import token_records
 from .messages import ChatbotClient, Rounds

@@ -30,7 +30,7 @@ from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.claims import Claim, judge
 from dev.scenarios.runner.scenario import Run
-from slotkeeper_cli.intervals import Interval, peak, since, tally
+from slotkeeper_cli.audit.intervals import Interval, peak, since, tally
 
 from . import worker_outage
 from .worker_mix import KINDS, limit

@@ -24,7 +24,7 @@ from typing import Any
 from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.claims import Claim, judge
-from slotkeeper_cli.intervals import since
+from slotkeeper_cli.audit.intervals import since
 
 REFUSALS = ("503", "dropped")
 # Of the recovery time, as in the layer, which is not imported here: the wait for the first probe, and the jitter.

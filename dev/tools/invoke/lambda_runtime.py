@@ -11,13 +11,12 @@ import contextlib
 import http.client
 import importlib.util
 import json
-import os
 import platform
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,30 +69,18 @@ def emulator() -> Path:
 class Runtime:
     """One execution environment of one function, as a context manager. Its second call is a warm one."""
 
-    def __init__(
-        self,
-        function: Configuration,
-        endpoint: str,
-        log: Path,
-        *,
-        path: Sequence[Path] = (LAYER,),
-        program: Sequence[str] = ("-m", "awslambdaric"),
-    ) -> None:
+    def __init__(self, function: Configuration, endpoint: str, log: Path) -> None:
         """Start the runtime.
 
         Args:
             endpoint: of the embedded AWS that the function calls, unless its environment names one.
             log: file for the function's output.
-            path: folders of PYTHONPATH.
-            program: arguments of Python, before the handler's name.
 
         Raises:
             RuntimeUnavailable: the runtime did not start.
         """
         self._function = function
         self._log = log
-        self._path = path
-        self._program = program
         self._read = 0
         for _ in range(3):  # another program may take a free port before the start
             self._port, api_port = free_port(), free_port()
@@ -108,10 +95,10 @@ class Runtime:
         command = [str(emulator()), "--log-level", "error"]
         command += ["--runtime-interface-emulator-address", f"127.0.0.1:{self._port}"]
         command += ["--runtime-api-address", f"127.0.0.1:{api_port}"]
-        command += [sys.executable, *self._program, self._function.handler]
+        command += [sys.executable, "-m", "awslambdaric", self._function.handler]
         # Lambda guide, "Defined runtime environment variables".
         variables = {
-            "PYTHONPATH": os.pathsep.join(map(str, self._path)),
+            "PYTHONPATH": str(LAYER),
             "PYTHONDONTWRITEBYTECODE": "1",  # /var/task cannot be written
             "LAMBDA_TASK_ROOT": str(self._function.folder),
             "AWS_LAMBDA_FUNCTION_NAME": self._function.name,

@@ -13,7 +13,7 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Candidate
-from slotkeeper_cli.intervals import Release, Start, handoffs
+from slotkeeper_cli.audit.intervals import Release, Start, handoffs
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, registration
 
 WAITING = Process("p", 1, 1, {}, paused=False, target="job", waiting={"normal": registration("p-b")})

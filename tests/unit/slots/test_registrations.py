@@ -232,31 +232,6 @@ def test_a_message_that_never_waited_leaves_no_tombstone(account: Account, candi
     assert account.item().tombstones == {}
 
 
-# an item without the map of registrations
-
-
-@pytest.fixture
-def older(account: Account) -> Account:
-    """A process as an earlier version, or an operator, has made it."""
-    account.dynamodb.update_item(
-        TableName=account.slot_table, Key={"process_name": {"S": "p"}}, UpdateExpression="REMOVE waiting"
-    )
-    return account
-
-
-@pytest.mark.parametrize("reads_first", [False, True])
-def test_an_item_without_registrations_admits(older: Account, reads_first: bool) -> None:
-    slots = Slots(older.dynamodb, older.slot_table, large=["p"] if reads_first else [])
-    assert slots.reserve(Candidate("p", "p-1", delivery=delivery({})), NOW) == Granted()
-    assert older.item().tombstones == {"normal": (FIRST, 1)}
-
-
-def test_an_item_without_registrations_gets_them_by_a_wait(older: Account) -> None:
-    older.fill()
-    assert older.register() == Registration.RESERVE_AGAIN
-    assert older.register() == Registration.REGISTERED
-
-
 def test_an_invalid_write_to_a_complete_item_is_raised(account: Account) -> None:
     account.fill()
     refuse(account.dynamodb, "UpdateItem", "ValidationException")

@@ -1,1 +1,0 @@
-"""A caller that waits for its request next to one that starts the same child directly."""

@@ -1,1 +1,0 @@
-"""A lease's cycle next to other locks in DynamoDB."""

@@ -1,1 +1,0 @@
-"""An outage of a downstream, in virtual time: the worker with and without watching it, and a plain SQS retry."""

@@ -1,0 +1,233 @@
+"""Requests sent as a producer does, with the sample job: hand-off, listing of runs, stop, redrive, timeout."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from dev.smoke import own_resources as own
+from dev.smoke.check_context import ALIVE, CheckContext, error_of
+from dev.smoke.facts import Fact, Failed, NotShown
+from slotkeeper.slots.protocol import Candidate, Granted
+from slotkeeper.slots.request import execution_name
+
+HAND_OFF = 10.0  # seconds; without a wake the message stays hidden for over three minutes
+
+
+def _wake(context: CheckContext) -> str:
+    """Measure how soon a waiting request starts after the release of the only slot."""
+    process = context.process()
+    first = context.arn(context.send(process, "first", context.timings.hold))
+    context.wait(
+        lambda: context.execution(first)["status"] == "RUNNING", "the first request to start", context.timings.start
+    )
+    second = context.arn(context.send(process, "second", 0))
+
+    def waits() -> bool:
+        if context.execution(first)["status"] != "RUNNING":
+            raise NotShown("the first request ended before the second one was refused, so no request waited")
+        return bool(context.item(process).waiting)
+
+    context.wait(waits, "the second request to wait", context.timings.start)
+    context.wait_for_end(first, "SUCCEEDED")
+    started = context.wait_for_end(second, "SUCCEEDED")["startDate"].timestamp()
+    (released,) = (
+        event["timestamp"].timestamp()
+        for event in context.history(first)
+        if event.get("stateExitedEventDetails", {}).get("name") == "ReleaseSlot"
+    )
+    if started - released > HAND_OFF:
+        raise Failed(f"{started - released:.1f} s from the release to the next start")
+    return f"{started - released:.2f} s from the release to the next start"
+
+
+def _groups(context: CheckContext) -> str:
+    """Check that the workflows of two processes, with one slot and one request each, overlap."""
+    names = [context.send(context.process(suffix), "only", context.timings.hold) for suffix in ("-a", "-b")]
+    ended = [context.wait_for_end(context.arn(name), "SUCCEEDED") for name in names]
+    together = min(each["stopDate"] for each in ended) - max(each["startDate"] for each in ended)
+    if together.total_seconds() <= 0:
+        raise Failed("the second process's request started after the first one's end")
+    return f"ran in parallel for {together.total_seconds():.0f} s"
+
+
+def _listing(context: CheckContext) -> str:
+    """Measure the time from StartJobRun's answer to the run's first appearance in GetJobRuns."""
+    name = context.send(context.process(), "only", 0)
+    arn = context.arn(name)
+    context.wait(lambda: context.execution(arn)["status"] != "NONE", "its start", context.timings.start)
+    answered = listed = 0.0
+
+    def both() -> bool:
+        nonlocal answered, listed
+        listed = listed or (time.monotonic() if context.glue_run(name) else 0.0)
+        submitted = answered or any(event["type"] == "TaskSubmitted" for event in context.history(arn))
+        answered = answered or (time.monotonic() if submitted else 0.0)
+        return bool(answered and listed)
+
+    context.wait(both, "Glue to list its run", context.timings.start)
+    late, gap = max(0.0, listed - answered), context.stack.look_gap
+    if late >= gap:
+        raise Failed(f"listed {late:.1f} s after the answer: two checks {gap:.0f} s apart may both miss it")
+    context.wait_for_end(arn, "SUCCEEDED")
+    return f"listed at most {late + context.timings.poll:.1f} s after the answer; LookGapSeconds is {gap:.0f}"
+
+
+def _stopped(context: CheckContext) -> str:
+    """Stop the Glue run: the workflow should learn its state from the error, keep the request and free the slot."""
+    process = context.process()
+    name = context.send(process, "only", context.timings.long)
+    run = context.wait_until_alive(name)
+    context.stack.client("glue").batch_stop_job_run(JobName=context.job, JobRunIds=[run["Id"]])
+    execution = context.wait_for_end(context.arn(name), "FAILED")
+    _check_kept(context, name, execution)
+    _check_free(context, process)
+    if "WaitForGlueRun" in context.entered(context.arn(name)):
+        raise Failed(f"the workflow searched for the run ({error_of(execution)}): the slot is freed minutes later")
+    _check_log(context, context.arn(name))
+    return "the error contains the run's state STOPPED; request kept, slot free"
+
+
+def _check_log(context: CheckContext, arn: str) -> None:
+    """Check that the workflow's log names the error of a failed task, which GlueRefusalAlarm counts.
+
+    The log has no execution data, and AWS does not document whether that includes the error. The embedded AWS writes
+    no log of a state machine.
+    """
+    if context.stack.local:
+        return
+    (destination,) = context.stack.machine["loggingConfiguration"]["destinations"]
+    group = destination["cloudWatchLogsLogGroup"]["logGroupArn"].partition(":log-group:")[2].removesuffix(":*")
+    pattern = f'{{ ($.execution_arn = "{arn}") && ($.type = "TaskFailed") }}'
+    pages = context.stack.client("logs").get_paginator("filter_log_events")
+
+    def logged() -> list[dict[str, Any]]:
+        logged_pages = pages.paginate(logGroupName=group, filterPattern=pattern)
+        return [json.loads(event["message"]) for page in logged_pages for event in page["events"]]
+
+    events = context.wait(logged, "the failed task in the workflow's log", context.timings.start)
+    if not any(event.get("details", {}).get("error") for event in events):
+        raise Failed(f"the log {group} has no details.error of a failed task, so GlueRefusalAlarm cannot go off")
+
+
+def _redrive(context: CheckContext) -> str:
+    """Abort and redrive an execution: it should start no Glue run, queue its request again and release its slot."""
+    process = context.process()
+    name = context.send(process, "only", context.timings.hold)
+    arn = context.arn(name)
+    again = execution_name(process, "only", 2)
+    context.wait_until_alive(name)
+    stepfunctions = context.stack.client("stepfunctions")
+    stepfunctions.stop_execution(executionArn=arn, cause="the smoke test will redrive it")
+    if context.wait_for_end(arn, "ABORTED", "SUCCEEDED")["status"] == "SUCCEEDED":
+        raise NotShown("the job ended before the execution could be aborted")
+    context.expect(again)
+    stepfunctions.redrive_execution(executionArn=arn)
+    execution = context.wait_for_end(arn, "FAILED")
+    if execution["error"] != "RequestReturned":
+        raise Failed(f"the redriven execution did not queue its request again: {error_of(execution)}")
+    context.sent.append(again)
+    _check_released_after_the_run(context, name)
+    starts = sum(event["type"] == "TaskSubmitted" for event in context.history(arn))
+    if starts > 1:
+        raise Failed(f"the redriven execution started a Glue run: its history has {starts} StartJobRun, expected 1")
+    context.wait_for_end(context.arn(again), "SUCCEEDED")
+    return "no second run; the request was queued again, then the slot was released; attempt 2 succeeded"
+
+
+def _timeout(context: CheckContext) -> str:
+    """Let the Glue task time out: the run should continue, and the workflow stop it before it releases the slot.
+
+    The check runs the stack's definition in a separate state machine, because the stack's timeout is hours. The short
+    timeout is computed, as the deployed one is.
+    """
+    process = context.process()
+    name = execution_name(process, "only", 1)
+    definition = context.stack.machine["definition"]
+    task = definition["States"]["RunGlueJob"] | {"TimeoutSeconds": f"{{% {context.timings.task_timeout} * 1 %}}"}
+    machine = own.machine(context, "workflow", definition | {"States": definition["States"] | {"RunGlueJob": task}})
+    if not isinstance(context.slots.reserve(Candidate(process, name), time.time()), Granted):
+        raise Failed(f"process {process} has one free slot, but reserving it was refused")
+    arn = own.start(context, machine, name, context.request(process, "only", context.timings.long))
+    execution = context.wait_for_end(arn, "FAILED")
+    _check_kept(context, name, execution, "States.Timeout")
+    _check_released_after_the_run(context, name)
+    _check_free(context, process)
+    entered = context.entered(arn)
+    if "StopGlueRun" not in entered:
+        raise NotShown("the run had ended before the workflow checked it: AWS stopped it, or it ended by itself")
+    lived = entered["StopGlueRun"] - entered["IsGlueRunKnownToHaveEnded"]
+    return f"alive {lived:.0f} s after the timeout; the workflow stopped it, and only then released the slot"
+
+
+def _check_kept(context: CheckContext, name: str, execution: dict[str, Any], cause: str = "") -> None:
+    if execution["error"] != "RequestFailed":
+        raise Failed(f"{name} ended with {error_of(execution)}; expected error RequestFailed")
+    (message,) = context.wait(lambda: context.kept(name), "its request in FailedRequestQueue", context.timings.start)
+    if cause and message.attributes["error"] != cause:
+        raise Failed(f"its request was kept with the error {message.attributes['error']!r}, expected {cause!r}")
+
+
+def _check_free(context: CheckContext, process: str) -> None:
+    if holders := context.item(process).holders:
+        raise Failed(f"the workflow has ended, but {', '.join(holders)} still holds a slot of {process}")
+
+
+def _check_released_after_the_run(context: CheckContext, name: str) -> None:
+    run = context.glue_run(name)
+    if run is None or run["JobRunState"] in ALIVE:
+        raise Failed(f"the slot of {name} was released while its Glue run is {run and run['JobRunState']}")
+    arn = next(each for each in context.executions if each.endswith(f":{name}"))
+    released = context.entered(arn).get("ReleaseSlot")
+    ended = (run.get("CompletedOn") or run["LastModifiedOn"]).timestamp()
+    if released is None or released < ended:
+        raise Failed(f"the slot of {name} was released at {released}, before its Glue run ended at {ended}")
+
+
+WAKE = Fact(
+    "wake",
+    "How soon after a release does a waiting request start?",
+    f"within {HAND_OFF:.0f} s",
+    "S6: the event source mapping's long poll receives a message as soon as it is made visible (Lambda guide, Using "
+    "Lambda with Amazon SQS; SQS API Reference, ChangeMessageVisibility)",
+    _wake,
+)
+GROUPS = Fact(
+    "groups",
+    "Do the workflows of two processes run in parallel?",
+    "yes",
+    "a process does not wait for another one's message group (Lambda guide, Configuring scaling behavior for SQS event "
+    "source mappings)",
+    _groups,
+)
+LISTING = Fact(
+    "listing",
+    "How long after StartJobRun's answer does GetJobRuns list the run?",
+    "less than LookGapSeconds",
+    "S1b: a slot is freed after two checks without a live run. AWS documents no bound: raise LookGapSeconds",
+    _listing,
+    not_here="the embedded Glue lists a run when it starts it",
+)
+STOPPED = Fact(
+    "stopped",
+    "Does the error of a stopped Glue run state that it has ended, and does the workflow's log name the error?",
+    "yes: the request is kept and the slot freed without a search for the run",
+    "the slot is freed in seconds, and GlueRefusalAlarm rings (Step Functions guide, Start an AWS Glue job)",
+    _stopped,
+)
+REDRIVE = Fact(
+    "redrive",
+    "Does the redrive of an aborted execution begin at RunGlueJob, with a RedriveCount of 1?",
+    "yes: it starts no second run, returns its request, and releases the slot after the run has ended",
+    "F4 (Step Functions guide, Restarting state machine executions with redrive). Otherwise put a Choice state before "
+    "RunGlueJob",
+    _redrive,
+)
+TIMEOUT = Fact(
+    "timeout",
+    "Does a Glue run continue after the task's computed timeout?",
+    "yes: the workflow stops it, and only then releases the slot",
+    "S1b: AWS does not document it (Step Functions guide, Discover service integration patterns)",
+    _timeout,
+)
