@@ -33,6 +33,11 @@ from slotkeeper_cli.requests import RequestState
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
 _LOW, _HIGH = 0.1, 0.9
+_NEW_ID = "A_NEW_ID"
+# Conditions that time ends: with any other, an expected start would be a guess.
+_ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
+# Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
+_NOT_OF_LEASES = {"target", "priority", "queue"}
 
 
 @dataclass(frozen=True)
@@ -121,13 +126,6 @@ def _end(holder: Holder, durations: Sequence[float], share: float, now: float) -
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-_NEW_ID = "A_NEW_ID"
-# Conditions that time ends: with any other, an expected start would be a guess.
-_ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
-# Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
-_NOT_OF_LEASES = {"target", "priority", "queue"}
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,15 @@ cannot be searched, so a request that is not found may be queued. What could not
 # Processes in which a request that was not found is explained. With more, the process must be given.
 MAX_QUEUES = 10
 _QUEUED = (RequestState.WAITING, RequestState.QUEUED)
+# Holders that the text names.
+MAX_HOLDERS_SHOWN = 10
+# Facts of an attempt that the text shows in another way, or that repeat another fact.
+_NOT_LISTED = (
+    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
+    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
+)
+_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
+_TIMES = ("since", "started", "ended")
 
 
 def explain(
@@ -270,17 +279,6 @@ class Explained:
             return downstream_conditions(shown, self._now)
 
         return self._search.try_read("DownstreamTable", fail, [])
-
-
-# Holders that the text names.
-MAX_HOLDERS_SHOWN = 10
-# Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = (
-    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
-    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
-)
-_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
-_TIMES = ("since", "started", "ended")
 
 
 def render(console: Console, data: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
-from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.completion import ProcessName, process_names
 from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -62,7 +62,6 @@ _TURN: dict[str, Any] = {
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
-Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)]
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
@@ -99,7 +98,7 @@ def list_processes() -> None:
 
 
 @app.command("set-limit", cls=StackCommand)
-def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
+def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
     """Set how many requests of a process run at the same time.
 
     The limit applies from the next request on. If its requests have weights, the limit is the most that their sum may
@@ -178,7 +177,7 @@ def _limit_problems(stack: StackConnection, process: Process, processes: Iterabl
 
 
 @app.command("set-turn", cls=StackCommand)
-def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
+def set_turn(process: ProcessName, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
     """Set for how long requests delay those of lower priorities.
 
     They do so when slots become free.
@@ -352,7 +351,7 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
 
 @app.command("remove", cls=StackCommand)
 def remove(
-    process: Name,
+    process: ProcessName,
     timeout: Annotated[
         float, typer.Option(metavar="MINUTES", help="Minutes to wait for running requests.", min=0)
     ] = 60,
