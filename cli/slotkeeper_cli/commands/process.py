@@ -62,6 +62,39 @@ _TURN: dict[str, Any] = {
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
+Target = Annotated[
+    str,
+    typer.Option(
+        metavar="JOB_OR_ARN",
+        help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
+        "account and Region. By default none: the process is for leases only.",
+    ),
+]
+DefaultWeight = Annotated[
+    int,
+    typer.Option(
+        min=1, max=MAX_WEIGHT, metavar="N", help="Weight of a request that states none, in the unit of the limit."
+    ),
+]
+TimeoutMinutes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_TIMEOUT_MINUTES,
+        metavar="MINUTES",
+        help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
+    ),
+]
+SettleSeconds = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=MAX_SETTLE_SECONDS,
+        metavar="SECONDS",
+        help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
+        "it. For state machines only.",
+    ),
+]
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
@@ -245,42 +278,10 @@ def resume(
 def add(
     process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="JOB_OR_ARN",
-            help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
-            "account and Region. By default none: the process is for leases only.",
-        ),
-    ] = NO_TARGET,
-    default_weight: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=MAX_WEIGHT,
-            metavar="N",
-            help="Weight of a request that states none, in the unit of the limit.",
-        ),
-    ] = 1,
-    timeout_minutes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MAX_TIMEOUT_MINUTES,
-            metavar="MINUTES",
-            help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
-        ),
-    ] = None,
-    settle_seconds: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=MAX_SETTLE_SECONDS,
-            metavar="SECONDS",
-            help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
-            "it. For state machines only.",
-        ),
-    ] = 0,
+    target: Target = NO_TARGET,
+    default_weight: DefaultWeight = 1,
+    timeout_minutes: TimeoutMinutes = None,
+    settle_seconds: SettleSeconds = 0,
     turn_seconds: Annotated[int, typer.Option(**_TURN)] = TURN_SECONDS,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
