@@ -14,7 +14,7 @@ from typing import Any
 
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
+from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.conditions import (
     NO_MESSAGE,
     Condition,
@@ -338,13 +338,13 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFact
             return Explanation(last.state, f"attempt {last.number or 'unknown'} {last.state}{ended}{runs}.")
 
 
-def queue_conditions(process: Process, facts: StackFacts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
+def queue_conditions(process: Process, facts: StackFacts) -> list[Condition]:
     """The conditions that keep a request of the default weight from starting that has not been received yet."""
     if error := facts.malformed.get(process.name):
         text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
         repair = f"slotkeeper process repair {process.name}"
         return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
-    return [*facts.event_source, *failing(process, process.default_weight, priority)]
+    return [*facts.event_source, *failing(process, process.default_weight, DEFAULT_PRIORITY)]
 
 
 def explain_queue(process: Process, facts: StackFacts) -> Explanation:

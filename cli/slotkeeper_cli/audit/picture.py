@@ -107,8 +107,8 @@ def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
     sent = {each.execution: each.at for each in history.sendings}
     work = {each.execution: each.ended for each in history.work}
     ended = [(each.execution, each.stopped) for each in attempts if each.stopped is not None]
-    releases = [Release(name, work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
-    starts = [Start(each.execution, each.started, sent.get(each.execution, math.inf)) for each in attempts]
+    releases = [Release(work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
+    starts = [Start(each.started, sent.get(each.execution, math.inf)) for each in attempts]
     return [(each.started, each.seconds) for each in handoffs(releases, starts, limit)]
 
 

@@ -304,9 +304,7 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
     console.print(f"a new request of {data['process']}:", style="bold")
     if not data["conditions"]:
         console.print("  nothing keeps it from starting")
-    _render_explanation(console, data)
-    for waiting in data["waiting"]:
-        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+    _render_queue(console, data)
     if data["lease_conditions"]:
         console.print(f"a lease of {data['process']}:", style="bold")
         for condition in data["lease_conditions"]:
@@ -327,6 +325,12 @@ def _render_explanation(console: Console, data: dict[str, Any]) -> None:
         console.print(f"  -> {step}", style="yellow")
 
 
+def _render_queue(console: Console, data: dict[str, Any]) -> None:
+    _render_explanation(console, data)
+    for waiting in data["waiting"]:
+        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+
+
 def _render_unknown(console: Console, data: dict[str, Any]) -> None:
     if data["state"] is None:
         console.print(f"No request {data['request_id']} found. Possible reasons:")
@@ -337,9 +341,7 @@ def _render_unknown(console: Console, data: dict[str, Any]) -> None:
     for queue in data["queues"]:
         if queue["conditions"]:
             console.print(f"If it is queued in {queue['process']}:", style="bold")
-            _render_explanation(console, queue)
-            for waiting in queue["waiting"]:
-                console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+            _render_queue(console, queue)
 
 
 def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:
