@@ -19,12 +19,11 @@ same_examples()  # before the tests are imported; --hypothesis-profile loads ano
 TURNS = ("e2e", "races", "conformance", "least_privilege", "benchmarks", "runtime")
 # Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first.
 ALONE = (
-    "tests/e2e/test_run_worker.py",
+    "tests/e2e/test_runs.py",
     "tests/e2e/test_pages_locally.py",
     "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
     "tests/e2e/test_guided.py",
-    "tests/e2e/test_run_chatbot.py",
     "tests/engine/test_restarts.py",
     "tests/engine/test_dynamodb_local.py",
 )
