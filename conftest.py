@@ -24,7 +24,6 @@ ALONE = (
     "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
     "tests/e2e/test_guided.py",
-    "tests/engine/test_restarts.py",
     "tests/engine/test_dynamodb_local.py",
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
