@@ -21,9 +21,8 @@ TURNS = ("e2e", "races", "engine", "least_privilege", "conformance", "benchmarks
 ALONE = (
     "tests/e2e/test_runs.py",
     "tests/e2e/test_pages_locally.py",
-    "tests/e2e/test_flow_deployments.py",
+    "tests/e2e/test_deployments.py",
     "tests/engine/test_cli.py",
-    "tests/e2e/test_guided.py",
     "tests/engine/test_restarts.py",
     "tests/engine/test_stack_deletion.py",
     "tests/engine/test_dynamodb_local.py",

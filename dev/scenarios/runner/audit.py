@@ -13,7 +13,6 @@ from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper_cli.audit_judge import judge
 from slotkeeper_cli.check_result import CheckResult
 from slotkeeper_cli.history_reader import MAX_DESCRIBED, Window, read_history
-from slotkeeper_cli.limit_check import never_above
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 
@@ -65,9 +64,3 @@ def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> CheckResult
         problems[breach.guarantee].append(f"{process}: {breach.text}")
     finding = f"each of {counted(len(items), 'write')} is one that its condition allows"
     return check_none("every version of the items is right, and each write is allowed", problems, finding)
-
-
-def most_at_work(history: WorkHistory, process: str, kind: str) -> dict[str, int | None]:
-    """The most weight of a kind of work at the same time, and the limit then."""
-    peak = never_above(history).numbers["processes"].get(process, {}).get(kind, {})
-    return {"weight": peak.get("weight", 0), "limit": peak.get("limit")}
