@@ -16,16 +16,17 @@ from slotkeeper import __version__
 from slotkeeper_cli.commands import (
     audit,
     breaker,
+    cancel_request,
     dlq,
     doctor,
     explain,
     holder,
     process,
     report,
-    request,
     retry,
     stack,
     status,
+    submit,
     token,
 )
 from slotkeeper_cli.context import StackCommand, StackGroup
@@ -44,8 +45,17 @@ app.command("status", cls=StackCommand)(status.status)
 app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
 app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
-for group in (process, holder, request, dlq, retry, token, stack):
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+request = typer.Typer(help="Submit, show and cancel requests.", no_args_is_help=True)
+request.command("submit", cls=StackCommand)(submit.submit)
+request.command("show", cls=StackCommand, help=explain.HELP)(explain.explain)
+request.command("cancel", cls=StackCommand)(cancel_request.cancel)
+app.add_typer(process.app, name="process")
+app.add_typer(holder.app, name="holder")
+app.add_typer(request, name="request")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(retry.app, name="retry")
+app.add_typer(token.app, name="token")
+app.add_typer(stack.app, name="stack")
 retry.app.add_typer(breaker.app, name="breaker")
 retry.app.command("limit", cls=StackCommand)(breaker.limit_callers)
 retry.app.command("report", cls=StackCommand)(report.report)

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.request_fields import fields_in
+from slotkeeper_cli.requests import fields_in
 from slotkeeper_cli.stack_connection import StackConnection
 
 # Calls of one read. A page has up to 10,000 lines (CloudWatch Logs API Reference, FilterLogEvents).

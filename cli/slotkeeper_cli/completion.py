@@ -17,7 +17,7 @@ import typer
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.context import options_of, stack_of
 from slotkeeper_cli.doctor import CHECKS
-from slotkeeper_cli.downstream_control import DownstreamControl
+from slotkeeper_cli.retries import DownstreamControl
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 
@@ -44,7 +44,7 @@ def process_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
     """The downstreams that DownstreamTable or the retry policy has."""
-    return _names(context, incomplete, lambda stack: DownstreamControl(stack).all)
+    return _names(context, incomplete, lambda stack: DownstreamControl(stack).healths)
 
 
 def _names(context: typer.Context, incomplete: str, read: Callable[[StackConnection], Iterable[str]]) -> list[str]:

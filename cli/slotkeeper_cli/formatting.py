@@ -1,5 +1,6 @@
 """Format times, durations, counts and long texts."""
 
+import re
 from datetime import UTC, datetime
 
 
@@ -24,6 +25,12 @@ def iso(moment: float) -> str:
 def seconds(text: str) -> float:
     """The seconds since the epoch of a time in ISO 8601."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def period_seconds(text: str) -> float | None:
+    """The seconds of a period such as `90m`, `24h` or `7d`; None for any other text."""
+    match = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
+    return int(match[1]) * {"m": 60, "h": 3600, "d": 86400}[match[2]] if match else None
 
 
 def local_time(moment: float) -> str:

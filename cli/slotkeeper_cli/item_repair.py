@@ -18,7 +18,7 @@ from slotkeeper.slots.leases import MAX_LEASE_SECONDS
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, find_faults, read_process
 from slotkeeper.slots.processes import MAX_REPLACED
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, check_target
-from slotkeeper_cli.request_fields import fields_in, weight_in
+from slotkeeper_cli.requests import fields_in, weight_in
 
 Keys = tuple[str, ...]  # the path of an attribute in its item
 Value = Mapping[str, Any]  # an attribute in DynamoDB's format

@@ -11,34 +11,27 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from slotkeeper.slots.executions import failed_run, failure_reason
+from slotkeeper.slots.executions import Execution, failed_run, failure_reason
 from slotkeeper.slots.process import RETENTION_SECONDS, Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.conditions import ahead_of, as_dict, waiting_requests
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.holder_work import target_of, work_key, work_of
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.request_fields import fields_in, priority_in, weight_in
+from slotkeeper_cli.holders import estimate, target_of, work_key, work_of
 from slotkeeper_cli.request_ids import RequestIds, callers_of, request_id_of
-from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.search import Search, UnreadSource, read_dead_letters
+from slotkeeper_cli.requests import RETURNED, RequestState, fields_in, hide_tokens, priority_in, weight_in
+from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.slot_release import estimate
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.task_tokens import hide_tokens
-from slotkeeper_cli.waiting_requests import ahead_of, as_dict, waiting_requests
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
 _GAP = 3
-# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
-RETURNED = "RequestReturned"
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _AFTER_RELEASE = dict.fromkeys(_OPEN, RequestState.FINISHING) | {"SUCCEEDED": RequestState.SUCCEEDED}
 _EXECUTION = re.compile(r"(?P<process>[A-Za-z0-9_-]{1,47})-[0-9a-f]{32}")
@@ -113,9 +106,7 @@ class RequestFinder:
             "AuditLogGroup", lambda: read_audit(stack, "action", "dlq redrive", since), Audited([])
         )
         if not read.is_complete:
-            self.search.not_read.append(
-                UnreadSource("AuditLogGroup", "it has too many redrives: only the oldest were read")
-            )
+            self.search.note_unread("AuditLogGroup", "it has too many redrives: only the oldest were read")
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
 
     @property
@@ -194,8 +185,8 @@ class RequestFinder:
         plain = {execution_name(process.name, request_id, one.attempt) for one in of_request}
         kept = {one.execution for one in of_request if one.queue is DeadLetterQueueName.FAILED and not one.caller}
         named = {given} if _EXECUTION.fullmatch(given) and given not in process.holders else set[str]()
-        described = [self._execution(name) for name in sorted((kept | named) - plain)]
-        stated = (fields_in(execution.get("input", "")).get("caller") for execution in described if execution)
+        described = map(self._control.workflow.describe, sorted((kept | named) - plain))
+        stated = (fields_in(execution.input).get("caller") for execution in described if execution)
         return {one.caller for one in of_request if one.caller} | {str(caller) for caller in stated if caller}
 
     def _attempts(self, process: Process, request_id: str, caller: str) -> list[RequestAttempt]:
@@ -222,12 +213,12 @@ class RequestFinder:
         self, process: Process, number: int, name: str, dead_letters: dict[str, DeadLetterMessage]
     ) -> RequestAttempt | None:
         dead_letter = dead_letters.get(name)
-        execution = self._execution(name)
+        execution = self._control.workflow.describe(name)
         holder = process.holders.get(name)
         details: dict[str, Any] = {"link": self._stack.execution_link(name)} if execution else {}
-        if stated := fields_in(execution.get("input", "")) if execution else dead_letter and dead_letter.fields:
+        if stated := fields_in(execution.input) if execution else dead_letter and dead_letter.fields:
             details |= {"priority": priority_in(stated), "weight": weight_in(stated)}
-        if holder is not None and execution and execution["status"] not in _OPEN:
+        if holder is not None and execution and execution.status not in _OPEN:
             # It may have released its slot between the two reads.
             holder = self._control.process(process.name).holders.get(name)
         if holder is not None:
@@ -235,13 +226,13 @@ class RequestFinder:
             details |= more
         elif execution is not None:
             details |= _ending(execution)
-            state = _AFTER_RELEASE.get(execution["status"], RequestState.FAILED)
+            state = _AFTER_RELEASE.get(execution.status, RequestState.FAILED)
             if state is RequestState.FINISHING and process.name in self.malformed:
                 state = RequestState.RUNNING  # its holder, if it has one, could not be read
-            if execution.get("error") == RETURNED:
+            if execution.error == RETURNED:
                 state = RequestState.RETURNED
             elif state is RequestState.SUCCEEDED:
-                details |= self._done(process, name, execution)
+                details |= self._done(process, execution)
         elif dead_letter is not None:
             state = _state_of(dead_letter)
         elif in_item := self._in_item(process, name):
@@ -270,39 +261,31 @@ class RequestFinder:
         return None
 
     def _with_slot(
-        self, process: Process, name: str, holder: Holder, execution: dict[str, Any] | None
+        self, process: Process, name: str, holder: Holder, execution: Execution | None
     ) -> tuple[RequestState, dict[str, Any]]:
         """The state and the details of an attempt that holds a slot."""
         target = target_of(process, holder)
         work = work_of(self._stack, target, name, holder.since) if execution else None
         details = {"since": iso(holder.since), "slot": holder.state, "weight": holder.weight, "target": target}
         details |= {"glue_run": None, work_key(target): work}
-        if execution is None or execution["status"] in _OPEN:
+        if execution is None or execution.status in _OPEN:
             is_running = execution is not None and holder.state == "RUNNING"
             return (RequestState.RUNNING if is_running else RequestState.STARTING), details
-        ended = max(execution["stopDate"].timestamp(), holder.since)
+        ended = max(execution.stopped_at or 0.0, holder.since)
         release = estimate(self._stack.parameters, ended, target, work, process.settle_seconds)
         return RequestState.STOPPED, details | _ending(execution) | release.as_dict()
 
-    def _done(self, process: Process, name: str, execution: dict[str, Any]) -> dict[str, Any]:
+    def _done(self, process: Process, execution: Execution) -> dict[str, Any]:
         """What an execution that has succeeded ran: its Glue run, or its child execution with the output."""
-        target = process.target
+        target, name = process.target, execution.name
         if target == NO_TARGET:
             return {}
-        work = work_of(self._stack, target, name, execution["startDate"].timestamp())
+        work = work_of(self._stack, target, name, execution.started_at or 0.0)
         details: dict[str, Any] = {work_key(target): work}
         if work and is_state_machine(target):
             child = self._control.children.describe(target, name, self._stack.execution_arn(name))
             details["output"] = hide_tokens(child.output) if child else ""
         return details
-
-    def _execution(self, name: str) -> dict[str, Any] | None:
-        stepfunctions, arn = self._stack.client("stepfunctions"), self._stack.execution_arn(name)
-        try:
-            result: dict[str, Any] = stepfunctions.describe_execution(executionArn=arn)
-        except stepfunctions.exceptions.ExecutionDoesNotExist:
-            return None
-        return result
 
 
 def _after_return(process: Process, name: str, before: Sequence[RequestAttempt]) -> RequestAttempt | None:
@@ -343,13 +326,14 @@ def _state_of(dead_letter: DeadLetterMessage) -> RequestState:
     return RequestState.FAILED if is_kept else RequestState.DEAD_LETTERED
 
 
-def _ending(execution: dict[str, Any]) -> dict[str, Any]:
-    started, stopped = execution["startDate"], execution.get("stopDate")
-    data = {"status": execution["status"], "started": iso(started.timestamp())}
-    if isinstance(stopped, datetime):
-        data["ended"] = iso(stopped.timestamp())
-    data |= {name: hide_tokens(execution[name]) for name in ("error", "cause") if execution.get(name)}
-    if cause := data.get("cause"):
+def _ending(execution: Execution) -> dict[str, Any]:
+    data: dict[str, Any] = {"status": execution.status, "started": iso(execution.started_at or 0.0)}
+    if execution.stopped_at is not None:
+        data["ended"] = iso(execution.stopped_at)
+    if execution.error:
+        data["error"] = hide_tokens(execution.error)
+    if execution.cause:
+        data["cause"] = cause = hide_tokens(execution.cause)
         data["reason"] = failure_reason(cause)
         if run := failed_run(cause):
             data["failed_glue_run"] = run

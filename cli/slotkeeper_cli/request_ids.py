@@ -10,8 +10,8 @@ import typer
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.request_fields import fields_in
+from slotkeeper_cli.requests import fields_in
+from slotkeeper_cli.stack_connection import in_parallel
 
 ID_HELP = (
     "Id of the request, or of its message if it was sent without one. The name of an execution and the id of a "

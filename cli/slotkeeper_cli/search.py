@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError
+from rich.console import Console
 
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
+from slotkeeper.slots.process import MalformedProcess
+from slotkeeper_cli.conditions import Condition, stopped_event_source
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
 from slotkeeper_cli.errors import failure_text
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, event_source_mappings, in_parallel
 
 # The messages that are read of each dead-letter queue.
 _MAX_DEAD_LETTERS = 1000
-
-
-@dataclass(frozen=True)
-class UnreadSource:
-    """Something that could not be read.
-
-    Args:
-        source: a queue, table or log of the template, or other facts.
-        why: one sentence.
-        messages: how many messages, approximately; None if it is not a number of messages.
-    """
-
-    source: str
-    why: str
-    messages: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """It as JSON shows it."""
-        return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
 @dataclass
@@ -48,15 +32,37 @@ class Search:
         try:
             result = call()
         except ClientError as error:
-            self.not_read.append(UnreadSource(source, failure_text(error)))
+            self.note_unread(source, failure_text(error))
             return otherwise
         if source not in self.searched:
             self.searched.append(source)
         return result
 
+    def note_unread(self, source: str, why: str) -> None:
+        """Record a source that could not be read."""
+        self.not_read.append(UnreadSource(source, why))
+
+    def note_malformed(self, error: MalformedProcess) -> None:
+        """Record a process whose item is malformed."""
+        why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
+        self.note_unread("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+
     def missing(self, source: str) -> bool:
         """Whether something of a source could not be read."""
         return any(each.source == source for each in self.not_read)
+
+
+def print_not_read(console: Console, not_read: Iterable[dict[str, Any]]) -> None:
+    """Print what could not be read, from `UnreadSource.as_dict`."""
+    for one in not_read:
+        messages = "" if one["messages"] is None else f"about {count(one['messages'], 'message')} of "
+        console.print(f"Not read: {messages}{one['source']}: {one['why']}", style="yellow")
+
+
+def read_event_source(stack: StackConnection, search: Search, queue: str, arn: str) -> list[Condition]:
+    """The condition that a function receives the messages of a queue, if it fails; empty if it could not be read."""
+    mappings = search.try_read(f"event source of {queue}", lambda: event_source_mappings(stack, arn), None)
+    return [] if mappings is None else stopped_event_source(mappings)
 
 
 def read_dead_letters(
@@ -73,6 +79,6 @@ def read_dead_letters(
         search.searched += own.searched
         search.not_read += own.not_read
         if read.unread is not None:
-            search.not_read.append(UnreadSource(read.unread.queue.full_name, read.unread.why, read.unread.number))
+            search.not_read.append(read.unread)
         messages += read.messages
     return messages

@@ -1,12 +1,14 @@
-"""The deployed stack that a command works on: its outputs, and clients for its account."""
+"""The deployed stack that a command works on: clients for its account, outputs, resources and queues."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.formatting import count
 
 DEFAULT_STACK = "slotkeeper"
 LOCAL_OUTPUTS = Path("build") / "local" / "outputs.json"
@@ -212,3 +215,154 @@ def find_local() -> Path:
         if file.is_file():
             return file
     raise NotFound(f"no local stack is running (no {LOCAL_OUTPUTS} here or in a parent folder): run make local-up")
+
+
+@dataclass(frozen=True)
+class UnreadSource:
+    """Something of a stack that could not be read: an absence is stated only of what was read.
+
+    Args:
+        source: a queue, table or log of the template, or other facts.
+        why: the reason, and what to do.
+        messages: how many messages, approximately; None if it is not a number of messages.
+    """
+
+    source: str
+    why: str
+    messages: int | None = None
+
+    @property
+    def text(self) -> str:
+        """It on one line."""
+        messages = "" if self.messages is None else f"About {count(self.messages, 'message')} of "
+        return f"{messages}{self.source} could not be read: {self.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """It as JSON shows it."""
+        return {"source": self.source, "messages": self.messages, "why": self.why}
+
+
+THREADS = 8
+
+
+def in_parallel[Input, Output](call: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
+    """Call a function for each input, up to eight at the same time; return the results in the inputs' order."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(call, inputs))
+
+
+_IN_PROGRESS = "DETECTION_IN_PROGRESS"
+_DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes in total
+
+
+@dataclass(frozen=True)
+class StackResource:
+    """One resource of a stack. `name` is its physical id: the name of a function, the URL of a queue."""
+
+    logical_id: str
+    name: str
+    kind: str
+
+
+def resources(stack: StackConnection) -> list[StackResource]:
+    """Every resource that exists, ordered by logical id (ListStackResources)."""
+    pages = stack.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack.name)
+    existing = [
+        StackResource(one["LogicalResourceId"], one.get("PhysicalResourceId", ""), one["ResourceType"])
+        for page in pages
+        for one in page["StackResourceSummaries"]
+        if one.get("ResourceStatus") != "DELETE_COMPLETE"
+    ]
+    return sorted(existing, key=lambda one: one.logical_id)
+
+
+def template_of(stack: StackConnection) -> Mapping[str, Any]:
+    """The deployed template after its transforms, in which serverless resources are plain ones.
+
+    Raises:
+        CommandFailed: the template is not JSON.
+    """
+    body = stack.client("cloudformation").get_template(StackName=stack.name, TemplateStage="Processed")["TemplateBody"]
+    if isinstance(body, str):
+        try:
+            body = json.loads(body)
+        except ValueError as error:
+            raise CommandFailed("the deployed template is not JSON: deploy the stack again") from error
+    template: Mapping[str, Any] = body
+    return template
+
+
+def drifted_resources(stack: StackConnection) -> dict[str, str]:
+    """Detect stack drift; return the resources that are MODIFIED or DELETED, by logical id. It takes minutes.
+
+    Raises:
+        CommandFailed: drift detection did not complete.
+    """
+    client = stack.client("cloudformation")
+    detection = client.detect_stack_drift(StackName=stack.name)["StackDriftDetectionId"]
+    status = _IN_PROGRESS
+    for _ in range(_DRIFT_POLLS):
+        response = client.describe_stack_drift_detection_status(StackDriftDetectionId=detection)
+        status = response["DetectionStatus"]
+        if status != _IN_PROGRESS:
+            break
+        time.sleep(_DRIFT_PAUSE)
+    if status != "DETECTION_COMPLETE":
+        reason = response.get("DetectionStatusReason", "run this again")
+        raise CommandFailed(f"CloudFormation's drift detection is {status}: {reason}")
+    token: dict[str, str] = {}
+    drifted: dict[str, str] = {}
+    while True:
+        page = client.describe_stack_resource_drifts(
+            StackName=stack.name, StackResourceDriftStatusFilters=["MODIFIED", "DELETED"], **token
+        )
+        drifted |= {one["LogicalResourceId"]: one["StackResourceDriftStatus"] for one in page["StackResourceDrifts"]}
+        if "NextToken" not in page:
+            return drifted
+        token = {"NextToken": page["NextToken"]}
+
+
+QUEUES = (
+    "RequestQueue",
+    "RequestDeadLetterQueue",
+    "FailedRequestQueue",
+    "WorkQueue",
+    "WorkDeadLetterQueue",
+    "RetryScheduleDeadLetterQueue",
+)
+DEAD_LETTER_QUEUES = tuple(queue for queue in QUEUES if queue not in ("RequestQueue", "WorkQueue"))
+_COUNTS = {
+    "visible": "ApproximateNumberOfMessages",
+    "in_flight": "ApproximateNumberOfMessagesNotVisible",
+    "delayed": "ApproximateNumberOfMessagesDelayed",
+}
+
+
+def queue_attributes(stack: StackConnection, queue: str) -> dict[str, str]:
+    """The attributes of a queue, by its logical id (GetQueueAttributes)."""
+    sqs, url = stack.client("sqs"), stack.outputs[f"{queue}Url"]
+    attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return attributes
+
+
+def all_queue_attributes(stack: StackConnection) -> dict[str, dict[str, str]]:
+    """The attributes of each deployed queue, by logical id."""
+    deployed = [queue for queue in QUEUES if f"{queue}Url" in stack.outputs]
+    return dict(zip(deployed, in_parallel(partial(queue_attributes, stack), deployed), strict=True))
+
+
+def message_counts(attributes: Mapping[str, str]) -> dict[str, int]:
+    """The approximate numbers of messages of a queue: `visible`, `in_flight` (hidden) and `delayed`."""
+    return {name: int(attributes.get(attribute, 0)) for name, attribute in _COUNTS.items()}
+
+
+def received_or_visible(stack: StackConnection, queue: str) -> int:
+    """The approximate number of messages of a queue, without the delayed ones."""
+    counts = message_counts(queue_attributes(stack, queue))
+    return counts["visible"] + counts["in_flight"]
+
+
+def event_source_mappings(stack: StackConnection, queue_arn: str) -> list[dict[str, Any]]:
+    """The event source mappings of a queue: the functions that receive its messages (ListEventSourceMappings)."""
+    pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate(EventSourceArn=queue_arn)
+    return [one for page in pages for one in page["EventSourceMappings"]]

@@ -11,7 +11,6 @@ operations" (units; a write whose condition fails consumes as many), "Quotas in 
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -176,18 +175,12 @@ def _value(value: Mapping[str, Any]) -> int:
             return _text(content)
         case "N":
             return _number(content)
-        case "B":
-            return _binary(content)
-        case "BOOL" | "NULL":
+        case "BOOL":
             return 1
         case "M":
             return 3 + sum(1 + _text(name) + _value(each) for name, each in content.items())
-        case "L":
-            return 3 + sum(1 + _value(each) for each in content)
-        case "SS" | "NS" | "BS":
-            return sum(_value({kind[0]: each}) for each in content)
         case _:
-            raise ValueError(f"DynamoDB has no type {kind!r}")
+            raise ValueError(f"an item of SlotTable has no type {kind!r}")
 
 
 def _text(text: str) -> int:
@@ -199,7 +192,3 @@ def _number(text: str) -> int:
     number = Decimal(text).normalize()
     digits = len(number.as_tuple().digits) if number else 0
     return 1 + -(-digits // 2) + number.is_signed()
-
-
-def _binary(content: bytes | str) -> int:
-    return len(content if isinstance(content, bytes) else b64decode(content))

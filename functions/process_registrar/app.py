@@ -66,7 +66,6 @@ def _register(properties: dict[str, Any], before: dict[str, Any], stack_id: str)
         _check_state_machine(target, stack_id, properties.get("KmsKeyArn", ""))
     else:
         _check_job(target)
-    _processes.name_targets()
     created = _processes.create(name, slot_limit, target, queue_url=os.environ["REQUEST_QUEUE_URL"])
     if created:
         logger.info("Added the process", process_name=name)
@@ -107,7 +106,6 @@ def _check_job(target: str) -> None:
 
 @custom_resource.until_the_role_is_known
 def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    _processes.name_targets()
     deleted = {before.get("SampleJob", "")} - {properties["SampleJob"]}
     for process in _processes.all():
         if isinstance(process, MalformedProcess):

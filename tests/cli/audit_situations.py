@@ -154,11 +154,6 @@ def _dead_for_days(operator: Operator) -> Names:
     return {"held": name}
 
 
-def _no_log(operator: Operator) -> Names:
-    del operator.outputs["AuditLogGroupName"]
-    return _clean(operator)
-
-
 def _malformed(operator: Operator) -> Names:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],
@@ -285,14 +280,6 @@ SITUATIONS = [
         says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
         never=("fails      accounted",),
         exit_code=5,
-        at=HOUR,
-    ),
-    Situation(
-        name="the stack has no audit log",
-        state=_no_log,
-        question="audit",
-        says=("not shown  limit", "holds      accounted", "Not read: AuditLogGroup: the stack has no audit log"),
-        exit_code=1,
         at=HOUR,
     ),
     Situation(

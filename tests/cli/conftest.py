@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper_cli import dead_letter_queues, stack_connection
+from slotkeeper_cli import dead_letters, stack_connection
 from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, client, made_stack
 from tests.support.module_time import replace_time
@@ -33,7 +33,7 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     replace_time(monkeypatch, holder, sleep=lambda _: None)
-    monkeypatch.setattr(dead_letter_queues, "LONG_POLL_SECONDS", 0)
+    monkeypatch.setattr(dead_letters, "LONG_POLL_SECONDS", 0)
     session = SimpleNamespace(client=lambda service, **_: client(service))
     monkeypatch.setattr(stack_connection.boto3, "Session", lambda **_: session)
     with prepared_account(made_stack) as outputs:

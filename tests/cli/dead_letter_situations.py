@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from slotkeeper_cli.dead_letter_queues import HIDDEN_SECONDS
+from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, send_dead_letter
 from tests.cli.situations import Names, Situation

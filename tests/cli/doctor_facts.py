@@ -10,8 +10,7 @@ from typing import Any
 from slotkeeper import __version__
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.request import Priority
-from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
-from slotkeeper_cli.doctor.facts import LedgerRows
+from slotkeeper_cli.doctor.facts import FunctionSettings, LedgerRows, RecursionSetting, TableSettings
 from slotkeeper_cli.doctor.health_checks import Finding
 
 NOW = 1_790_000_000.0
@@ -40,6 +39,7 @@ def waiting_request(priority: Priority = "normal", **changes: Any) -> WaitingReq
         "since": int(NOW) - 300,
         "execution": "p-first",
         "request_id": "first",
+        "hidden_until": int(NOW) - 75,
     }
     return WaitingRequest(**{**whole, **changes})
 

@@ -14,9 +14,9 @@ import pytest
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
-from slotkeeper_cli import history_reader
-from slotkeeper_cli.audit_figures import figures
-from slotkeeper_cli.work_history import EXECUTIONS
+from slotkeeper_cli.audit import history_reader
+from slotkeeper_cli.audit.picture import figures
+from slotkeeper_cli.audit.work_history import EXECUTIONS
 from tests.cli.audit_situations import ERROR, ran
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.refused_requests import NOW

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 
 from slotkeeper.slots.process import Holder, Lost
-from slotkeeper_cli.audit_figures import hand_offs
-from slotkeeper_cli.audit_judge import judge
-from slotkeeper_cli.check_result import CheckResult, Result
-from slotkeeper_cli.search import UnreadSource
-from slotkeeper_cli.work_history import (
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.picture import hand_offs
+from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
     Attempt,
     AuditBounds,
@@ -27,6 +26,7 @@ from slotkeeper_cli.work_history import (
     WorkHistory,
     WorkInterval,
 )
+from slotkeeper_cli.stack_connection import UnreadSource
 from tests.cli.work_histories import (
     LIMIT,
     START,

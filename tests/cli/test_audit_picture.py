@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slotkeeper_cli import chart
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.chart import Bar, Panel, Point
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Bar, Panel, Point
+from slotkeeper_cli.audit.picture import draw_history
 from tests.cli.work_histories import whole
 
 

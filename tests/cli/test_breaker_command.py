@@ -5,18 +5,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import DownstreamTable, NotRead
-from slotkeeper.retry.downstream.health import Answer, Change, DownstreamSettings, Health, Permit, State
+from slotkeeper.retry.downstream.health import (
+    Answer,
+    Breaker,
+    Budget,
+    Call,
+    Change,
+    Concurrency,
+    DownstreamSettings,
+    Health,
+    Permit,
+    State,
+)
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator, StubbedCalls
 
-SETTINGS, MOST = DownstreamSettings(), 10
+SETTINGS, MOST = DownstreamSettings(most=10), 10
+
+
+def with_breaker(health: Health, **fields: Any) -> Health:
+    return replace(health, breaker=replace(health.breaker, **fields))
 
 
 class Watched:
@@ -43,9 +59,9 @@ class Watched:
         """A downstream that the worker has called until its breaker opened."""
         health, now = Health(), time.time()
         for number in range(failures):
-            health, permit = rules.ask(health, SETTINGS, Permit(f"p{number}", now + 60), MOST, now)
+            health, permit = rules.ask(health, SETTINGS, Permit(f"p{number}", now + 60), now)
             assert isinstance(permit, Permit)
-            health, _ = rules.report(health, SETTINGS, permit, Answer.FAILED, 1.0, MOST, now)
+            health, _ = rules.report(health, SETTINGS, permit, Call(Answer.FAILED, 1.0), now)
         return self.put(name, health)
 
     def malformed(self, name: str) -> None:
@@ -71,7 +87,7 @@ def watched(operator: Operator) -> Iterator[Watched]:
 
 
 def test_show_lists_the_downstreams_of_the_table_and_of_the_policy(operator: Operator, watched: Watched) -> None:
-    watched.put("mail", Health(healthy=True))
+    watched.put("mail", Health(Breaker(healthy=True)))
     watched.policy = json.dumps({"downstreams": {"maps": {}}})
     assert [one["downstream"] for one in watched.shown()] == ["default", "mail", "maps"]
     assert [one["downstream"] for one in watched.shown("mail")] == ["mail"]
@@ -81,7 +97,7 @@ def test_show_states_why_and_since_when_a_breaker_is_open(operator: Operator, wa
     health = watched.failing()
     opened_at = time.time() - 3700
     opened = Change(opened_at, State.OPEN, "15 of the last 16 calls failed")
-    watched.put("default", rules.replace(health, changes=(opened,), since=time.time(), probe_at=time.time() + 25))
+    watched.put("default", with_breaker(health, changes=(opened,), since=time.time(), probe_at=time.time() + 25))
     (one,) = watched.shown()
     why = "15 of the last 16 calls failed"
     assert (one["state"], one["why"], one["by"], one["forced_open"]) == ("OPEN", why, None, False)
@@ -94,15 +110,15 @@ def test_show_states_why_and_since_when_a_breaker_is_open(operator: Operator, wa
 
 def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) -> None:
     now = time.time()
-    opened = rules.replace(watched.failing(), probe_at=now - 1)
-    probing, permit = rules.ask(opened, SETTINGS, Permit("probe", now + 300), MOST, now)
+    opened = with_breaker(watched.failing(), probe_at=now - 1)
+    probing, permit = rules.ask(opened, SETTINGS, Permit("probe", now + 300), now)
     assert isinstance(permit, Permit)
     watched.put("default", probing)
     (one,) = watched.shown()
     assert (one["state"], one["permitted_callers"], one["under_way"]) == ("HALF_OPEN", 1, 1)
     assert one["probe_until"] is not None
     assert "a probe is under way, until" in operator.run("retry", "breaker", "show").stdout
-    watched.put("default", rules.replace(probing, probe_at=now - 0.1, permits={}))
+    watched.put("default", replace(with_breaker(probing, probe_at=now - 0.1), permits={}))
     (one,) = watched.shown()
     assert (one["state"], one["failures"], one["next_probe_at"] is not None) == ("OPEN", 15, True)
 
@@ -110,11 +126,9 @@ def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) 
 def test_show_counts_the_permits_and_the_budget_of_now(operator: Operator, watched: Watched) -> None:
     now = time.time()
     busy = Health(
-        limit=4,
-        window=now,
+        concurrency=Concurrency(limit=4, window=now),
+        budget=Budget(spent=7.0, refilled=now + 1),
         permits={"a": (now + 60, 0), "b": (now + 60, 0), "of-a-dead-container": (now - 1, 0)},
-        spent=7.0,
-        refilled=now + 1,
     )
     watched.put("default", busy)
     (one,) = watched.shown()
@@ -124,7 +138,7 @@ def test_show_counts_the_permits_and_the_budget_of_now(operator: Operator, watch
     assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
     assert "13 of 20 retries may fail until successes and time return more" in text
     assert "1 of the last 16 calls failed; the breaker opens at 15" in text
-    watched.put("default", rules.replace(busy, refilled=now - 61))
+    watched.put("default", replace(busy, budget=replace(busy.budget, refilled=now - 61)))
     (one,) = watched.shown()
     assert one["allowed_retries"] == 20
 
@@ -157,7 +171,7 @@ def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, wa
 def test_a_downstream_beyond_those_that_are_read_together_is_found_by_its_name(
     operator: Operator, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched.put("mail", Health(healthy=True, limit=4))
+    watched.put("mail", Health(Breaker(healthy=True), Concurrency(limit=4)))
     monkeypatch.setattr(DownstreamTable, "read_all", lambda _self: {"": NotRead("the others are not read")})
     assert [one["limit"] for one in watched.shown("mail")] == [4]
     assert operator.run("retry", "breaker", "show", "mial").exit_code == 4
@@ -191,9 +205,9 @@ def test_open_holds_messages_back_until_close(operator: Operator, watched: Watch
     assert "Messages are held back and spend no attempt" in ended.stdout
     assert "1 d, is dead-lettered with code TooOld" in ended.stdout
     health = watched.table.read("default")
-    _, refused = rules.ask(health, SETTINGS, Permit("p", 0), MOST, time.time() + 86400)
-    assert (health.forced, getattr(refused, "reason", None)) == (True, "breaker")
-    assert health.changes[-1].why == "maintenance"
+    _, refused = rules.ask(health, SETTINGS, Permit("p", 0), time.time() + 86400)
+    assert (health.breaker.forced, getattr(refused, "reason", None)) == (True, "breaker")
+    assert health.breaker.changes[-1].why == "maintenance"
     (audited,) = operator.audited()
     assert (audited["action"], audited["downstream"], audited["state"]) == ("retry breaker open", "default", "CLOSED")
     assert audited["why"] == "maintenance"
@@ -209,14 +223,14 @@ def test_open_holds_messages_back_until_close(operator: Operator, watched: Watch
     assert "It opens again if 15 of the last 16 calls failed." in ended.stdout
     assert "return within about 1 min 30 s" in ended.stdout
     health = watched.table.read("default")
-    assert (health.state, health.forced, health.callers(SETTINGS, MOST)) == (State.CLOSED, False, 1)
+    assert (health.breaker.state, health.breaker.forced, health.callers(SETTINGS)) == (State.CLOSED, False, 1)
     assert [change["why"] for change in watched.shown()[0]["changes"]] == ["maintenance", "done"]
     assert [line["action"] for line in operator.audited()] == ["retry breaker open", "retry breaker close"]
 
 
 def test_close_of_a_closed_breaker_changes_nothing(operator: Operator, watched: Watched) -> None:
     """It would set the concurrency limit to one caller."""
-    before = watched.put("default", Health(healthy=True, limit=8, window=time.time()))
+    before = watched.put("default", Health(Breaker(healthy=True), Concurrency(limit=8, window=time.time())))
     ended = operator.run("retry", "breaker", "close", "--why", "x", "--json")
     assert (ended.exit_code, ended.json["changed"]) == (0, False)
     assert (watched.table.read("default"), operator.audited()) == (before, [])
@@ -226,7 +240,7 @@ def test_close_does_not_change_a_breaker_that_closes_meanwhile(
     operator: Operator, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched.failing()
-    closed = Health(healthy=True, limit=8)
+    closed = Health(Breaker(healthy=True), Concurrency(limit=8))
     real = DownstreamTable.change
 
     def late(self: DownstreamTable, name: str, decide: Any) -> Any:
@@ -244,10 +258,10 @@ def test_the_limit_grows_after_a_close_by_a_clock_that_is_ahead() -> None:
     now = 1_790_000_000.0
     health = rules.force_closed(rules.force_open(Health(), now, "x"), now + 3600, "x")
     for second in range(30):
-        health, permit = rules.ask(health, SETTINGS, Permit(f"p{second}", now + 60), MOST, now + second)
+        health, permit = rules.ask(health, SETTINGS, Permit(f"p{second}", now + 60), now + second)
         assert isinstance(permit, Permit)
-        health, _ = rules.report(health, SETTINGS, permit, Answer.SUCCEEDED, 1.0, MOST, now + second)
-    assert health.limit == 2  # one caller at a time uses no more
+        health, _ = rules.report(health, SETTINGS, permit, Call(Answer.SUCCEEDED, 1.0), now + second)
+    assert health.concurrency.limit == 2  # one caller at a time uses no more
 
 
 @pytest.mark.parametrize("command", ["open", "close"])
@@ -262,7 +276,7 @@ def test_open_asks_about_a_downstream_that_was_never_called(operator: Operator, 
     assert "No downstream 'mial' has been called" in refused.stderr
     assert "The known downstreams are: default." in refused.stderr
     assert operator.run("retry", "breaker", "open", "mial", "--why", "x", "--yes").exit_code == 0
-    assert watched.table.read("mial").forced
+    assert watched.table.read("mial").breaker.forced
 
 
 @pytest.mark.parametrize(
@@ -296,7 +310,7 @@ def test_a_malformed_item_is_not_changed(operator: Operator, watched: Watched, a
 
 
 def test_limit_sets_the_callers_until_auto(operator: Operator, watched: Watched) -> None:
-    watched.put("default", Health(healthy=True, limit=7))
+    watched.put("default", Health(Breaker(healthy=True), Concurrency(limit=7)))
     ended = operator.run("retry", "limit", "3")
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert "at most 3 concurrent attempts" in ended.stdout
@@ -304,20 +318,20 @@ def test_limit_sets_the_callers_until_auto(operator: Operator, watched: Watched)
     assert "3 callers permitted (set by an operator)" in operator.run("retry", "breaker", "show").stdout
     ended = operator.run("retry", "limit", "auto", "--json")
     assert ended.json == {"downstream": "default", "limit_set": None, "limit": 7}
-    assert watched.table.read("default") == Health(healthy=True, limit=7)
+    assert watched.table.read("default") == Health(Breaker(healthy=True), Concurrency(limit=7))
     assert [(one["before"], one["after"]) for one in operator.audited()] == [(None, 3), (3, None)]
 
 
 def test_a_limit_above_the_worker_concurrency_is_set_with_a_note(operator: Operator, watched: Watched) -> None:
     ended = operator.run("retry", "limit", "11")
     assert "Warning: the event source starts at most 10 attempts at the same time: WorkerConcurrency" in ended.stderr
-    assert watched.table.read("default").limit_set == 11
+    assert watched.table.read("default").concurrency.limit_set == 11
 
 
 def test_limit_asks_about_a_downstream_that_was_never_called(operator: Operator, watched: Watched) -> None:
     assert operator.run("retry", "limit", "2", "--downstream", "mial").exit_code == 3
     assert operator.run("retry", "limit", "2", "--downstream", "mial", "--yes").exit_code == 0
-    assert watched.table.read("mial").limit_set == 2
+    assert watched.table.read("mial").concurrency.limit_set == 2
 
 
 def test_a_limit_that_is_set_already_is_not_audited_again(operator: Operator, watched: Watched) -> None:
@@ -327,7 +341,9 @@ def test_a_limit_that_is_set_already_is_not_audited_again(operator: Operator, wa
 
 
 def test_auto_while_the_breaker_is_open_permits_one_caller_after_it(operator: Operator, watched: Watched) -> None:
-    watched.put("default", rules.force_open(Health(healthy=True, limit=7, limit_set=3), time.time(), "x"))
+    watched.put(
+        "default", rules.force_open(Health(Breaker(healthy=True), Concurrency(limit=7, limit_set=3)), time.time(), "x")
+    )
     assert operator.run("retry", "limit", "auto", "--json").json["limit"] == 1
 
 
@@ -341,10 +357,10 @@ def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched:
 
 
 def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, watched: Watched) -> None:
-    watched.put("mail", Health(healthy=True))
+    watched.put("mail", Health(Breaker(healthy=True)))
     assert "downstream" not in operator.run("status").stdout
-    watched.put("default", rules.replace(watched.failing(), probe_at=time.time() + 25))
-    watched.put("mail", Health(healthy=True, limit_set=2))
+    watched.put("default", with_breaker(watched.failing(), probe_at=time.time() + 25))
+    watched.put("mail", Health(Breaker(healthy=True), Concurrency(limit_set=2)))
     watched.malformed("odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text

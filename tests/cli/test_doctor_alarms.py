@@ -9,7 +9,7 @@ import pytest
 
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
-from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.health import Breaker, Change, Concurrency, Health, State
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper_cli.doctor import alarm_checks, retry_checks
 from slotkeeper_cli.doctor.facts import LedgerRows
@@ -166,7 +166,7 @@ def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back()
 def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_renews_its_state() -> None:
     def open_for(age: float) -> Health:
         opened = Change(NOW - age, State.OPEN, "15 of the last 16 calls failed")
-        return Health(state=State.OPEN, since=NOW - 10, probe_at=NOW + 20, changes=(opened,))
+        return Health(Breaker(state=State.OPEN, since=NOW - 10, probe_at=NOW + 20, changes=(opened,)))
 
     assert levels(retry_checks.breakers, downstreams={"mail": open_for(3590)}) == []
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": open_for(3660)})
@@ -180,7 +180,9 @@ def test_what_operators_have_set_is_a_warning_that_names_them() -> None:
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": opened})
     assert level == "warn"
     assert ": maintenance, by user/anna; it stays open until" in saw
-    limited = seen(retry_checks.breakers, downstreams={"mail": Health(limit_set=3), "maps": Health()})
+    limited = seen(
+        retry_checks.breakers, downstreams={"mail": Health(concurrency=Concurrency(limit_set=3)), "maps": Health()}
+    )
     assert limited == [("warn", "downstream mail: an operator has set the limit to 3 callers")]
 
 

@@ -12,11 +12,10 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper_cli import parallel, stack_resources
+from slotkeeper_cli import stack_connection
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
-from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, TableSettings
-from slotkeeper_cli.doctor.facts import Facts
+from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
@@ -178,7 +177,7 @@ FUNCTION, TABLE, RULE, ALARM = (
 @pytest.fixture
 def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
     """Facts over moto, fetched one call at a time, since StubbedCalls is not thread-safe."""
-    monkeypatch.setattr(parallel, "THREADS", 1)
+    monkeypatch.setattr(stack_connection, "THREADS", 1)
     return Facts(StackConnection("slotkeeper"))
 
 
@@ -365,7 +364,7 @@ def test_stack_drift_is_polled_until_detection_ends(
     operator: Operator, fetched: Facts, monkeypatch: Patch, end: str
 ) -> None:
     pauses: list[float] = []
-    replace_time(monkeypatch, stack_resources, sleep=pauses.append)
+    replace_time(monkeypatch, stack_connection, sleep=pauses.append)
     statuses = iter(["DETECTION_IN_PROGRESS", "DETECTION_IN_PROGRESS", end])
 
     def page(params: dict[str, Any]) -> dict[str, Any]:

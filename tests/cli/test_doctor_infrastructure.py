@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.doctor import infrastructure_checks as checks
-from slotkeeper_cli.doctor.deployed_settings import FunctionSettings, RecursionSetting, TableSettings
+from slotkeeper_cli.doctor.facts import FunctionSettings, RecursionSetting, TableSettings
 from tests.cli.doctor_facts import WHOLE, facts, levels, mapping, queue, seen
 
 
@@ -32,7 +32,6 @@ OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
         (checks.stack, {"stack_status": "UPDATE_IN_PROGRESS"}, ["warn"]),
         (checks.stack, {"stack_status": "UPDATE_ROLLBACK_COMPLETE"}, []),
         (checks.stack, {"stack_version": "0.0.9"}, ["warn"]),
-        (checks.stack, {"stack_version": ""}, ["warn"]),
         (checks.redrive, _work_queue(), ["problem"]),
         (checks.redrive, _work_queue(deadLetterTargetArn="arn:other", maxReceiveCount=1000), ["problem"]),
         (checks.mappings, _mappings(), ["problem"]),

@@ -13,12 +13,10 @@ from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_TOKEN_BYTES, Cancella
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
-from slotkeeper_cli.conditions import failing, of_waiting
-from slotkeeper_cli.expected_start import ExpectedStart, expected_start
-from slotkeeper_cli.explanation import StackFacts, explain_queue, lease_conditions
-from slotkeeper_cli.request_states import RequestState
-from slotkeeper_cli.slot_release import SlotRelease, estimate
-from slotkeeper_cli.waiting_requests import waiting_requests
+from slotkeeper_cli.conditions import failing, of_waiting, waiting_requests
+from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
+from slotkeeper_cli.holders import SlotRelease, estimate
+from slotkeeper_cli.requests import RequestState
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW

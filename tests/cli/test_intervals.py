@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from slotkeeper_cli.intervals import Release, Start, handoffs, peak, percentile, steps, utilisation
+from slotkeeper_cli.audit.intervals import Release, Start, handoffs, peak, percentile, steps, utilisation
 
 
 def releases(*exits: float) -> list[Release]:

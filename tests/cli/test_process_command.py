@@ -9,7 +9,6 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli import limit_effects
 from slotkeeper_cli.commands import process
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -71,7 +70,7 @@ def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weigh
 def test_set_limit_names_the_holders_and_waiting_requests_above_it(
     operator: Operator, weighted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace_time(monkeypatch, limit_effects, time=lambda: 1_790_000_060.0)
+    replace_time(monkeypatch, process, time=lambda: 1_790_000_060.0)
     operator.hold("b", "weighted", weight=1)
     operator.wait("c", "weighted", weight=6, priority="high")
     operator.wait("d", "weighted")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli import slotless_executions, stack_connection
+from slotkeeper_cli import slot_control, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.malformed_items import add_malformed, edit
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
@@ -50,7 +50,7 @@ def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None
     assert process.slots_in_use == len(process.holders) == 2
     assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
     assert {holder.target for holder in process.holders.values()} == {"sample-job"}
-    assert not process.has_free_slot
+    assert not process.fits(1)
 
 
 def test_reconcile_adopts_with_the_job_that_the_execution_runs(
@@ -117,7 +117,7 @@ def test_reconcile_does_not_adopt_an_execution_that_lost_its_reservation(operato
 def test_the_workflow_has_the_states_that_reconcile_searches_for() -> None:
     definition = json.loads((ROOT / "statemachines" / "slot_workflow.asl.json").read_text())
 
-    searched = {*slotless_executions._RUNS, slotless_executions._CONFIRM, slotless_executions._RELEASE}
+    searched = {*slot_control._RUNS, slot_control._CONFIRM, slot_control._RELEASE}
     assert searched <= set(definition["States"])
 
 
@@ -269,13 +269,13 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     name = operator.hold("a")
     holder = operator.process().holders[name]
     _forget(operator, name)
-    listed = slotless_executions._running
+    listed = slot_control._running
 
-    def admit(on: StackConnection) -> Iterator[slotless_executions.SlotlessExecution]:
+    def admit(on: StackConnection) -> Iterator[slot_control.SlotlessExecution]:
         operator.slots.adopt("sample", name, holder.since, holder.target)
         return listed(on)
 
-    monkeypatch.setattr(slotless_executions, "_running", admit)
+    monkeypatch.setattr(slot_control, "_running", admit)
     return name
 
 

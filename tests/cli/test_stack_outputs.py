@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.settings import JanitorSettings, RetrySettings, StarterSettings
-from slotkeeper_cli.shell_variables import ShellVariables, variable_name
+from slotkeeper_cli.stack_variables import ShellVariables, variable_name
 from tests.cli.operator_account import Operator
 from tests.support.template import parsed_template
 

@@ -10,7 +10,7 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
-from slotkeeper_cli.waiting_requests import GONE_AFTER
+from slotkeeper_cli.conditions import GONE_AFTER
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
 

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper.aws.sqs import text
 from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli import request_finder
-from slotkeeper_cli.task_tokens import hide_tokens, without_token
+from slotkeeper_cli.requests import hide_tokens, without_token
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, send_dead_letter, waiting
 from tests.support.module_time import replace_time

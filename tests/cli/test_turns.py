@@ -7,7 +7,7 @@ import math
 import pytest
 
 from slotkeeper.slots.request import Priority
-from slotkeeper_cli.turns import Asking, Turn, turns
+from slotkeeper_cli.audit.free_slot_checks import Asking, Turn, turns
 
 OPEN = [(-math.inf, 4)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.work_history import (
+from slotkeeper_cli.audit.work_history import (
     CHILD,
     GLUE_RUN,
     Attempt,

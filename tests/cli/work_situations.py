@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator
@@ -16,7 +16,7 @@ from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 _MESSAGE = Message("w", {"city": "Oslo"})
-_OPEN = Health(state=State.OPEN, since=NOW, probe_at=NOW + 90)
+_OPEN = Health(Breaker(state=State.OPEN, since=NOW, probe_at=NOW + 90))
 
 
 def _claimed(operator: Operator) -> tuple[Ledger, Claimed]:
@@ -134,14 +134,14 @@ SITUATIONS = [
     ),
     Situation(
         name="all permitted callers are under way",
-        state=partial(_retried, health=Health(limit_set=1, permits={"p": (NOW + 900, 0)})),
+        state=partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
         question="explain w",
         says=("downstream default: 1 of 1 permitted caller under way",),
         shows={"work.conditions.0.limit": 1},
     ),
     Situation(
         name="the retry budget is used up",
-        state=partial(_retried, health=Health(spent=1000.0, refilled=NOW + 61)),
+        state=partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
         question="explain w",
         says=("downstream default: the retry budget is used up",),
         at=NOW + 61,

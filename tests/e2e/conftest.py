@@ -17,7 +17,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED
 from dev.emulator.environment import ACCESS_KEY, REGION
-from slotkeeper_cli import dead_letter_queues
+from slotkeeper_cli import dead_letters
 from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_chatbot import DeployedChatbot
@@ -113,9 +113,7 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir(parents=True)
     (folder / "outputs.json").write_text(json.dumps(environment))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        dead_letter_queues, "LONG_POLL_SECONDS", 0
-    )  # the engine's queues answer completely without waiting
+    monkeypatch.setattr(dead_letters, "LONG_POLL_SECONDS", 0)  # the engine's queues answer completely without waiting
 
     def run(*arguments: str, exit_code: int | None = None) -> Any:
         # Its progress lines are on stderr, the result on stdout.

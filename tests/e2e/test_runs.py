@@ -77,7 +77,10 @@ def results(report: Mapping[str, Any]) -> dict[bool | None, dict[str, str]]:
     return found
 
 
-def test_every_check_of_a_run_with_priorities_holds(aws: EmbeddedAws, tmp_path: Path) -> None:
+def test_every_check_of_a_run_with_priorities_holds(
+    aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(priority_run, "FULL_WITHIN", 1.0)
     parameters = slot_report.Parameters(priority_run.MIN_REQUESTS, LIMIT, 0.1, priorities=True)
     outcome = priority_run.measure(aws, parameters, run())
     report = outcome.report
@@ -288,7 +291,7 @@ def test_make_work_shows_the_outcome_of_its_message(aws: EmbeddedAws, monkeypatc
 # --------------------------------------------------------------------------------------------------------------- soak
 
 
-def test_every_check_of_a_soak_holds_after_a_fault_of_each_kind_and_a_killed_engine(
+def test_every_check_of_a_soak_holds_after_faults_and_a_killed_engine(
     aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for output in ("RequestDeadLetterQueueUrl", "FailedRequestQueueUrl"):  # of the runs before
@@ -298,6 +301,7 @@ def test_every_check_of_a_soak_holds_after_a_fault_of_each_kind_and_a_killed_eng
     monkeypatch.setattr(soak_plan, "SHARE_LONG", 0.0)
     monkeypatch.setattr(soak_plan, "SHARE_HANG", 0.0)
     monkeypatch.setattr(fault_player, "UNDONE_AFTER", (1.0, 2.0))
+    monkeypatch.setattr(fault_player, "JANITOR_PERIOD", 1.0)
     monkeypatch.setattr(soak_scenario, "CALM_EACH", 1)
     outcome = soak_scenario.measure(aws, soak_report.Parameters(0.1, 3, 2), run())
     report = outcome.report

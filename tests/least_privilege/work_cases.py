@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
-from slotkeeper.retry.downstream.health import Health
-from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import parse_message
 from tests.least_privilege.cases import Case, message, put
 from tests.least_privilege.recording import Recorded
@@ -45,7 +42,7 @@ def worker() -> Iterator[Case]:
         account.refuse["CreateSchedule"] = "ConflictException"
 
     def opened(account: Recorded) -> None:
-        health = asdict(force_open(Health(permits={}), time.time(), "maintenance"))
+        health = {"state": "OPEN", "forced": True, "changes": [], "permits": {}}
         item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}}
         account.tables.put(DOWNSTREAMS, item | {"health": {"S": json.dumps(health)}})
 

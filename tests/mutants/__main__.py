@@ -5,28 +5,27 @@ Exit codes: 0 all are caught; 1 one is not, or the guards fail without a mutant;
 
 from __future__ import annotations
 
-import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
-from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.scenario import AlreadyRunning, alone, terminal
-from tests.mutants import mutant_report
+from dev.scenarios.runner.scenario import terminal
 from tests.mutants.copies import copy_tree
-from tests.mutants.mutant_catalogue import FOLDER, Mutant, chosen, load, nowhere
-from tests.mutants.trial import REST, Verdict, green_without, judge
+from tests.mutants.mutant_catalogue import Mutant, chosen, load
+from tests.mutants.trial import Verdict, first_failure, judge
 
-BUILD = ROOT / "build" / "mutants"
-WRITTEN = ("report.json", "report.md")
+ALL_SECONDS = 3600.0  # of all guards, without a mutant
+REPORT = ROOT / "build" / "mutants" / "report.md"
 
 
 @click.command()
@@ -34,93 +33,76 @@ WRITTEN = ("report.json", "report.md")
 @click.option("--jobs", type=click.IntRange(1, 16), default=2, show_default=True, help="Mutants tried in parallel.")
 @click.option("--list", "show", is_flag=True, help="List the mutants without trying them.")
 def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
-    """Apply each known bug to a copy of the tree and report which test catches it. Reports: build/mutants/."""
+    """Apply each known bug to a copy of the tree and report which test catches it. Report: build/mutants/report.md."""
     console = terminal()
     try:
         mutants = chosen(load(), only)
     except LookupError as error:
         raise click.BadParameter(str(error), param_hint="--only") from None
     if show:
-        console.print(_list(mutants))
+        for mutant in mutants:
+            console.print(f"{mutant.name}  [dim]{escape(mutant.bug)}[/]", highlight=False, soft_wrap=True)
         return
     try:
-        with alone(BUILD, WRITTEN):
-            sys.exit(run(console, mutants, jobs))
-    except AlreadyRunning as error:
-        console.print(f"[bold red]The gate did not start:[/] {escape(str(error))}", highlight=False)
-        sys.exit(1)
+        sys.exit(run(console, mutants, jobs))
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] No report was written.")
         sys.exit(130)
 
 
-def run(
-    console: Console,
-    mutants: Sequence[Mutant],
-    jobs: int,
-    *,
-    source: Path = ROOT,
-    folder: Path = BUILD,
-    rest: Sequence[str] = REST,
-) -> int:
-    """Try all mutants. Returns the exit code."""
+def run(console: Console, mutants: Sequence[Mutant], jobs: int, *, source: Path = ROOT, report: Path = REPORT) -> int:
+    """Try all mutants, each job in a copy of its own. Returns the exit code."""
     started = time.monotonic()
-    _empty(folder)
-    base = folder / "base"
-    copy_tree(source, base)
-    console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
-    clean = green_without(base, mutants, jobs)
-    if not clean.passed:
-        console.print(f"[bold red]The guards fail without any mutant:[/] {escape(clean.failed)}", highlight=False)
-        console.print(f"{escape(clean.message)}\nSee {folder}/base-*.log", highlight=False, soft_wrap=True)
-        return 1
-    console.print(f"[dim]... pass, after {time.monotonic() - started:.0f} s[/]", highlight=False)
-    verdicts: dict[str, Verdict] = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("mutants", total=len(mutants))
-        for verdict in _judge_all(mutants, base, folder, rest, jobs):
-            verdicts[verdict.mutant] = verdict
-            if verdict.status == "caught":
-                shutil.rmtree(folder / verdict.mutant)  # the other copies are kept for inspection
-            if verdict.status != "caught" or not console.is_terminal:
-                progress.console.print(mutant_report.line(verdict), highlight=False, soft_wrap=True)
-            progress.advance(bar)
-    seconds = time.monotonic() - started
-    mutant_report.write(folder, mutants, verdicts, nowhere(FOLDER), seconds)
-    if console.is_terminal:
-        console.print(mutant_report.table(mutants, verdicts))
-    console.print(
-        f"{mutant_report.summary(verdicts, seconds)}: {folder / 'report.md'}", highlight=False, soft_wrap=True
-    )
-    return 0 if all(verdict.status == "caught" for verdict in verdicts.values()) else 1
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for number in range(jobs):
+            copy_tree(source, Path(folder) / str(number))
+            trees.put(Path(folder) / str(number))
 
+        def in_a_tree(task: Callable[[Path], Verdict]) -> Verdict:
+            tree = trees.get()
+            try:
+                return task(tree)
+            finally:
+                trees.put(tree)
 
-def _judge_all(
-    mutants: Sequence[Mutant], base: Path, folder: Path, rest: Sequence[str], jobs: int
-) -> Iterator[Verdict]:
-    with ThreadPoolExecutor(jobs) as pool:
-        trials = [pool.submit(judge, mutant, base, folder, rest) for mutant in mutants]
+        console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
+        guards = sorted({guard for mutant in mutants for guard in mutant.guards})
+        shares = [guards[first::jobs] for first in range(min(jobs, len(guards)))]
+        for clean in pool.map(in_a_tree, (partial(first_failure, "", share, seconds=ALL_SECONDS) for share in shares)):
+            if clean.status != "survived":
+                console.print("[bold red]The guards fail without any mutant:[/]", _found(clean), highlight=False)
+                return 1
+        trials = [pool.submit(in_a_tree, partial(judge, mutant)) for mutant in mutants]
+        verdicts: dict[str, Verdict] = {}
         try:
             for trial in as_completed(trials):
-                yield trial.result()
+                verdict = trial.result()
+                verdicts[verdict.mutant] = verdict
+                colour = "green" if verdict.status == "caught" else "bold red"
+                line = f"[{colour}]{verdict.status:8}[/] {verdict.mutant} [dim]{verdict.seconds:.1f} s[/]"
+                console.print(line, _found(verdict), highlight=False, soft_wrap=True)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
+    caught = sum(verdict.status == "caught" for verdict in verdicts.values())
+    summary = f"{caught} of {len(mutants)} known bugs were caught, in {time.monotonic() - started:.0f} s"
+    _write(report, summary, mutants, verdicts)
+    console.print(f"{summary}: {report}", highlight=False, soft_wrap=True)
+    return 0 if caught == len(mutants) else 1
 
 
-def _empty(folder: Path) -> None:
-    """Remove the files of an earlier run, except for the lock of this one."""
-    for path in folder.glob("*"):
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
+def _found(verdict: Verdict) -> str:
+    return escape(f"{verdict.test.rpartition('.')[2]} {verdict.message}".strip())
 
 
-def _list(mutants: Sequence[Mutant]) -> Table:
-    table = Table("mutant", "rows", "the bug", title=f"{len(mutants)} mutants", title_justify="left")
+def _write(report: Path, summary: str, mutants: Sequence[Mutant], verdicts: Mapping[str, Verdict]) -> None:
+    lines = [f"# {summary}", "", "| mutant | bug | verdict | test | message |", "|---|---|---|---|---|"]
     for mutant in mutants:
-        table.add_row(mutant.name, " ".join(mutant.rows), escape(mutant.bug))
-    return table
+        verdict = verdicts[mutant.name]
+        cells = (mutant.name, mutant.bug, verdict.status, verdict.test, verdict.message)
+        lines.append(f"| {' | '.join(cell.replace('|', '\\|') for cell in cells)} |")
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

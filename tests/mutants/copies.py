@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-
-from tests.mutants.mutant_catalogue import Mutant
 
 # Downloaded once and read-only: the copies share it.
 SHARED = Path("build") / "dynamodb-local"
@@ -33,18 +32,20 @@ def copy_tree(source: Path, target: Path) -> None:
     (target / SHARED).symlink_to((source / SHARED).resolve())
 
 
-def copy_with(mutant: Mutant, base: Path, target: Path) -> None:
-    """Copy `base` with its compiled bytecode and apply the mutant. Raises Stale."""
-    texts = mutant.mutated(base)
-    shutil.rmtree(target, ignore_errors=True)
-    # Links, since tests write to generated files only: copies of the others take a tenth of a trial.
-    generated = [name for name in ("build", ".hypothesis") if (base / name).exists()]
-    shutil.copytree(base, target, symlinks=True, ignore=shutil.ignore_patterns(*generated), copy_function=os.link)
-    if "build" in generated:
-        shutil.copytree(base / "build", target / "build", symlinks=True)
+@contextmanager
+def replaced(tree: Path, texts: Mapping[str, str]) -> Iterator[None]:
+    """Files of the tree have other texts inside the block."""
+    before = {name: (tree / name).read_text() for name in texts}
+    try:
+        _write(tree, texts)
+        yield
+    finally:
+        _write(tree, before)
+
+
+def _write(tree: Path, texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
-        (target / name).unlink()
-        (target / name).write_text(text)
+        (tree / name).write_text(text)
         # Python compares a source's size and its time in seconds only, and so misses a changed sign.
         if name.endswith(".py"):
-            Path(importlib.util.cache_from_source(str(target / name))).unlink(missing_ok=True)
+            Path(importlib.util.cache_from_source(str(tree / name))).unlink(missing_ok=True)

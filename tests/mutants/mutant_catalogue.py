@@ -10,8 +10,6 @@ Each flow has a TOML file. A mutant is a table named after the bug:
     file = "..."         # relative to the project's root
     old = '''...'''      # occurs in the file exactly once
     new = '''...'''
-
-`nowhere.toml` lists the rows that no change of this project could reintroduce, with the reason.
 """
 
 from __future__ import annotations
@@ -24,8 +22,10 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 FUNCTIONS = FOLDER.parents[1] / "functions"
-NOWHERE = "nowhere.toml"
 ROWS = tuple(f"F{number}" for number in range(1, 37))
+# An engine of the race tests that is not atomic is no code of this project. Races run on DynamoDB Local, and each has a
+# control without the condition, which must admit too many.
+NOWHERE = {"F14"}
 
 
 class Stale(Exception):
@@ -80,7 +80,7 @@ def load(folder: Path = FOLDER) -> list[Mutant]:
     Raises ValueError for an incomplete table.
     """
     mutants: list[Mutant] = []
-    files = {path: path.stem for path in sorted(folder.glob("*.toml")) if path.name != NOWHERE}
+    files = {path: path.stem for path in sorted(folder.glob("*.toml"))}
     if folder == FOLDER:
         files |= {path: path.parents[1].name for path in sorted(FUNCTIONS.glob("*/tests/mutants.toml"))}
     for path, flow in files.items():
@@ -89,12 +89,6 @@ def load(folder: Path = FOLDER) -> list[Mutant]:
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two mutants have the same name: {', '.join(sorted(twice))}; rename one")
     return mutants
-
-
-def nowhere(folder: Path = FOLDER) -> dict[str, str]:
-    """The rows without a mutant, with the reason for each."""
-    reasons: dict[str, str] = tomllib.loads((folder / NOWHERE).read_text())
-    return reasons
 
 
 def chosen(mutants: Sequence[Mutant], wanted: Iterable[str]) -> list[Mutant]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.mutants.mutant_catalogue import FOLDER, ROWS, Change, Mutant, Stale, chosen, load, nowhere
+from tests.mutants.mutant_catalogue import NOWHERE, ROWS, Mutant, chosen, load
 
 ROOT = Path(__file__).parents[2]
 MUTANTS = load()
@@ -48,35 +48,14 @@ def test_a_mutants_guards_are_quick_tests_that_exist(mutant: Mutant) -> None:
         assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text()
 
 
-def test_every_known_failure_has_a_mutant_or_a_reason() -> None:
+def test_every_known_failure_has_a_mutant() -> None:
     put_back = {row for mutant in MUTANTS for row in mutant.rows}
-    assert put_back <= set(ROWS)
-    assert put_back.isdisjoint(nowhere())
-    assert put_back | nowhere().keys() == set(ROWS)
+    assert put_back == set(ROWS) - NOWHERE
 
 
 def test_a_mutant_named_for_a_known_failure_counts_for_it() -> None:
     named = {mutant: f"F{int(mutant.name[1:3])}" for mutant in MUTANTS if mutant.name[0] == "f"}
     assert [mutant.name for mutant, row in named.items() if row not in mutant.rows] == []
-
-
-def test_a_stale_change_names_its_mutant_file_and_text() -> None:
-    change = Change("slots.py", "a < b", "a <= b")
-    for text, times in (("a<b", 0), ("a < b or a < b", 2)):
-        with pytest.raises(Stale, match=rf"^f06: .* in slots.py exactly once, but occurs {times} .*'a < b'$"):
-            change.applied_to("f06", text)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    mutant = Mutant("f06", "slots", (), "", ("test_a.py",), (Change("missing.py", "a", "b"),))
-    with pytest.raises(Stale, match=r"f06: missing\.py does not exist"):
-        mutant.mutated(tmp_path)
-
-
-def test_changes_of_one_file_add_up(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("one two")
-    changes = (Change("a.py", "one", "1"), Change("a.py", "two", "2"))
-    assert Mutant("m", "slots", (), "", ("test_a.py",), changes).mutated(tmp_path) == {"a.py": "1 2"}
 
 
 def test_mutants_are_chosen_by_how_their_names_begin() -> None:
@@ -100,16 +79,3 @@ def test_an_incomplete_mutant_is_refused_with_its_name(tmp_path: Path, table: st
     (tmp_path / "slots.toml").write_text(f"[m]\n{table}\n")
     with pytest.raises(ValueError, match=r"slots\.toml: mutant 'm'"):
         load(tmp_path)
-
-
-def test_two_mutants_of_one_name_are_refused(tmp_path: Path) -> None:
-    for flow in ("slots", "token"):
-        (tmp_path / f"{flow}.toml").write_text(
-            '[m]\nrows = []\nbug = ""\nguards = ["t.py"]\n[[m.change]]\nfile = "a"\nold = "b"\nnew = "c"\n'
-        )
-    with pytest.raises(ValueError, match="same name: m"):
-        load(tmp_path)
-
-
-def test_the_catalogues_files_are_its_flows() -> None:
-    assert {path.stem for path in FOLDER.glob("*.toml")} <= {mutant.flow for mutant in MUTANTS} | {"nowhere"}

@@ -90,7 +90,7 @@ class ReadsFirst(Slots):
     def reserve(self, candidate: Candidate, now: float) -> Reservation:
         item = self.read(candidate.process)
         assert item is not None
-        if not item.has_free_slot or candidate.execution in item.holders:
+        if not item.fits(1) or candidate.execution in item.holders:
             return Full(item)
         entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": str(int(now))}}}
         self._table.dynamodb.update_item(

@@ -14,8 +14,8 @@ from dev.scenarios.slots.machine_run import Called, caller_has_all
 from dev.scenarios.slots.slot_requests import Request, SentRequest
 from dev.scenarios.slots.slot_stack import results_are_those
 from dev.scenarios.soak.soak_report import FaultMark, JanitorRun, whole_run
-from slotkeeper_cli.check_result import Result
-from slotkeeper_cli.work_history import AuditBounds, Disturbance, OperatorAct, Sending, WholeRun
+from slotkeeper_cli.audit.history_checks import Result
+from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, OperatorAct, Sending, WholeRun
 from tests.cli.work_histories import START, attempt, clean, history, name, whole
 
 HELD = Holder("RESERVED", weight=2)

@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.simulation.frozen import freeze
-from tests.simulation.product_items import KEY, Item, shaped
 from tests.simulation.transcript import Question
 
-TABLE, _KEY_ATTRIBUTE = "slots", "process_name"
+Item = dict[str, Any]
+TABLE, KEY = "slots", "k"  # of the only item
+_KEY_ATTRIBUTE = "process_name"
 _COMPARATORS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 
 _n = st.sampled_from(
@@ -39,8 +40,19 @@ _BY_TYPE = {
 _ALIKE = {**_BY_TYPE, "m.x": _n, "m.y": _s}
 _ATTRIBUTES = [*_BY_TYPE, *_BY_TYPE, *["m.x"] * 3, "m.y", "m.deep", *["m.deep.x"] * 3, "absent", "absent.x", "n.x"]
 
-ITEMS = shaped(_BY_TYPE, {})
 _VALUES = st.one_of(*_BY_TYPE.values())
+
+
+def _changed(item: Item, changes: Item) -> Item:
+    return {name: value for name, value in (item | changes).items() if value is not None}
+
+
+# Up to two attributes are missing or have another type.
+ITEMS = st.builds(
+    _changed,
+    st.fixed_dictionaries(_BY_TYPE),
+    st.dictionaries(st.sampled_from(list(_BY_TYPE)), st.none() | _VALUES, max_size=2),
+)
 _ORDERED = st.one_of(_n, _s, _n, _s, _VALUES)
 
 

@@ -11,6 +11,7 @@ DynamoDB Local differs from DynamoDB in four points, in which the simulation fol
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -21,10 +22,10 @@ from tests.simulation.aws.dynamodb import KEY_ATTRIBUTES
 from tests.simulation.aws.expressions import Scope, projected
 from tests.simulation.aws.updates import update
 from tests.simulation.frozen import Record, freeze, record, thaw
-from tests.simulation.product_items import KEY, Item
 from tests.simulation.transcript import Answer, Outside, Question
 from tests.support.tables import create_table
 
+Item = dict[str, Any]
 REFUSED = "ConditionalCheckFailedException"
 _NOT_COMPARED = ("ResponseMetadata", "ConsumedCapacity")
 
@@ -38,27 +39,25 @@ def make_tables(local: Any) -> None:
 class Both(Outside):
     """An Outside that sends each question to both, and returns the simulation's answer.
 
-    A context manager, which compares the tables at its end.
+    A context manager, which compares the table at its end.
 
     Args:
         local: a client of DynamoDB Local.
         table: the name of the table.
-        item: its only item without the key, which is KEY; or None.
+        items: its items.
     """
 
-    def __init__(self, local: Any, table: str, item: Item | None) -> None:
+    def __init__(self, local: Any, table: str, items: Iterable[Item]) -> None:
         super().__init__(())
         self._local = local
         self._table = table
-        items = [] if item is None else [{KEY_ATTRIBUTES[table]: {"S": KEY}, **item}]
-        self.state = dynamodb.tables(**{table: items})
-        if items:
-            local.put_item(TableName=table, Item=items[0])
-        else:
-            local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": KEY}})
-        if table == "settled":  # an earlier example may have written it
-            local.delete_item(TableName=table, Key={KEY_ATTRIBUTES[table]: {"S": "#settled-by"}})
-        self.differences: list[str] = []
+        items = list(items)
+        self._state = dynamodb.tables(**{table: items})
+        key = KEY_ATTRIBUTES[table]
+        for left in local.scan(TableName=table)["Items"]:
+            local.delete_item(TableName=table, Key={key: left[key]})
+        for item in items:
+            local.put_item(TableName=table, Item=item)
         self.met: Counter[str] = Counter()  # outcomes of conditional writes: an error's code, or empty
 
     def ask(self, question: Question) -> Any:
@@ -66,17 +65,13 @@ class Both(Outside):
 
         Raises:
             ClientError: the answer is an error.
-            AssertionError: the answers differ. It is also in `differences`, for code that catches all exceptions.
+            AssertionError: the answers differ.
         """
-        self.state, answer = dynamodb.perform(self.state, question.operation, question.parameters)
+        self._state, answer = dynamodb.perform(self._state, question.operation, question.parameters)
         if "ConditionExpression" in question.parameters:
             self.met[answer.error] += 1
         self._compare(question, _comparable(answer), self._answer_of_local(question))
         return Outside((answer,)).ask(question)
-
-    def item(self, key: str) -> Item:
-        """The table's item; empty if there is none."""
-        return dynamodb.item_of(self.state, self._table, key) or {}
 
     def _answer_of_local(self, question: Question) -> Answer:
         parameters = question.parameters
@@ -99,9 +94,7 @@ class Both(Outside):
         return record({"Item": freeze(item)}) if item else None
 
     def _compare(self, asked: Any, simulated: Any, local: Any) -> None:
-        if simulated != local:
-            self.differences.append(f"{asked}\n  simulated: {simulated}\n  DynamoDB Local: {local}")
-            raise AssertionError(self.differences[-1])
+        assert simulated == local, f"{asked}\n  simulated: {simulated}\n  DynamoDB Local: {local}"
 
     def __enter__(self) -> Both:
         return self
@@ -109,8 +102,7 @@ class Both(Outside):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             held = self._local.scan(TableName=self._table)["Items"]
-            assert not self.differences, self.differences[0]
-            self._compare("final table", self.state, dynamodb.tables(**{self._table: held}))
+            self._compare("final table", self._state, dynamodb.tables(**{self._table: held}))
 
 
 def _comparable(answer: Answer) -> Answer:

@@ -1,8 +1,8 @@
-"""The simulated DynamoDB answers as DynamoDB Local does: the product's steps, and generated expressions."""
+"""The simulated DynamoDB answers as DynamoDB Local does: what the worlds ask, and generated expressions."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.protocol import Candidate, Full, Granted, Misconfigured, Reservation, Slots
-from tests.simulation import any_requests
+from tests.simulation import any_requests, worlds
+from tests.simulation.any_requests import KEY, TABLE, Item
 from tests.simulation.both_dynamodbs import REFUSED, Both, make_tables
-from tests.simulation.product_items import ITEMS, KEY, NOW, Item
-from tests.simulation.product_steps import STEPS, all_steps, step_names
+from tests.simulation.frozen import Record, thaw
+from tests.simulation.small_worlds import RANDOM_WORLDS
+from tests.simulation.transcript import Question
+from tests.simulation.world_runs import first_broken
 from tests.support.profiles import share
+
+SCHEDULES = 15  # of each world
+TIMES = 3  # how often a request with the same expressions and outcome is compared, with other items and values
 
 
 @pytest.fixture(scope="module")
@@ -30,22 +36,30 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield client
 
 
-def test_every_step_of_the_product_is_tested() -> None:
-    assert step_names() == all_steps()
+def _asked_in_schedules() -> Iterator[tuple[str, list[Item], Question]]:
+    """A table, its items, and a request to it: each expression that the worlds use, with each outcome."""
+    for draw in RANDOM_WORLDS.values():
+        assert first_broken(draw, range(SCHEDULES)) == ("", -1)
+    asked: defaultdict[tuple[Any, ...], list[tuple[Record, Question]]] = defaultdict(list)
+    for (state, question, _), (_, answer) in worlds._performed.items():
+        if question.service == "dynamodb":
+            given = question.parameters.fields
+            texts = (given[name] for name in sorted(given) if name.endswith("Expression"))
+            asked[question.operation, given.get("TableName"), *texts, answer.error].append((state, question))
+    for questions in asked.values():
+        for state, question in questions[:: -(-len(questions) // TIMES)]:
+            table = question.parameters.get("TableName") or next(iter(question.parameters["RequestItems"].fields))
+            yield table, [thaw(item) for item in state[table].fields.values()], question
 
 
-@pytest.mark.parametrize(("table", "name"), [(table, name) for table, steps in STEPS.items() for name in steps])
-def test_a_step_of_the_product_is_answered_as_by_dynamodb_local(table: str, name: str, local: Any) -> None:
-    others = st.one_of(*STEPS[table].values())
-
-    @share(0.06)
-    @given(item=_perhaps(ITEMS[table]), before=st.lists(others, max_size=1), step=STEPS[table][name])
-    def answered_alike(item: Any, before: Any, step: Any) -> None:
-        with Both(local, table, item) as both:
-            for taken in (*before, step, step):
-                taken(both)
-
-    answered_alike()
+def test_each_request_of_the_worlds_is_answered_as_by_dynamodb_local(local: Any) -> None:
+    outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for table, items, question in _asked_in_schedules():
+        with Both(local, table, items) as both, suppress(ClientError):
+            both.ask(question)
+        outcomes[table].update(both.met)
+    assert outcomes.keys() == {"slots", "settled", "tokens", "ledger", "downstreams"}
+    assert all(met.keys() == {"", REFUSED} for met in outcomes.values()), outcomes
 
 
 @pytest.mark.parametrize(
@@ -59,8 +73,8 @@ def test_a_step_of_the_product_is_answered_as_by_dynamodb_local(table: str, name
 )
 def test_a_limit_is_compared_as_a_number(in_use: str, limit: Item, outcome: type[Reservation], local: Any) -> None:
     item = {"slot_limit": limit, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "target": {"S": "j"}}
-    with Both(local, "slots", item) as both:
-        assert isinstance(Slots(both.client("dynamodb"), "slots").reserve(Candidate(KEY, "p-1"), NOW), outcome)
+    with Both(local, TABLE, [{"process_name": {"S": KEY}, **item}]) as both:
+        assert isinstance(Slots(both.client("dynamodb"), TABLE).reserve(Candidate(KEY, "p-1"), 1_000.0), outcome)
 
 
 def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:
@@ -68,8 +82,8 @@ def test_any_request_is_answered_as_by_dynamodb_local(local: Any) -> None:
 
     @share(0.5)
     @given(item=_perhaps(any_requests.ITEMS), questions=st.lists(any_requests.requests(), min_size=3, max_size=6))
-    def answered_alike(item: Any, questions: Any) -> None:
-        with Both(local, any_requests.TABLE, item) as both:
+    def answered_alike(item: Item | None, questions: list[Question]) -> None:
+        with Both(local, TABLE, [] if item is None else [{"process_name": {"S": KEY}, **item}]) as both:
             for question in questions:
                 with suppress(ClientError):
                     both.ask(question)

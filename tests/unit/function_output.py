@@ -30,7 +30,9 @@ from slotkeeper.slots.run_report import RunReport
 from tests.support.metrics import details_in_source, findings_in_source
 from tests.unit.conftest import CONTEXT, Load, request_record
 
-BLOCKED = WaitingRequest("high", "handle", "1", receives=1, weight=4, since=1, execution="p-1", request_id="order-1")
+BLOCKED = WaitingRequest(
+    "high", "handle", "1", receives=1, weight=4, since=1, execution="p-1", request_id="order-1", hidden_until=9
+)
 PROCESS = Process("p", 3, 1, {}, paused=False, target="job", waiting={"high": BLOCKED})
 
 

@@ -29,7 +29,7 @@ from dev.emulator.deployment import check_names
 from dev.tools.gradual import TYPES
 from dev.tools.invoke.function_stack import events_of, folders
 from slotkeeper_cli.app import app
-from slotkeeper_cli.shell_variables import ShellVariables, variable_name
+from slotkeeper_cli.stack_variables import ShellVariables, variable_name
 from tests.support.template import parsed_template
 from tests.template.test_samconfig import CONFIG
 

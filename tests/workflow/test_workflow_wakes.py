@@ -103,7 +103,15 @@ def test_a_turn_lasts_a_second_without_a_setting() -> None:
 def test_the_workflow_clears_a_registration_like_the_layer() -> None:
     entry, table = _registration("low", 3), _OneItem({})
     waiting = WaitingRequest(
-        "low", "handle-low", sequence="1", receives=3, weight=3, since=1, execution="p-low", request_id=""
+        "low",
+        "handle-low",
+        sequence="1",
+        receives=3,
+        weight=3,
+        since=1,
+        execution="p-low",
+        request_id="",
+        hidden_until=9,
     )
     Slots(cast(Any, table), "slots").clear("p", waiting, ENTERED / 1000)
     arguments = STATES["ClearWaiting"].value("Arguments", CONTEXT, {"first": entry})

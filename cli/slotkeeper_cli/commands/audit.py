@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,22 +9,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slotkeeper_cli.audit_figures import figures
-from slotkeeper_cli.audit_judge import judge
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.check_result import CheckResult, Result
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.audit.picture import draw_history, figures
+from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
-from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
-from slotkeeper_cli.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
 from slotkeeper_cli.output import styled, table
-from slotkeeper_cli.work_history import WorkHistory
+from slotkeeper_cli.search import print_not_read
 
 # Step Functions service quotas, "Execution history retention time".
 MAX_PERIOD = 90 * 86400
-_PERIOD = re.compile(r"(\d{1,6})([mhd])")
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
 _STYLES = {Result.HOLDS: "green", Result.FAILS: "bold red", Result.NOT_SHOWN: "yellow"}
 
 HELP = f"""Show from AWS's own records whether the limit held.
@@ -95,8 +92,8 @@ def _window(since: str, until: str, now: float) -> Window:
 
 def _moment(option: str, text: str, now: float) -> float:
     """A time in seconds since the epoch. A time without zone is in that of this machine."""
-    if match := _PERIOD.fullmatch(text.strip()):
-        return now - int(match[1]) * _UNITS[match[2]]
+    if (ago := period_seconds(text)) is not None:
+        return now - ago
     try:
         moment = seconds(text.strip())
     except (ValueError, OverflowError):
@@ -148,8 +145,7 @@ def _render(console: Console, data: dict[str, Any], results: list[CheckResult], 
     console.print()
     if data["figures"]:
         console.print(_figures_table(data["figures"]))
-    for each_not_read in data["not_read"]:
-        console.print(f"Not read: {each_not_read['source']}: {each_not_read['why']}", style="yellow")
+    print_not_read(console, data["not_read"])
 
 
 def _figures_table(of: dict[str, Any]) -> Any:

@@ -15,10 +15,9 @@ from slotkeeper.retry.downstream.health import Health, State
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.downstream_control import DownstreamControl
-from slotkeeper_cli.downstream_text import details, print_details
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.retries import DownstreamControl, details, print_details
 
 app = typer.Typer(help="Show, open or close the circuit breaker of a downstream.", no_args_is_help=True)
 
@@ -65,12 +64,12 @@ def show(
     """
     context = current_context()
     control, now = _control(context, downstream), time.time()
-    if downstream and downstream not in control.all:
-        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
-    shown = {downstream: control.all[downstream]} if downstream else control.all
+    if downstream:
+        _require(control, downstream)
+    shown = {downstream: control.healths[downstream]} if downstream else control.healths
     data: dict[str, list[Any]] = {
         "downstreams": [
-            details(name, health, control.settings(name), control.most, now)
+            details(name, health, control.settings(name), now)
             for name, health in shown.items()
             if isinstance(health, Health)
         ],
@@ -119,22 +118,21 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     context = current_context()
     control = _control(context, downstream)
     health = _health(control, downstream)
-    if downstream not in control.all:
-        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
-    closes = health.state != State.CLOSED
+    _require(control, downstream)
+    closes = health.breaker.state != State.CLOSED
     if closes:
         context.confirm(f"Close the breaker of downstream {downstream!r}, so that messages are attempted again?")
         by = _audit(context, "retry breaker close", downstream, health, why=why)
 
         def decide(health: Health) -> tuple[Health, bool]:
             # Closing a breaker that is closed would set the limit to one caller.
-            is_closed = health.state == State.CLOSED
+            is_closed = health.breaker.state == State.CLOSED
             return (health, False) if is_closed else (rules.force_closed(health, time.time(), why, by), True)
 
         _, health, closes = control.table.change(downstream, decide)
     already = "the breaker is closed already. Nothing was changed."
     text = _closed_text(control, downstream, health) if closes else already
-    data = {"downstream": downstream, "state": health.state, "changed": closes}
+    data = {"downstream": downstream, "state": health.breaker.state, "changed": closes}
     context.out.result(data, f"{downstream}: {text}")
 
 
@@ -155,15 +153,15 @@ def limit_callers(
     health = _health(control, downstream)
     if unknown := _unknown(control, downstream):
         context.confirm(f"{unknown}Set its limit?")
-    if health.limit_set != wanted:
-        _audit(context, "retry limit", downstream, health, before=health.limit_set, after=wanted)
+    if health.concurrency.limit_set != wanted:
+        _audit(context, "retry limit", downstream, health, before=health.concurrency.limit_set, after=wanted)
         _, health, _ = control.table.change(downstream, lambda health: (rules.set_limit(health, wanted), None))
     if wanted and wanted > control.most:
         context.out.note(
             f"Warning: the event source starts at most {count(control.most, 'attempt')} at the same time: "
             "WorkerConcurrency."
         )
-    permitted = details(downstream, health, control.settings(downstream), control.most, time.time())["limit"]
+    permitted = details(downstream, health, control.settings(downstream), time.time())["limit"]
     data = {"downstream": downstream, "limit_set": wanted, "limit": permitted}
     context.out.result(data, f"{downstream}: {_limit_text(wanted, permitted)}")
 
@@ -179,7 +177,7 @@ def _callers(text: str) -> int | None:
 def _control(context: CommandContext, downstream: str | None) -> DownstreamControl:
     control = DownstreamControl(context.stack)
     if downstream:
-        control.find(downstream)
+        control.add_unlisted(downstream)
     if control.policy_problem:
         context.out.note(
             f"Warning: {control.policy_problem}. This command uses the built-in policy, and a worker the one that it "
@@ -190,32 +188,38 @@ def _control(context: CommandContext, downstream: str | None) -> DownstreamContr
 
 def _health(control: DownstreamControl, downstream: str) -> Health:
     """The health of a downstream, of a new one if it is not known. Raises MalformedHealth."""
-    health = control.all.get(downstream, Health())
+    health = control.healths.get(downstream, Health())
     if isinstance(health, MalformedHealth):
         raise health
     return health
 
 
+def _require(control: DownstreamControl, downstream: str) -> None:
+    if downstream not in control.healths:
+        known = ", ".join(control.healths)
+        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {known}")
+
+
 def _unknown(control: DownstreamControl, downstream: str) -> str:
     """A sentence if a downstream is not known; it may be one that was not called yet."""
-    if downstream in control.all:
+    if downstream in control.healths:
         return ""
     return (
         f"No downstream {downstream!r} has been called, and the policy does not name it. The known downstreams are: "
-        f"{', '.join(control.all)}. "
+        f"{', '.join(control.healths)}. "
     )
 
 
 def _audit(context: CommandContext, action: str, downstream: str, health: Health, **details: Any) -> str:
     """Write the audit line; return the operator's name, `user/anna`, without the account."""
-    audit(action, downstream=downstream, state=health.state, **details)
+    audit(action, downstream=downstream, state=health.breaker.state, **details)
     return context.stack.caller.split(":", 5)[-1]
 
 
 def _closed_text(control: DownstreamControl, downstream: str, health: Health) -> str:
     settings = control.settings(downstream)
-    if health.limit_set is not None:
-        start = f"It starts with {count(health.limit_set, 'caller')}, the limit that an operator has set"
+    if health.concurrency.limit_set is not None:
+        start = f"It starts with {count(health.concurrency.limit_set, 'caller')}, the limit that an operator has set"
     elif settings.concurrency.enabled:
         window = duration(settings.concurrency.window)
         start = f"It starts with 1 caller, and permits more after each {window} in full use without throttling"

@@ -15,12 +15,11 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.holder_work import work_key, work_noun
+from slotkeeper_cli.holders import estimate, release_of, work_key, work_noun
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
-from slotkeeper_cli.request_states import RequestState
+from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slot_release import estimate, release_of
 
 NOT_RECEIVED = (
     " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "

@@ -7,28 +7,40 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
+from rich.text import Text
 
-from slotkeeper_cli import dead_letter_selection as selection
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.dead_letter_queues import (
+from slotkeeper_cli.dead_letters import (
     DeadLetterMessage,
     DeadLetterQueueName,
     DeadLetterQueueReader,
     Read,
-    Unread,
 )
-from slotkeeper_cli.dead_letter_text import render_message, render_queues
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import count
-from slotkeeper_cli.redrive import NotRedrivable, Redrive, plan, send
+from slotkeeper_cli.formatting import count, local_time, one_line
+from slotkeeper_cli.output import print_lines, styled
+from slotkeeper_cli.redrive import (
+    NotRedrivable,
+    Redrive,
+    Selection,
+    all_but_cancelled,
+    find_messages,
+    of_codes,
+    of_messages,
+    plan,
+    refuse_if_ambiguous,
+    send,
+)
+from slotkeeper_cli.requests import FIELD, HIDDEN
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.task_tokens import FIELD, HIDDEN
+from slotkeeper_cli.stack_connection import UnreadSource
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
@@ -71,7 +83,7 @@ def list_dead_letters(
             "messages": max(reader.size(), len(read.messages)),
             "codes": dict(Counter(message.code for message in read.messages)),
             "dead_letters": [message.summary() for message in read.messages[:limit]],
-            "unread": read.unread and read.unread.as_dict(),
+            "unread": _unread_dict(read.unread),
         }
         queues.append((data, read))
     context.out.result({"queues": [data for data, _ in queues]}, lambda console: render_queues(console, queues, limit))
@@ -85,8 +97,8 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
     """
     context = current_context()
     reader = DeadLetterQueueReader(context.stack, queue)
-    read = Read(selection.find(reader, ids), reader.unread()) if ids else reader.peek(limit)
-    data = [
+    read = Read(find_messages(reader, ids), reader.unread()) if ids else reader.peek(limit)
+    shown = [
         {**message.summary(), "body": message.shown_body, "attributes": dict(message.attributes)}
         | ({FIELD: HIDDEN} if message.had_token else {})
         for message in read.messages
@@ -100,8 +112,12 @@ def show(queue: QueueName, ids: Ids = None, limit: Limit = 10) -> None:
         elif not read.messages:
             console.print(f"{queue.full_name} is empty.")
 
-    unread = read.unread and read.unread.as_dict()
-    context.out.result({"queue": queue.value, "dead_letters": data, "unread": unread}, render)
+    data = {"queue": queue.value, "dead_letters": shown, "unread": _unread_dict(read.unread)}
+    context.out.result(data, render)
+
+
+def _unread_dict(unread: UnreadSource | None) -> dict[str, Any] | None:
+    return {"queue": unread.source, "messages": unread.messages, "why": unread.why} if unread else None
 
 
 @dataclass
@@ -150,12 +166,12 @@ def redrive(
         of_code = f"of code {', '.join(code)} " if code else ""
         which = _labels(named) if named else f"the messages {of_code}(about {expected:,})"
         context.confirm(f"Send {which} of {queue.full_name} again?")
-    choose = selection.of_codes(code) if code else selection.all_but_cancelled
-    choose = selection.of_messages(named) if named else choose
+    choose = of_codes(code) if code else all_but_cancelled
+    choose = of_messages(named) if named else choose
     report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
     is_limited = limit is not None and report.handled >= limit
     unread = None if named or is_limited else reader.unread()
-    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": unread and unread.as_dict()}
+    data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": _unread_dict(unread)}
     context.out.result(data, list(_report_lines(queue, report, dry_run, unread)))
     _raise_for_outcome(report, named, unread, code or [])
 
@@ -173,7 +189,7 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
     named = _find_unambiguous(reader, ids) if ids else []
     which = _labels(named) if named else f"all messages of code {', '.join(code or [])}"
     context.confirm(f"Delete {which} of {queue.full_name} permanently?")
-    choose = selection.of_messages(named) if named else selection.of_codes(code or [])
+    choose = of_messages(named) if named else of_codes(code or [])
     deleted = list[dict[str, Any]]()
     with closing(reader.sweep()) as batches:
         for message in (message for batch in batches for message in batch):
@@ -186,7 +202,7 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
             deleted.append(message.summary())
     unread = None if named else reader.unread()
     text = [f"{queue.full_name}: {count(len(deleted), 'message')} deleted.", *([f"{unread.text}."] if unread else [])]
-    context.out.result({"queue": queue.value, "deleted": deleted, "unread": unread and unread.as_dict()}, text)
+    context.out.result({"queue": queue.value, "deleted": deleted, "unread": _unread_dict(unread)}, text)
     if not deleted and unread:
         raise CommandFailed("nothing was deleted, since no message could be read that was to be deleted")
     if not deleted:
@@ -195,8 +211,8 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
 
 
 def _find_unambiguous(reader: DeadLetterQueueReader, ids: list[str]) -> list[DeadLetterMessage]:
-    messages = selection.find(reader, ids)
-    selection.refuse_if_ambiguous(messages, ids)
+    messages = find_messages(reader, ids)
+    refuse_if_ambiguous(messages, ids)
     return messages
 
 
@@ -207,7 +223,7 @@ def _labels(messages: list[DeadLetterMessage]) -> str:
 def _redrive(
     context: CommandContext,
     reader: DeadLetterQueueReader,
-    choose: selection.Selection,
+    choose: Selection,
     dry_run: bool,
     limit: int | None,
     expected: int,
@@ -268,7 +284,7 @@ def _send_and_delete(
 
 
 def _raise_for_outcome(
-    report: RedriveReport, named: list[DeadLetterMessage], unread: Unread | None, codes: list[str]
+    report: RedriveReport, named: list[DeadLetterMessage], unread: UnreadSource | None, codes: list[str]
 ) -> None:
     if report.failed:
         raise CommandFailed(
@@ -297,7 +313,7 @@ def _raise_if_missing(named: list[DeadLetterMessage], handled: list[dict[str, An
 
 
 def _report_lines(
-    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: Unread | None
+    queue: DeadLetterQueueName, report: RedriveReport, dry_run: bool, unread: UnreadSource | None
 ) -> Iterator[str]:
     verb = "would be sent" if dry_run else "sent"
     for message in report.redriven:
@@ -322,3 +338,54 @@ def _report_lines(
 def _name(message: dict[str, Any]) -> str:
     """The request of a message; the message, if it has no request id."""
     return str(message["request_id"] or message["message_id"])
+
+
+# Characters of a reason, enough for a whole error message of Glue.
+MAX_REASON_SHOWN = 4000
+
+
+def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], limit: int) -> None:
+    """Print the number of messages of each queue and code, two lines for each message, and what was not read."""
+    for queue, read in queues:
+        codes = ", ".join(f"{number:,} {code}" for code, number in sorted(queue["codes"].items()))
+        line = f" ({queue['queue']}): {queue['messages']:,}" + f"  ({codes})" * bool(codes)
+        console.print(Text.assemble((queue["name"], "bold"), styled(line)))
+        for message in read.messages[:limit]:
+            # Not a table, in which a folded id could not be copied.
+            console.print(f"  {message.label}  {message.code}: {one_line(message.reason)}")
+            console.print(f"    {local_time(message.sent_at)}  {_names(message)}", style="dim")
+        if len(read.messages) > limit:
+            console.print(f"  {len(read.messages) - limit:,} more not shown: above --limit {limit}")
+        if read.unread:
+            console.print(f"  {read.unread.text}")
+
+
+def render_message(console: Console, message: DeadLetterMessage) -> None:
+    """Print a message in full."""
+    console.print(message.label, style="bold")
+    console.print(f"  {_names(message)}")
+    console.print(f"  since: {local_time(message.sent_at)}")
+    console.print(f"  code: {message.code}")
+    reason = message.reason[:MAX_REASON_SHOWN]
+    more = "... (the whole text: --json)" if len(message.reason) > MAX_REASON_SHOWN else ""
+    print_lines(console, f"  reason: {reason}{more}", "    ")
+    for name, value in message.details.items():
+        console.print(f"  {name.replace('_', ' ')}: {_readable(name, value)}")
+    if message.had_token:
+        console.print(f"  {FIELD}: {HIDDEN}")
+    print_lines(console, f"  {message.shown_body}")
+    console.print()
+
+
+def _names(message: DeadLetterMessage) -> str:
+    return f"execution {message.shown_execution}  " * bool(message.shown_execution) + f"message {message.message_id}"
+
+
+def _readable(name: str, value: str) -> str:
+    """An attribute; a time, in seconds since the epoch or ISO 8601, in the local time zone."""
+    try:
+        if name.endswith("_at"):
+            return local_time(float(value) if value.isdecimal() else datetime.fromisoformat(value).timestamp())
+    except (ValueError, OverflowError, OSError):
+        pass  # not a time: an attribute of another sender
+    return value

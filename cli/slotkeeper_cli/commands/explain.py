@@ -7,32 +7,37 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import Condition, stopped_event_source
+from slotkeeper_cli.conditions import (
+    Condition,
+    as_dict,
+    holders_as_dicts,
+    waited,
+    waiting_requests,
+)
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.downstream_control import DownstreamControl
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.downstream_text import details, line, not_closed
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue, lease_conditions
-from slotkeeper_cli.formatting import count, local_time, seconds
-from slotkeeper_cli.queue_attributes import event_source_mappings, message_counts, queue_attributes
+from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.holders import grace_seconds, lease_text, weight_text
+from slotkeeper_cli.output import print_lines
 from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import ID_HELP
-from slotkeeper_cli.request_states import ALL_STATES, RequestState
-from slotkeeper_cli.request_text import render, render_process
-from slotkeeper_cli.run_times import slot_seconds
-from slotkeeper_cli.search import UnreadSource
+from slotkeeper_cli.requests import ALL_STATES, RequestState
+from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
+from slotkeeper_cli.search import print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.waiting_requests import as_dict, holders_as_dicts, waiting_requests
-from slotkeeper_cli.work_explanation import downstream_conditions, explain_work
-from slotkeeper_cli.work_finder import FoundWork, find_work, is_deployed
+from slotkeeper_cli.stack_connection import message_counts, queue_attributes
+from slotkeeper_cli.target_checks import slot_seconds
+from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
 
@@ -144,7 +149,8 @@ class Explained:
             malformed = [one for one in malformed if one.process == only]
             if not (known or malformed):
                 self._control.process(only)  # raises NotFound with the names of the processes
-        self._search.not_read += [_malformed(error) for error in malformed]
+        for error in malformed:
+            self._search.note_malformed(error)
         self._finder.malformed = {error.process: error for error in malformed}
         return known
 
@@ -152,15 +158,13 @@ class Explained:
         stack, search = self._stack, self._search
         attributes = queue_attributes(stack, "RequestQueue")
         counts = message_counts(attributes)
-        mappings = search.try_read(
-            "event source of RequestQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
-        )
+        event_source = read_event_source(stack, search, "RequestQueue", attributes["QueueArn"])
         return StackFacts(
             now=self._now,
-            event_source=() if mappings is None else tuple(stopped_event_source(mappings)),
+            event_source=tuple(event_source),
             queued=counts["visible"] + counts["in_flight"],
             slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
-            grace_seconds=int(stack.parameters.get("GraceSeconds") or 120),
+            grace_seconds=grace_seconds(stack.parameters),
             malformed={name: str(error) for name, error in self._finder.malformed.items()},
             unread=frozenset(each.source for each in search.not_read),
         )
@@ -249,10 +253,7 @@ class Explained:
         if work is None:
             return None, sum(message_counts(attributes).values()) if not is_request else 0
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
-        mappings = search.try_read(
-            "event source of WorkQueue", lambda: event_source_mappings(stack, attributes["QueueArn"]), None
-        )
-        event_source = [] if mappings is None else stopped_event_source(mappings)
+        event_source = read_event_source(stack, search, "WorkQueue", attributes["QueueArn"])
         return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now), 0
 
     def _downstream(self, work: FoundWork) -> list[Condition]:
@@ -261,16 +262,140 @@ class Explained:
         name = (work.row and work.row.downstream) or DEFAULT
 
         def fail() -> list[Condition]:
-            health = control.all.get(name, Health())
+            health = control.healths.get(name, Health())
             if isinstance(health, MalformedHealth):
-                self._search.not_read.append(UnreadSource("DownstreamTable", str(health)))
+                self._search.note_unread("DownstreamTable", str(health))
                 return []
-            shown = details(name, health, control.settings(name), control.most, self._now)
+            shown = details(name, health, control.settings(name), self._now)
             return downstream_conditions(shown, self._now)
 
         return self._search.try_read("DownstreamTable", fail, [])
 
 
-def _malformed(error: MalformedProcess) -> UnreadSource:
-    why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
-    return UnreadSource("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+# Holders that the text names.
+MAX_HOLDERS_SHOWN = 10
+# Facts of an attempt that the text shows in another way, or that repeat another fact.
+_NOT_LISTED = (
+    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
+    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
+)
+_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
+_TIMES = ("since", "started", "ended")
+
+
+def render(console: Console, data: dict[str, Any]) -> None:
+    """Print a request. `data` is the same as JSON shows it."""
+    for one in data["found"]:
+        console.print(f"{one['request_id']} in {one['process']}: {one['state']}", style="bold")
+        _render_explanation(console, one)
+        for attempt in one["attempts"]:
+            _render_attempt(console, attempt, one["answer"])
+    for lease in data["leases"]:
+        console.print(f"{lease['lease']} in {lease['process']}: a lease", style="bold")
+        _render_explanation(console, lease)
+    if work := data["work"]:
+        _render_work(console, work)
+    if not (data["found"] or data["leases"] or work):
+        _render_unknown(console, data)
+    print_not_read(console, data["not_read"])
+    console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
+
+
+def render_process(console: Console, data: dict[str, Any]) -> None:
+    """Print why a new request or lease of a process would not start now, from the data that JSON shows."""
+    console.print(f"a new request of {data['process']}:", style="bold")
+    if not data["conditions"]:
+        console.print("  nothing keeps it from starting")
+    _render_explanation(console, data)
+    for waiting in data["waiting"]:
+        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+    if data["lease_conditions"]:
+        console.print(f"a lease of {data['process']}:", style="bold")
+        for condition in data["lease_conditions"]:
+            console.print(f"  - {condition['text']}")
+    print_not_read(console, data["not_read"])
+
+
+def _render_explanation(console: Console, data: dict[str, Any]) -> None:
+    """Print an answer with its conditions, holders, expected start and next steps."""
+    if data["answer"]:
+        console.print(f"  {data['answer']}")
+    for condition in data["conditions"] if len(data["conditions"]) > 1 else []:
+        console.print(f"  - {condition['text']}")
+    _render_holders(console, data.get("holders", []))
+    if expected := data["expected_start"]:
+        console.print(f"  expected start: {expected['text']}")
+    for step in data["next_steps"]:
+        console.print(f"  -> {step}", style="yellow")
+
+
+def _render_unknown(console: Console, data: dict[str, Any]) -> None:
+    if data["state"] is None:
+        console.print(f"No request {data['request_id']} found. Possible reasons:")
+    else:
+        console.print(f"{data['request_id']}: {data['state']}. It was found nowhere. Possible reasons:", style="bold")
+    for text in data["may_be"]:
+        console.print(f"- {text}")
+    for queue in data["queues"]:
+        if queue["conditions"]:
+            console.print(f"If it is queued in {queue['process']}:", style="bold")
+            _render_explanation(console, queue)
+            for waiting in queue["waiting"]:
+                console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+
+
+def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:
+    """Print an attempt, without a reason that the answer has."""
+    console.print(f"  attempt {attempt['attempt'] or 'unknown'}: {attempt['state']}  {attempt['execution'] or ''}")
+    for name, value in attempt.items():
+        is_new = name != "reason" or value not in answer
+        if value and name not in _NOT_LISTED and (name, value) not in _USUAL and is_new:
+            print_lines(console, f"    {name.replace('_', ' ')}: {_shown(name, value)}", "      ")
+    for ahead in attempt.get("ahead", []):
+        console.print(f"      before it: {waited(ahead)}: {ahead['because']}")
+    if dead_letter := attempt.get("dead_letter"):
+        _render_dead_letter(console, dead_letter, answer)
+
+
+def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:
+    for holder in holders[:MAX_HOLDERS_SHOWN]:
+        state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
+        if holder["state"] == "LEASED":
+            console.print(f"    {holder['execution']}  {state}, {lease_text(holder)}")
+            continue
+        console.print(f"    {holder['request_id'] or 'request id unknown'}  {state}  {holder['execution']}")
+    if (more := len(holders) - MAX_HOLDERS_SHOWN) > 0:
+        console.print(f"    and {more:,} more: slotkeeper status")
+
+
+def _render_work(console: Console, data: dict[str, Any]) -> None:
+    if "malformed" in data:
+        console.print(f"{data['request_id']} in the worker: {data['malformed']}")
+        return
+    console.print(f"{data['request_id']} in the worker: {data['state']}", style="bold")
+    _render_explanation(console, data)
+    for entry in data.get("history", []):
+        at = local_time(seconds(entry["at"]))
+        console.print(f"  attempt {entry['attempt']}: failed  {at}  {entry['error']}")
+    failed = {entry["attempt"] for entry in data.get("history", [])}
+    last = data.get("attempts", 0)
+    if last and last not in failed:
+        at = local_time(seconds(data["last_attempt_at"]))
+        console.print(f"  attempt {last}: {data['state']}  {at}")
+    if due := data.get("next_attempt_at"):
+        console.print(f"  attempt {last + 1}: due {local_time(seconds(due))}")
+    if dead_letter := data.get("dead_letter"):
+        _render_dead_letter(console, dead_letter, data["answer"])
+
+
+def _render_dead_letter(console: Console, message: dict[str, Any], answer: str) -> None:
+    """Print a dead-letter message, without a reason that the answer has."""
+    reason = f": {message['reason']}" if message["reason"] not in answer else ""
+    named = f"    dead-letter message: {message['message_id']} in {message['queue']}, {message['code']}"
+    print_lines(console, named + reason, "      ")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in _TIMES:
+        return local_time(seconds(value))
+    return f"{value['state']} {value['id']}" if isinstance(value, dict) else str(value)

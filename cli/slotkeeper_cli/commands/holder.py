@@ -19,11 +19,19 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time
-from slotkeeper_cli.holder_work import target_of, work_noun, work_of
-from slotkeeper_cli.lease_text import lease_as_dict, lease_text
+from slotkeeper_cli.holders import (
+    check_gap_seconds,
+    estimate,
+    grace_seconds,
+    lease_as_dict,
+    lease_text,
+    target_of,
+    weight_text,
+    work_noun,
+    work_of,
+)
 from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slot_release import estimate
 from slotkeeper_cli.target_checks import target_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
@@ -55,7 +63,7 @@ def release(
         _release_lease(context, control, process, execution, force)
         return
     checked: list[str] = []
-    weight = f", weight {holder.weight}," * (holder.weight != 1)
+    weight = f"{text}," if (text := weight_text(holder.weight)) else ""
     described = control.workflow.describe(execution)
     known_id = request_id_of(described.input) if described else None
     label = f"{known_id} ({execution})" if known_id else execution
@@ -106,7 +114,7 @@ def _release_lease(context: CommandContext, control: SlotControl, process: Proce
 def _report(context: CommandContext, control: SlotControl, label: str, released: dict[str, Any]) -> None:
     """Wake the next request, and print the result."""
     woken = wake_next(control.slots, control.queue, released["process"], time.time())
-    weight = f", weight {released['weight']}," * (released["weight"] != 1)
+    weight = f"{text}," if (text := weight_text(released["weight"])) else ""
     wake = " The first waiting request was woken." * woken
     context.out.result(
         {"released": released["execution"], **released, "woken": woken},
@@ -139,7 +147,7 @@ def _instead(context: CommandContext, process: Process, holder: Holder, executio
         return f"To end it, run slotkeeper request cancel --stop {label}."
     if execution is None and holder.state == "RUNNING":
         return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
-    now, grace = time.time(), int(context.stack.parameters.get("GraceSeconds") or 120)
+    now, grace = time.time(), grace_seconds(context.stack.parameters)
     target = target_of(process, holder)
     if execution is None or execution.stopped_at is None:
         ended, work = float(holder.since), None
@@ -167,7 +175,7 @@ def _in_use(
     """Why the slot may be in use; empty if its holder is dead. The result of each check is added to `checked`."""
     holder = process.holders[name]
     checked.append(f"its execution is {execution.status}" if execution else "there is no execution of this name")
-    grace, now = int(context.stack.parameters.get("GraceSeconds", 120)), time.time()
+    grace, now = grace_seconds(context.stack.parameters), time.time()
     if holder.state == "RESERVED":
         checked.append(f"it reserved the slot {duration(now - holder.since)} ago and has not confirmed it")
     # The token is in the holder: released here, its caller would wait until its own timeout. A request whose execution
@@ -196,7 +204,7 @@ def _why_alive(holder: Holder, execution: Execution | None, noun: str, now: floa
 
 def _work_alive(context: CommandContext, control: SlotControl, process: Process, name: str, checked: list[str]) -> str:
     """Why the work of a dead workflow may be alive; empty if it is not."""
-    gap = int(context.stack.parameters.get("LookGapSeconds", 30))
+    gap = check_gap_seconds(context.stack.parameters)
     target = target_of(process, process.holders[name])
     check = _check_child if is_state_machine(target) else _check_glue
     # Work that was being started when the workflow ended may show only at the second check.

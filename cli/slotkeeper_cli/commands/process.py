@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.text import Text
 
@@ -21,22 +23,28 @@ from slotkeeper.slots.process import (
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
-from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration
-from slotkeeper_cli.job_checks import most_holders
-from slotkeeper_cli.limit_effects import limit_effects, limit_problems
 from slotkeeper_cli.output import table
-from slotkeeper_cli.queue_attributes import received_or_visible
 from slotkeeper_cli.request_ids import RequestIds
-from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slotless_executions import find_slotless_executions
-from slotkeeper_cli.target_checks import check_account_and_region, target_problems, target_text
-from slotkeeper_cli.waiting_requests import waiting_requests
+from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, repair_texts
+from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
+from slotkeeper_cli.target_checks import (
+    check_account_and_region,
+    concurrency_problems,
+    get_job,
+    most_holders,
+    target_problems,
+    target_text,
+    usual_seconds,
+)
+from slotkeeper_cli.write_units import size_problems
 
 app = typer.Typer(help="Add, list, change, pause and remove processes.", no_args_is_help=True)
 
@@ -102,21 +110,71 @@ def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) ->
     before = control.process(process)
     audit("process set-limit", process=process, before=before.slot_limit, after=limit)
     woken = control.operations.set_limit(process, limit)
-    effects = limit_effects(replace(before, slot_limit=limit))
-    _warn_of_limit(context, effects.process, control)
-    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *effects.lines(RequestIds(control.workflow))]
-    if woken:
-        lines.append("The first waiting request was woken.")
+    after = replace(before, slot_limit=limit)
+    _warn_of_limit(context, after, control)
+    heavy = {name: holder.weight for name, holder in after.holders.items() if limit < holder.weight != 1}
+    now = time.time()
+    blocked = [as_dict(after, one, now) for one in waiting_requests(after, now) if after.is_blocked(one)]
+    lines = [f"{process}: {before.slot_limit} -> {limit} slots.", *_above_the_limit(after)]
+    if heavy:
+        ids = RequestIds(control.workflow).find(list(heavy))
+        named = (f"{ids.get(name, name)} (weight {weight})" for name, weight in heavy.items())
+        lines.append(f"Above the limit alone: {', '.join(named)}.")
+    lines += [
+        f"Blocked: {label(one)}; it and those of its priority behind it wait until the limit is raised."
+        for one in blocked
+    ]
+    lines += ["The first waiting request was woken."] * woken
     data = {"process": process, "before": before.slot_limit, "after": limit, "holders": len(before.holders)}
-    context.out.result(data | effects.as_dict() | {"woken": woken}, lines)
+    data |= {"in_use": after.slots_in_use, "holders_above_limit": heavy, "blocked": blocked}
+    context.out.result(data | {"woken": woken}, lines)
+
+
+def _above_the_limit(process: Process) -> list[str]:
+    holders, limit = len(process.holders), process.slot_limit
+    if process.held_weight <= limit:
+        return []
+    if process.held_weight == holders:
+        return [f"{count(holders - limit, 'holder')} above the limit will finish; until then no request is admitted."]
+    return [
+        f"{count(holders, 'holder')} have {process.held_weight} in use: no request is admitted until enough of them "
+        "have ended."
+    ]
 
 
 def _warn_of_limit(context: CommandContext, process: Process, control: SlotControl) -> None:
     processes, malformed = control.read_all()
-    for problem in limit_problems(context.stack, process, processes):
+    for problem in _limit_problems(context.stack, process, processes):
         context.out.note(f"Warning: {problem}.")
     for text in repair_texts(malformed):
         context.out.note(f"Warning: its slots for {process.target} are not counted: {text}")
+
+
+def _limit_problems(stack: StackConnection, process: Process, processes: Iterable[Process]) -> list[str]:
+    """Why fewer requests may run than the limit allows, and what to do; empty if there is no reason.
+
+    Args:
+        processes: all processes, whose runs of the same Glue job are counted.
+    """
+    job = None if is_state_machine(process.target) else get_job(stack, process.target)
+    of_job = (one for one in processes if one.target == process.target)
+    runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
+    problems = concurrency_problems(process.target, job, runs) if job else []
+    holders = most_holders(process.slot_limit, process.default_weight)
+    try:
+        run_seconds = usual_seconds(stack, process.target)
+    except ClientError as error:
+        code = error.response["Error"].get("Code", "")
+        problems.append(f"the times of the newest runs of {process.target} could not be read ({code})")
+        run_seconds = None
+    problems += size_problems(process, holders, run_seconds)
+    if process.slot_limit < process.default_weight != 1:
+        weight = process.default_weight
+        problems.append(
+            f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
+            f"raise the limit with slotkeeper process set-limit {process.name} {weight}"
+        )
+    return problems
 
 
 @app.command("set-turn", cls=StackCommand)
@@ -238,16 +296,10 @@ def add(
     """
     context = current_context()
     control = SlotControl(context.stack)
+    own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
+    own |= {"turn_seconds": turn_seconds}
     try:
-        check_settings(
-            process,
-            limit,
-            target,
-            default_weight,
-            timeout_minutes=timeout_minutes,
-            settle_seconds=settle_seconds,
-            turn_seconds=turn_seconds,
-        )
+        check_settings(process, limit, target, default_weight, **own)
         check_account_and_region(context.stack, target)
     except ValueError as error:
         raise typer.BadParameter(f"{error}. Nothing was added.") from error
@@ -257,23 +309,13 @@ def add(
         raise CommandRefused(f"{error}. Nothing was added.") from error
     if problems and not force:
         raise CommandRefused("; ".join(problems) + ". Give --force to add the process anyway. Nothing was added.")
-    # Before the audit line: a later reader would take its settings for those of the process (repair_sources.py).
+    # Before the audit line: a later reader would take its settings for those of the process (repair_process.py).
     if control.processes.read_item(process):
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
-    own = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds, "turn_seconds": turn_seconds}
     audit("process add", process=process, **settings, **own, forced=bool(problems))
-    if not control.processes.create(
-        process,
-        limit,
-        target,
-        paused,
-        default_weight,
-        timeout_minutes=timeout_minutes,
-        settle_seconds=settle_seconds,
-        turn_seconds=turn_seconds,
-        queue_url=context.stack.outputs["RequestQueueUrl"],
-    ):
+    queue_url = context.stack.outputs["RequestQueueUrl"]
+    if not control.processes.create(process, limit, target, paused, default_weight, **own, queue_url=queue_url):
         raise _exists(control, process)
     _warn_of_limit(context, control.process(process), control)
     if target != NO_TARGET and most_holders(limit, default_weight) > ALWAYS_FIT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +15,12 @@ from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, read_report
 from slotkeeper.retry.failures.report import BreakerHistory, Cause, DeadLetterNote, FailureReport, Period, next_steps
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.dead_letter_queues import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds
 from slotkeeper_cli.output import table
-from slotkeeper_cli.report_html import page
-from slotkeeper_cli.report_text import breaker_text, change_text, footer
-from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.report_html import breaker_text, change_text, footer, page
+from slotkeeper_cli.retries import RetryControl
 
 MAX_DEAD_LETTERS = 500
 # A receive for each dead-letter message if each returns one, 51 batches that make them visible, the pages of the
@@ -30,13 +28,11 @@ MAX_DEAD_LETTERS = 500
 MAX_CALLS = MAX_PAGES + MAX_DEAD_LETTERS + 51 + 1 + 3 + 1
 # The ledger keeps a row for at least 29 days after its last attempt, and the period before is read, too.
 MAX_PERIOD = 14 * 86400
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    seconds = period_seconds(text) or 0
     if not 60 <= seconds <= MAX_PERIOD:
         raise typer.BadParameter(f"expected 1m to 14d, such as 90m, 24h or 7d, got {text!r}")
     return seconds
@@ -86,7 +82,7 @@ def _read(context: CommandContext, period: Period) -> FailureReport:
             notes = [_note(message) for message in read.messages]
             found = read_report(work.ledger, downstreams, period, notes, bounds=Bounds(), on_page=on_page)
         if read.unread:
-            left = f"about {count(read.unread.number, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
+            left = f"about {count(read.unread.messages or 0, 'message')} of WorkDeadLetterQueue, of {reader.size():,}"
             found.reading.left_out.append(left)
         found.reading.calls = calls()
     return found

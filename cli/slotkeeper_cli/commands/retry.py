@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -25,12 +25,10 @@ from slotkeeper.retry.operations import (
 )
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.downstream_text import line, not_closed
 from slotkeeper_cli.errors import CommandRefused, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.retry_control import RetryControl
+from slotkeeper_cli.retries import RetryControl, line, not_closed, read_downstreams
 
 # Seconds after which a retry counts as overdue. EventBridge Scheduler delivers up to two minutes late
 # (docs/retries-reference.md), and a message that the queue delays waits for a free worker.
@@ -93,11 +91,7 @@ def cancel(
         raise _not_waiting(request_id, row)
     context.confirm(f"Cancel attempt {awaited_attempt(row)} of request {request_id!r}?")
     audit("retry cancel", request_id=request_id, attempt=awaited_attempt(row), why=why)
-    try:
-        outcome = work.steps.cancel(request_id, why, given)
-    except PayloadMismatch as error:
-        raise CommandRefused(f"{error}: give the payload of this request. Nothing was changed.") from error
-    match outcome:
+    match _checked(lambda: work.steps.cancel(request_id, why, given)):
         case RetryCancelled(attempt, sent, due):
             when = "within moments" if sent else f"when its message is delivered{_due_at(due)}"
             context.out.result(
@@ -133,11 +127,7 @@ def run_now(
     if row is None or row.status != WAITING:
         raise _not_waiting(request_id, row)
     audit("retry run-now", request_id=request_id, attempt=awaited_attempt(row), payload_given=given is not None)
-    try:
-        outcome = work.steps.run_now(request_id, given)
-    except PayloadMismatch as error:
-        raise CommandRefused(f"{error}: give the payload of this request. Nothing was sent.") from error
-    match outcome:
+    match _checked(lambda: work.steps.run_now(request_id, given)):
         case RetrySentNow(attempt):
             text = f"{request_id}: attempt {attempt} is on WorkQueue."
             context.out.result({"sent": request_id, "attempt": attempt}, text)
@@ -145,6 +135,14 @@ def run_now(
             raise CommandRefused(_out_of_reach(request_id, attempt, due, time.time()))
         case NoRetryWaiting(row):
             raise _not_waiting(request_id, row)
+
+
+def _checked[Outcome](act: Callable[[], Outcome]) -> Outcome:
+    """The outcome of an operation on one request. Raises CommandRefused for the payload of another."""
+    try:
+        return act()
+    except PayloadMismatch as error:
+        raise CommandRefused(f"{error}: give the payload of this request. Nothing was changed.") from error
 
 
 def _run_overdue(context: CommandContext, work: RetryControl) -> None:

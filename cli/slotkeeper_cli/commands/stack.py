@@ -20,12 +20,10 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time
-from slotkeeper_cli.function_variables import function_variables, write_private
-from slotkeeper_cli.holder_work import executions_of
-from slotkeeper_cli.request_fields import fields_in, weight_in
-from slotkeeper_cli.shell_variables import shell_variables
-from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.slotless_executions import SlotlessExecution, find_slotless_executions
+from slotkeeper_cli.holders import executions_of
+from slotkeeper_cli.requests import fields_in, weight_in
+from slotkeeper_cli.slot_control import SlotControl, SlotlessExecution, find_slotless_executions, repair_texts
+from slotkeeper_cli.stack_variables import function_variables, shell_variables, write_private
 
 ENV_FILE = Path("build") / "env.json"  # where samconfig.toml expects it
 
@@ -215,16 +213,10 @@ def restore(
 
 
 def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
+    names = ("default_weight", "timeout_minutes", "settle_seconds", "turn_seconds")
+    settings: dict[str, Any] = {name: getattr(restored, name) for name in names}
     return control.processes.create(
-        restored.name,
-        restored.slot_limit,
-        restored.target,
-        paused=True,
-        default_weight=restored.default_weight,
-        timeout_minutes=restored.timeout_minutes,
-        settle_seconds=restored.settle_seconds,
-        turn_seconds=restored.turn_seconds,
-        queue_url=queue_url,
+        restored.name, restored.slot_limit, restored.target, paused=True, **settings, queue_url=queue_url
     )
 
 

@@ -15,29 +15,43 @@ from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import Condition, missing_message, stopped_event_source
-from slotkeeper_cli.context import current_context
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.downstream_text import line, noteworthy
-from slotkeeper_cli.formatting import duration, iso, local_time, seconds
-from slotkeeper_cli.holder_work import Work, executions_of, target_of, work_key, work_noun, work_of_holders
-from slotkeeper_cli.lease_text import lease_as_dict, lease_text
-from slotkeeper_cli.output import styled, table
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import (
-    DEAD_LETTER_QUEUES,
-    all_queue_attributes,
-    event_source_mappings,
-    message_counts,
+from slotkeeper_cli.conditions import (
+    Condition,
+    as_dict,
+    missing_message,
+    waited,
+    waiting_requests,
 )
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.formatting import duration, iso, local_time, seconds
+from slotkeeper_cli.holders import (
+    Work,
+    executions_of,
+    holder_as_dict,
+    holders_text,
+    in_use_text,
+    lease_text,
+    target_of,
+    weight_text,
+    work_key,
+    work_noun,
+    work_of_holders,
+)
+from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.refreshes import show_refreshes
 from slotkeeper_cli.request_ids import RequestIds
-from slotkeeper_cli.search import Search
+from slotkeeper_cli.retries import line, noteworthy, read_downstreams
+from slotkeeper_cli.search import Search, print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import FLOWS, StackConnection
+from slotkeeper_cli.stack_connection import (
+    DEAD_LETTER_QUEUES,
+    FLOWS,
+    StackConnection,
+    all_queue_attributes,
+    in_parallel,
+    message_counts,
+)
 from slotkeeper_cli.target_checks import target_text
-from slotkeeper_cli.waiting_requests import as_dict, waited, waiting_requests
-from slotkeeper_cli.weight_text import holders_text, in_use_text, weight_text
 
 
 def status(
@@ -82,9 +96,7 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     downstreams = {} if only else read_downstreams(stack)
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
     queues, search = all_queue_attributes(stack), Search()
-    queue_arn = queues["RequestQueue"]["QueueArn"]
-    mappings = search.try_read("event source of RequestQueue", lambda: event_source_mappings(stack, queue_arn), None)
-    event_source = [] if mappings is None else stopped_event_source(mappings)
+    event_source = read_event_source(stack, search, "RequestQueue", queues["RequestQueue"]["QueueArn"])
     counts = message_counts(queues["RequestQueue"])
     of_queue = [*missing_message(counts["visible"] + counts["in_flight"]), *event_source]
     executions = _executions(control, processes, request_ids)
@@ -116,21 +128,13 @@ def _process(
 ) -> dict[str, Any]:
     holders = []
     for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
-        shown: dict[str, Any] = {
-            "execution": name,
-            "request_id": request_ids.get(name),
-            "state": holder.state,
-            "weight": holder.weight,
-            "since": iso(holder.since),
-            "age_seconds": int(now - holder.since),
-        }
-        if holder.until is not None:
-            holders.append(shown | lease_as_dict(holder.until, now))
-            continue
-        target = target_of(process, holder)
-        shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
-        shown |= {"glue_run": None, "child": None, work_key(target): work.get(name)}
-        holders.append(shown | {"link": stack.execution_link(name)})
+        shown = holder_as_dict(name, holder, request_ids.get(name), now)
+        if not holder.is_lease:
+            target = target_of(process, holder)
+            shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
+            shown |= {"glue_run": None, "child": None, work_key(target): work.get(name)}
+            shown |= {"link": stack.execution_link(name)}
+        holders.append(shown)
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
     data = {key: getattr(process, key) for key in keys}
     waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
@@ -163,8 +167,7 @@ def _render(console: Console, data: dict[str, Any]) -> None:
         console.print(styled(f"RequestQueue: {one['text']}", "red"))
         if "ends_by" in one:
             console.print(f"  -> {one['ends_by']}", style="yellow")
-    for one in data["not_read"]:
-        console.print(f"Not read: {one['source']}: {one['why']}", style="yellow")
+    print_not_read(console, data["not_read"])
     if not data["processes"] and not data["malformed"]:
         console.print("There are no processes. Add one with: slotkeeper process add")
     for one in data["downstreams"]:

@@ -20,10 +20,20 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, one_line
-from slotkeeper_cli.request_input import read_input, refuse_wrong_kind
-from slotkeeper_cli.request_sender import BATCH, NumberedRequest, SendResult, fields_of, read_lines, send_all
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.submitted_runs import Run, last_attempt, read_runs
+from slotkeeper_cli.submission import (
+    BATCH,
+    NumberedRequest,
+    Run,
+    SendResult,
+    fields_of,
+    last_attempt,
+    read_input,
+    read_lines,
+    read_runs,
+    refuse_wrong_kind,
+    send_all,
+)
 
 # Seconds between two polls of the executions that have not ended.
 _POLL_SECONDS = 2.0

@@ -17,8 +17,7 @@ from slotkeeper_cli.context import StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso, local_time
 from slotkeeper_cli.output import table
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.stack_resources import resources
+from slotkeeper_cli.stack_connection import StackConnection, resources
 
 app = typer.Typer(help="Show or invalidate the shared API token.", no_args_is_help=True)
 

@@ -18,26 +18,94 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
-from slotkeeper_cli.doctor.deployed_settings import (
-    FunctionSettings,
-    RecursionSetting,
-    TableSettings,
-    function_settings,
-    recursion_setting,
-    rule_state,
-    table_settings,
-)
-from slotkeeper_cli.downstream_items import read_downstreams
-from slotkeeper_cli.holder_work import executions_of
-from slotkeeper_cli.job_checks import allowed_jobs, get_job
-from slotkeeper_cli.parallel import in_parallel
-from slotkeeper_cli.queue_attributes import all_queue_attributes, event_source_mappings
-from slotkeeper_cli.retry_control import RetryControl, policy_text
-from slotkeeper_cli.run_times import usual_seconds
+from slotkeeper_cli.holders import executions_of
+from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.stack_resources import StackResource, drifted_resources, resources, template_of
-from slotkeeper_cli.target_checks import allowed_machines, get_machine
+from slotkeeper_cli.stack_connection import (
+    StackConnection,
+    StackResource,
+    all_queue_attributes,
+    drifted_resources,
+    event_source_mappings,
+    in_parallel,
+    resources,
+    template_of,
+)
+from slotkeeper_cli.target_checks import allowed_jobs, allowed_machines, get_job, get_machine, usual_seconds
+
+# Of a function without a setting (Lambda API Reference, GetFunctionRecursionConfig).
+DEFAULT_RECURSION = "Terminate"
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """A function's timeout in seconds, and its reserved concurrency; None if it has none."""
+
+    logical_id: str
+    timeout: int
+    reserved: int | None
+
+
+@dataclass(frozen=True)
+class RecursionSetting:
+    """A function's setting of Lambda's recursive-loop detection."""
+
+    function: str
+    deployed: str
+    template: str
+
+    @property
+    def differs(self) -> bool:
+        return self.deployed != self.template
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """Whether a table has a TTL (`expires`) and point-in-time recovery (`recoverable`), and whether it should have."""
+
+    logical_id: str
+    expires: bool
+    expires_wanted: bool
+    recoverable: bool
+    recoverable_wanted: bool
+
+
+def function_settings(client: Any, function: StackResource) -> FunctionSettings:
+    timeout = client.get_function_configuration(FunctionName=function.name)["Timeout"]
+    reserved = client.get_function_concurrency(FunctionName=function.name).get("ReservedConcurrentExecutions")
+    return FunctionSettings(function.logical_id, timeout, reserved)
+
+
+def recursion_setting(client: Any, function: StackResource, template: Mapping[str, Any]) -> RecursionSetting:
+    deployed = client.get_function_recursion_config(FunctionName=function.name)["RecursiveLoop"]
+    wanted = template.get(function.logical_id, {}).get("Properties", {}).get("RecursiveLoop", DEFAULT_RECURSION)
+    return RecursionSetting(function.logical_id, deployed, wanted)
+
+
+def table_settings(client: Any, table: StackResource, template: Mapping[str, Any]) -> TableSettings:
+    time_to_live = client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]
+    backups = client.describe_continuous_backups(TableName=table.name)["ContinuousBackupsDescription"]
+    recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
+    wanted = template.get(table.logical_id, {}).get("Properties", {})
+    return TableSettings(
+        table.logical_id,
+        time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
+        _is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
+        recovery == "ENABLED",
+        _is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
+    )
+
+
+def rule_state(client: Any, rule: StackResource) -> str:
+    """The state of an EventBridge rule. The physical id of a rule on a custom bus is `bus|name`."""
+    bus, _, name = rule.name.rpartition("|")
+    return str(client.describe_rule(Name=name, **({"EventBusName": bus} if bus else {}))["State"])
+
+
+def _is_true(value: Any) -> bool:
+    """The truth of a template's property, which may be a text."""
+    return str(value).lower() == "true"
+
 
 FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
 ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
@@ -97,8 +165,8 @@ class Facts:
 
     @property
     def stack_version(self) -> str:
-        """The version of the deployed code; empty for a stack from before version 0.1.0."""
-        return self._stack.outputs.get("SlotkeeperVersion", "")
+        """The version of the deployed code."""
+        return self._stack.outputs["SlotkeeperVersion"]
 
     @property
     def stack_age(self) -> float:

@@ -37,7 +37,7 @@ def stack(facts: Facts) -> Iterator[Finding]:
         yield warn(f"the stack is {status}", "run this again when the deployment has finished")
     if facts.stack_version != __version__:
         yield warn(
-            f"the stack has version {facts.stack_version or 'unknown'}, but this command has {__version__}",
+            f"the stack has version {facts.stack_version}, but this command has {__version__}",
             "install the command of the stack's version, or deploy this version",
         )
 

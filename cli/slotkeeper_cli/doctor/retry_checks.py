@@ -10,11 +10,11 @@ from slotkeeper.retry.ledger import WAITING, MalformedRow
 from slotkeeper.retry.operations import is_cancelled
 from slotkeeper.retry.policy import InvalidPolicy, parse_policy
 from slotkeeper_cli.commands.retry import OVERDUE_AFTER
-from slotkeeper_cli.dead_letter_queues import DeadLetterQueueName
+from slotkeeper_cli.dead_letters import DeadLetterQueueName
 from slotkeeper_cli.doctor.facts import MAX_ROWS, Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.downstream_text import line, not_closed, noteworthy
 from slotkeeper_cli.formatting import count, duration, seconds
+from slotkeeper_cli.retries import line, not_closed, noteworthy
 
 # Seconds. The message of an attempt that died is received again after WorkQueue's visibility timeout, 12 minutes.
 STUCK_AFTER = 1800

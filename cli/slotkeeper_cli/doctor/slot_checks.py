@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration, iso
-from slotkeeper_cli.job_checks import job_problems, most_holders
-from slotkeeper_cli.target_checks import machine_problems
-from slotkeeper_cli.waiting_requests import as_dict, label, waiting_requests
-from slotkeeper_cli.weight_text import holders_text
+from slotkeeper_cli.holders import grace_seconds, holders_text
+from slotkeeper_cli.target_checks import job_problems, machine_problems, most_holders
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
@@ -111,7 +111,7 @@ def timeouts(facts: Facts) -> Iterator[Finding]:
 
 
 def closed_holders(facts: Facts) -> Iterator[Finding]:
-    after = int(facts.parameters.get("GraceSeconds") or 120) + _JANITOR_SECONDS
+    after = grace_seconds(facts.parameters) + _JANITOR_SECONDS
     for one in facts.held:
         if one.expired_for is not None:
             if one.expired_for > _JANITOR_SECONDS:
@@ -185,36 +185,18 @@ def lost(facts: Facts) -> Iterator[Finding]:
             )
 
 
+_of_processes = partial(HealthCheck, of_processes=True)
 CHECKS = (
     HealthCheck("processes", "no item of SlotTable is malformed", malformed),
-    HealthCheck("drift", "slots_in_use of each process is the sum of its holders' weights", drift, of_processes=True),
-    HealthCheck("paused", "each process admits requests", paused, of_processes=True),
-    HealthCheck(
-        "targets",
-        "the target of each process exists, can be used, and may be run by the workflow",
-        targets,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "job-concurrency",
-        "MaxConcurrentRuns of each job is above the slots of its processes",
-        concurrency,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "item-size",
-        "jobs can keep all slots of a process busy, and its callers' tokens fit",
-        item_size,
-        of_processes=True,
-    ),
-    HealthCheck(
-        "job-timeouts", "no run is started with more time than the timeout of its job", timeouts, of_processes=True
-    ),
-    HealthCheck(
-        "holders", "no holder's execution has ended, and no lease has expired", closed_holders, of_processes=True
-    ),
-    HealthCheck("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs, of_processes=True),
-    HealthCheck("waiting", "no request waits although a slot is free", waiting, of_processes=True),
-    HealthCheck("blocked", "no waiting request has a weight above the limit", blocked, of_processes=True),
-    HealthCheck("lost", "no waiting request has lost its message", lost, of_processes=True),
+    _of_processes("drift", "slots_in_use of each process is the sum of its holders' weights", drift),
+    _of_processes("paused", "each process admits requests", paused),
+    _of_processes("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
+    _of_processes("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
+    _of_processes("item-size", "jobs can keep all slots of a process busy, and its callers' tokens fit", item_size),
+    _of_processes("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
+    _of_processes("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
+    _of_processes("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
+    _of_processes("waiting", "no request waits although a slot is free", waiting),
+    _of_processes("blocked", "no waiting request has a weight above the limit", blocked),
+    _of_processes("lost", "no waiting request has lost its message", lost),
 )

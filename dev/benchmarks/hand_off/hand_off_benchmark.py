@@ -15,7 +15,7 @@ from typing import Any
 from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotContinue
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 from .hand_off_designs import JOB, JOB_SECONDS, WAKE, WAKE_CHILDREN, BenchmarkStack, Variant
 from .hand_off_figures import Window, expected, read_executions, read_invocations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper_cli.intervals import Handoff, Interval, Release, Start, handoffs, utilisation
+from slotkeeper_cli.audit.intervals import Handoff, Interval, Release, Start, handoffs, utilisation
 
 REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 

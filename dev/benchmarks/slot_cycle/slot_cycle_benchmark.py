@@ -14,7 +14,7 @@ from dev.benchmarks.slot_cycle.crew import DESIGNS, Crew
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.intervals import percentile
+from slotkeeper_cli.audit.intervals import percentile
 
 TITLE = "The slot's cycle: reserve, confirm, release"
 MINUTES = 3

@@ -10,11 +10,11 @@ from dataclasses import replace
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
-from slotkeeper_cli.audit_judge import judge
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.history_reader import MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.history_reader import MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 
 from .checks import check_none
 

@@ -37,7 +37,7 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import Stalled
-from slotkeeper_cli.check_result import CheckResult
+from slotkeeper_cli.audit.history_checks import CheckResult
 
 from . import checks as checks_of_run
 

@@ -22,7 +22,7 @@ from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.work_history import Sending
+from slotkeeper_cli.audit.work_history import Sending
 
 from . import slot_requests, slot_stack
 from .slot_report import Parameters, build

@@ -30,11 +30,9 @@ from rich.table import Table
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
-from slotkeeper_cli.audit_figures import figures, held
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.check_result import CheckResult, Result
-from slotkeeper_cli.request_checks import in_order
-from slotkeeper_cli.work_history import WorkHistory
+from slotkeeper_cli.audit.history_checks import CheckResult, Result, in_order
+from slotkeeper_cli.audit.picture import draw_history, figures, held
+from slotkeeper_cli.audit.work_history import WorkHistory
 
 # Workflows above which the terminal shows no timeline, and the cells of its longest line.
 MOST_LINES = 20

@@ -12,7 +12,7 @@ from typing import Any
 from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.scenarios.runner import sending
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, message_group
-from slotkeeper_cli.work_history import Sending
+from slotkeeper_cli.audit.work_history import Sending
 
 PROCESS = "sample"  # the template's default of ProcessName
 MACHINE_PROCESS = "weather"

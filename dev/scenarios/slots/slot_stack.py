@@ -15,8 +15,8 @@ from dev.scenarios.runner.checks import check_none
 from dev.scenarios.runner.scenario import CannotContinue, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
 
 from .slot_report import SlotsOfRun
 from .slot_requests import PROCESS, SentRequest

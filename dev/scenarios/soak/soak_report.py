@@ -31,11 +31,11 @@ from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit, checks
 from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, spread_text
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.audit_picture import draw_history
-from slotkeeper_cli.check_result import CheckResult, first_of
-from slotkeeper_cli.free_slot_checks import idle_times
-from slotkeeper_cli.intervals import rounded
-from slotkeeper_cli.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.audit.free_slot_checks import idle_times
+from slotkeeper_cli.audit.history_checks import CheckResult, first_of
+from slotkeeper_cli.audit.intervals import rounded
+from slotkeeper_cli.audit.picture import draw_history
+from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance, Sending, WholeRun, WorkHistory
 
 from .soak_plan import DECK, RESTARTED, SHORT
 

@@ -26,10 +26,10 @@ from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, spread_text
-from slotkeeper_cli import chart
-from slotkeeper_cli.chart import Bar, Point
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.intervals import since, spread
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Bar, Point
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.intervals import since, spread
 
 from .token_records import Kind, MessageOutcome, Records, message_outcomes
 

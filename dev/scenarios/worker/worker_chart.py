@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.live_view import counted
-from slotkeeper_cli import chart
-from slotkeeper_cli.chart import Bar, Panel
+from slotkeeper_cli.audit import chart
+from slotkeeper_cli.audit.chart import Bar, Panel
 
 from .worker_records import Records, RequestOutcome
 

@@ -26,8 +26,8 @@ from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.intervals import since
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.intervals import since
 
 REFUSALS = ("503", "dropped")
 

@@ -27,8 +27,8 @@ from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table
-from slotkeeper_cli.check_result import CheckResult
-from slotkeeper_cli.intervals import peak, since, tally
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.intervals import peak, since, tally
 
 from . import worker_outage
 from .worker_chart import CALLS, draw

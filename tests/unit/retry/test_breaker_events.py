@@ -117,7 +117,7 @@ def test_a_change_that_cannot_be_published_changes_nothing_else(
     refuse(worker.client, "PutEvents", "AccessDeniedException", times=THRESHOLD)
     worker.fail()
     assert worker.handle("next") == [{"itemIdentifier": "next"}]
-    assert worker.table.read("default").state == "OPEN"
+    assert worker.table.read("default").breaker.state == "OPEN"
     assert worker.changes == []
     assert "EventsNotSent" in {metric.name for metric in in_output(capsys.readouterr().out)}
 

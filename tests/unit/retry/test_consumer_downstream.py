@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from slotkeeper.retry import WorkRequest
-from slotkeeper.retry.attempt import WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
+from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import QUICK_RETRY_SECONDS
-from slotkeeper.retry.deferral import RESEND_RECEIVES, WaitsForDownstream
+from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.downstream.downstreams import DEFAULT
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import Breaker, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import force_open
-from slotkeeper.retry.ledger import DEAD_LETTERED, WAITING, AlreadySettled
+from slotkeeper.retry.ledger import DEAD_LETTERED, AlreadySettled
 from slotkeeper.retry.message import parse_message
 from tests.support.boundary import refuse
 from tests.unit.work_messages import QueuedMessage
-from tests.unit.worker_harness import CONCURRENCY, LEASE, NOW, WorkerHarness
+from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 
-OPEN = Health(state=State.OPEN, epoch=1, since=NOW, probe_at=NOW + 30, healthy=False)
-HEALTHY = Health(healthy=True)
+
+def open_breaker(**fields: Any) -> Health:
+    return Health(replace(Breaker(State.OPEN, epoch=1, since=NOW, probe_at=NOW + 30), **fields))
+
+
+OPEN = open_breaker()
+HEALTHY = Health(Breaker(healthy=True))
 
 
 @pytest.fixture
@@ -58,19 +64,15 @@ def test_a_request_names_its_downstream(workplace: WorkerHarness) -> None:
     held_back(workplace, workplace.send("s"))
 
 
-def test_an_attempt_is_reported_and_its_permit_ends(watching: WorkerHarness) -> None:
-    assert isinstance(watching.consume(watching.send()), WorkSucceeded)
-    health = watching.health()
-    assert (health.healthy, health.failures, health.permits) == (True, 0, {})
-
-
 @pytest.mark.parametrize(
     "health",
     [
         pytest.param(OPEN, id="open"),
-        pytest.param(replace(OPEN, state=State.HALF_OPEN), id="a probe is under way"),
+        pytest.param(open_breaker(state=State.HALF_OPEN), id="a probe is under way"),
         pytest.param(force_open(HEALTHY, NOW, "planned"), id="opened by an operator"),
-        pytest.param(replace(HEALTHY, limit=1, permits={"other": (NOW + LEASE, 0)}), id="at the limit"),
+        pytest.param(
+            replace(HEALTHY, concurrency=Concurrency(1), permits={"other": (NOW + LEASE, 0)}), id="at the limit"
+        ),
     ],
 )
 def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHarness, health: Health) -> None:
@@ -79,17 +81,6 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
     assert watching.calls.count("PutItem") + watching.calls.count("UpdateItem") == 0
     assert (watching.row(), watching.health(), watching.dead_letters) == ({}, health, [])
     assert 1 <= seconds <= 32
-
-
-def test_a_retry_above_the_budget_waits_until_time_has_returned_a_part_of_it(watching: WorkerHarness) -> None:
-    watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 3600}}}))
-    watching.set_health(replace(HEALTHY, limit=1, spent=20.0, refilled=NOW))
-    assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
-    (retry,) = watching.queue
-    held_back(watching, retry)
-    assert retry.visible_at >= NOW + 180
-    assert isinstance(watching.consume(retry), WorkSucceeded)
-    assert watching.performed == [("r", 1), ("r", 2)]
 
 
 def test_an_outage_uses_up_one_attempt_of_all_requests_together(watching: WorkerHarness) -> None:
@@ -108,90 +99,52 @@ def test_an_outage_uses_up_one_attempt_of_all_requests_together(watching: Worker
     last = {message.request_id: message for message in (parse_message(each.body) for each in watching.seen)}
     assert sum(len(message.retries) - message.uncounted for message in last.values()) == 1
     assert {request_id for request_id, _ in watching.effects} == last.keys() == {"r0", "r1", "r2"}
-    assert (watching.dead_letters, watching.health().state) == ([], State.CLOSED)
+    assert (watching.dead_letters, watching.health().breaker.state) == ([], State.CLOSED)
 
 
-def test_a_failure_that_may_not_count_is_carried_as_uncounted(watching: WorkerHarness) -> None:
-    watching.set_health(HEALTHY)
-    watching.perform = fails  # type: ignore[method-assign, assignment]
-    watching.consume(watching.send())
-    first = parse_message(watching.queue[0].body)
-    watching.consume(watching.queue[0])
-    second = parse_message(watching.queue[0].body)
-    assert [(each.attempt, each.uncounted) for each in (first, second)] == [(2, 0), (3, 1)]
-
-
-def test_a_repeated_message_is_deleted_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+def _repeated(watching: WorkerHarness) -> QueuedMessage:
     message = watching.send()
     again = watching.copy(message)
     watching.consume(message)
-    watching.set_health(OPEN)
-    assert isinstance(watching.consume(again), AlreadySettled)
-    assert (watching.queue, watching.performed) == ([], [("r", 1)])
-    assert watching.health() == OPEN
+    return again
 
 
-def test_a_reused_request_id_is_dead_lettered_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+def _of_a_reused_id(watching: WorkerHarness) -> QueuedMessage:
     watching.consume(watching.send(a=1))
-    watching.set_health(OPEN)
-    outcome = watching.consume(watching.send(a=2))
-    assert isinstance(outcome, WorkDeadLettered)
-    assert outcome.code == "RequestIdReused"
+    return watching.send(a=2)
 
 
-def test_a_recorded_plan_is_carried_out_while_the_breaker_is_open(watching: WorkerHarness) -> None:
-    message = watching.send(fails=1)
+def _with_a_recorded_plan(watching: WorkerHarness) -> QueuedMessage:
     refuse(watching.sqs, "SendMessage", "Throttling")
-    assert watching.deliver(message) is None
-    watching.set_health(OPEN)
-    watching.wait(LEASE)
-    assert isinstance(watching.consume(message), WorkRetried)
-    assert (watching.row()["status"], watching.performed) == (WAITING, [("r", 1)])
+    message = watching.send(fails=1)
+    watching.deliver(message)
+    return message
 
 
-def test_the_attempt_of_a_dead_worker_is_retried_while_the_breaker_is_open(watching: WorkerHarness) -> None:
+def _of_a_dead_worker(watching: WorkerHarness) -> QueuedMessage:
     message = watching.send(dies=1)
     watching.deliver(message)
-    watching.set_health(replace(OPEN, probe_at=NOW + 10_000))
+    return message
+
+
+@pytest.mark.parametrize(
+    ("prepare", "outcome"),
+    [
+        (_repeated, AlreadySettled),
+        (_of_a_reused_id, WorkDeadLettered),
+        (_with_a_recorded_plan, WorkRetried),
+        (_of_a_dead_worker, WorkRetried),
+    ],
+)
+def test_a_message_without_work_does_not_wait_for_the_downstream(
+    watching: WorkerHarness, prepare: Callable[[WorkerHarness], QueuedMessage], outcome: type
+) -> None:
+    message = prepare(watching)
+    closed = force_open(HEALTHY, NOW, "planned")
+    watching.set_health(closed)
     watching.wait(LEASE)
-    outcome = watching.consume(message)
-    assert isinstance(outcome, WorkRetried)
-    assert (outcome.died, watching.performed) == (True, [("r", 1)])
-
-
-def test_a_repeated_message_that_became_the_probe_gives_it_back(watching: WorkerHarness) -> None:
-    message = watching.send()
-    again = watching.copy(message)
-    watching.consume(message)
-    watching.set_health(replace(OPEN, probe_at=NOW - 1))
-    watching.consume(again)
-    health = watching.health()
-    assert (health.state, health.probe_at, health.permits) == (State.OPEN, NOW, {})
-    watching.consume(watching.send("next"))
-    assert watching.health().state == State.CLOSED
-
-
-def test_a_permit_whose_attempt_another_delivery_has_is_given_back(watching: WorkerHarness) -> None:
-    message = watching.send(dies=1)
-    again = watching.copy(message)
-    watching.deliver(message)
-    permits = watching.health().permits
-    watching.deliver(again)
-    assert watching.health().permits == permits
-
-
-def test_a_worker_that_dies_with_the_probe_delays_the_next_one_by_its_lease(watching: WorkerHarness) -> None:
-    watching.set_health(replace(OPEN, probe_at=NOW))
-    watching.deliver(watching.send("dies", dies=1))
-    assert (watching.deaths, watching.health().state) == (1, State.HALF_OPEN)
-    assert watching.health().probe_at == NOW + LEASE
-    other = watching.send("other")
-    while watching.now < NOW + LEASE - 1:
-        held_back(watching, other)
-        watching.now = max(watching.now, min(other.visible_at, NOW + LEASE - 1))
-    watching.now = NOW + LEASE + 2
-    assert isinstance(watching.consume(other), WorkSucceeded)
-    assert watching.health().state == State.CLOSED
+    assert isinstance(watching.consume(message), outcome)
+    assert (watching.performed, watching.health()) == ([("r", 1)], closed)
 
 
 @pytest.mark.parametrize(
@@ -239,24 +192,6 @@ def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(w
     assert watching.performed == [("r", 1)]
     assert (parse_message(watching.queue[0].body).attempt, parse_message(watching.queue[0].body).uncounted) == (3, 1)
     assert watching.health() == OPEN
-
-
-def test_a_message_is_sent_again_before_a_thousand_receives_and_keeps_its_age(watching: WorkerHarness) -> None:
-    watching.put_policy(json.dumps({"default": {"max_age_seconds": 5 * 86_400}}))
-    watching.set_health(force_open(HEALTHY, NOW, "planned"))
-    message = watching.send(a=1)
-    message.receives = RESEND_RECEIVES
-    watching.wait(100)
-    outcome = watching.consume(message)
-    assert isinstance(outcome, WorkDeferred)
-    (copy,) = watching.queue
-    assert (copy.body != "", copy.receives, watching.row()) == (True, 1, {})
-    assert parse_message(copy.body) == parse_message(message.body)
-    assert float(copy.attributes["first_received"]["StringValue"]) == NOW
-    watching.now = NOW + 5 * 86_400 - 1
-    held_back(watching, copy)
-    watching.now = copy.visible_at = NOW + 5 * 86_400 + 1
-    assert isinstance(watching.consume(copy), WorkDeadLettered)
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
@@ -314,14 +249,3 @@ def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: W
     held_back(watching, watching.send("waits"))
     watching.set_health(HEALTHY)
     assert isinstance(watching.consume(watching.send("works")), WorkSucceeded)
-    for number in range(CONCURRENCY):
-        watching.set_health(
-            replace(watching.health(), permits={**watching.health().permits, str(number): (NOW + 10_000, 0)})
-        )
-    held_back(watching, watching.send("more"))
-
-
-def test_an_invalid_message_is_dead_lettered_without_asking(watching: WorkerHarness) -> None:
-    watching.set_health(OPEN)
-    assert isinstance(watching.consume(watching.send(body="{")), WorkDeadLettered)
-    assert "GetItem" not in watching.calls

@@ -135,6 +135,11 @@ def test_the_spread_is_a_minute_at_most_unless_too_many_would_return_per_second(
     assert spread <= MAX_SPREAD_SECONDS * 1.000001 or spread == waiting / most
 
 
+@pytest.mark.parametrize("rate", [2.0, 400.0])
+def test_with_many_messages_as_many_return_as_the_containers_may_handle(rate: float) -> None:
+    assert spread_seconds(100_000, rate, 15.0) == pytest.approx(100_000 / 15)
+
+
 def test_a_container_counts_the_backlog_once_in_ten_seconds() -> None:
     queue = Queue(waiting=5)
     deferrals: Any = Deferrals(queue)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 
 from slotkeeper.retry.downstream.health import (
     Answer,
+    Breaker,
     BreakerSettings,
+    Budget,
     BudgetSettings,
+    Call,
+    Concurrency,
     ConcurrencySettings,
     DownstreamSettings,
     Health,
@@ -20,14 +25,29 @@ from slotkeeper.retry.downstream.health import (
     Refusal,
     State,
 )
-from slotkeeper.retry.downstream.rules import MAX_CHANGES, ask, force_closed, force_open, give_back, report, set_limit
+from slotkeeper.retry.downstream.rules import (
+    HOLD_WINDOWS,
+    MAX_CHANGES,
+    ask,
+    force_closed,
+    force_open,
+    give_back,
+    grown,
+    reduced,
+    report,
+    set_limit,
+)
 
 NOW = 1_800_000_000.0
 LEASE = 125.0
 MOST = 8
 THRESHOLD, WINDOW, RECOVERY = 15, 16, 30.0
-BREAKER_ONLY = DownstreamSettings(concurrency=ConcurrencySettings(enabled=False), budget=BudgetSettings(enabled=False))
-ALL = DownstreamSettings()
+NEVER = 10**6
+ALL = DownstreamSettings(most=MOST)
+NO_BREAKER = replace(ALL, breaker=BreakerSettings(enabled=False))
+NO_LIMIT = replace(ALL, concurrency=ConcurrencySettings(enabled=False))
+BREAKER_ONLY = replace(NO_LIMIT, budget=BudgetSettings(enabled=False))
+FEW = replace(NO_BREAKER, budget=BudgetSettings(capacity=2, percent=50, window=60))
 
 SUCCEEDED, THROTTLED, FAILED, UNKNOWN = Answer.SUCCEEDED, Answer.THROTTLED, Answer.FAILED, Answer.UNKNOWN
 
@@ -35,17 +55,29 @@ SUCCEEDED, THROTTLED, FAILED, UNKNOWN = Answer.SUCCEEDED, Answer.THROTTLED, Answ
 class Downstream:
     """The state of one downstream with a test's clock. Each attempt has a code: 0, 1, 2, ..."""
 
-    def __init__(self, health: Health | None = None, settings: DownstreamSettings = ALL, now: float = NOW) -> None:
-        self.health = health or Health()
+    def __init__(self, settings: DownstreamSettings = ALL) -> None:
+        self.health = Health()
         self.settings = settings
-        self.now = now
+        self.now = NOW
         self.asked = 0
+
+    @property
+    def breaker(self) -> Breaker:
+        return self.health.breaker
+
+    @property
+    def concurrency(self) -> Concurrency:
+        return self.health.concurrency
+
+    @property
+    def budget(self) -> Budget:
+        return self.health.budget
 
     def ask(self, *, is_retry: bool = False, again: Permit | None = None) -> Permit | Refusal:
         """`again`: the permit of a call whose answer was lost."""
         self.asked += again is None
         wanted = again or Permit(str(self.asked), self.now + LEASE, is_retry=is_retry)
-        self.health, answer = ask(self.health, self.settings, wanted, MOST, self.now)
+        self.health, answer = ask(self.health, self.settings, wanted, self.now)
         return answer
 
     def begin(self, **how: Any) -> Permit:
@@ -60,7 +92,7 @@ class Downstream:
 
     def report(self, permit: Permit, answer: Answer, seconds: float = 1.0) -> bool:
         """Whether a failure may count."""
-        self.health, counts = report(self.health, self.settings, permit, answer, seconds, MOST, self.now)
+        self.health, counts = report(self.health, self.settings, permit, Call(answer, seconds), self.now)
         return counts
 
     def attempt(self, answer: Answer, **how: Any) -> bool:
@@ -69,9 +101,19 @@ class Downstream:
     def give_back(self, permit: Permit) -> None:
         self.health = give_back(self.health, permit, self.now)
 
+    def limited(self, limit: int, **fields: Any) -> Downstream:
+        self.health = replace(self.health, concurrency=Concurrency(limit, **fields))
+        return self
+
+    def spend(self, retries: int) -> Downstream:
+        """Let retries fail."""
+        for _ in range(retries):
+            self.attempt(FAILED, is_retry=True)
+        return self
+
     def opened(self) -> Downstream:
         """Let attempts fail until the breaker is open."""
-        while self.health.state == State.CLOSED:
+        while self.health.breaker.state == State.CLOSED:
             self.attempt(FAILED)
         return self
 
@@ -86,8 +128,15 @@ class Downstream:
 
 
 def healthy(settings: DownstreamSettings = ALL, limit: int = 0) -> Downstream:
-    downstream = Downstream(Health(limit=limit), settings)
+    downstream = Downstream(settings).limited(limit)
     downstream.attempt(SUCCEEDED)
+    return downstream
+
+
+def opened(wait: float = 0.0) -> Downstream:
+    """A downstream whose breaker has been open for so many seconds."""
+    downstream = healthy().opened()
+    downstream.wait(wait)
     return downstream
 
 
@@ -99,10 +148,10 @@ def test_the_breaker_opens_when_nearly_all_of_the_last_calls_failed(successes: i
     downstream = healthy()
     for answer in [FAILED] + [SUCCEEDED] * successes + [FAILED] * (THRESHOLD - 2):
         downstream.attempt(answer)
-    assert downstream.health.state == State.CLOSED
+    assert downstream.breaker.state == State.CLOSED
     downstream.attempt(FAILED)
-    assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 1)
-    assert downstream.health.changes[-1].why == "15 of the last 16 calls failed"
+    assert (downstream.breaker.state, downstream.breaker.epoch) == (State.OPEN, 1)
+    assert downstream.breaker.changes[-1].why == "15 of the last 16 calls failed"
 
 
 def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
@@ -110,19 +159,30 @@ def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
     for _ in range(10):
         for answer in [SUCCEEDED] * (WINDOW - THRESHOLD + 1) + [FAILED] * (THRESHOLD - 1):
             downstream.attempt(answer)
-    assert downstream.health.state == State.CLOSED
+    assert downstream.breaker.state == State.CLOSED
 
 
-def test_with_a_threshold_above_the_window_as_many_calls_are_considered() -> None:
-    downstream = healthy(replace(ALL, breaker=BreakerSettings(failure_threshold=20, window_calls=3)))
-    for _ in range(20):
-        assert downstream.health.state == State.CLOSED
-        downstream.attempt(FAILED)
-    assert downstream.health.state == State.OPEN
+@pytest.mark.parametrize(
+    ("settings", "limit", "answer", "calls"),
+    [
+        (ALL, 0, FAILED, THRESHOLD),
+        (replace(ALL, breaker=BreakerSettings(failure_threshold=20, window_calls=3)), 0, FAILED, 20),
+        (ALL, 1, THROTTLED, THRESHOLD),
+        (NO_LIMIT, 0, THROTTLED, NEVER),
+        (NO_LIMIT, 0, UNKNOWN, NEVER),
+        (NO_BREAKER, 0, FAILED, NEVER),
+    ],
+)
+def test_so_many_calls_open_the_breaker(settings: DownstreamSettings, limit: int, answer: Answer, calls: int) -> None:
+    downstream = healthy(settings, limit)
+    for _ in range(min(calls, 3 * THRESHOLD)):
+        assert downstream.breaker.state == State.CLOSED
+        downstream.attempt(answer)
+    assert (downstream.breaker.state == State.OPEN) == (calls != NEVER)
 
 
 def test_the_first_probe_comes_early_and_each_failed_one_doubles_the_wait() -> None:
-    downstream = healthy().opened()
+    downstream = opened()
     waits = []
     for _ in range(8):
         waits.append(downstream.wait_for_probe())
@@ -136,19 +196,18 @@ def test_the_first_probe_comes_early_and_each_failed_one_doubles_the_wait() -> N
 
 
 def test_until_the_probe_is_due_every_attempt_is_refused() -> None:
-    downstream = healthy().opened()
+    downstream = opened()
     refusal = downstream.refused()
     downstream.now = refusal.not_before - 0.01
     assert downstream.refused() == refusal
     assert refusal.reason == "breaker"
     downstream.now = refusal.not_before
     downstream.begin()
-    assert (downstream.health.state, downstream.health.epoch) == (State.HALF_OPEN, 2)
+    assert (downstream.breaker.state, downstream.breaker.epoch) == (State.HALF_OPEN, 2)
 
 
 def test_a_shorter_recovery_time_applies_to_an_open_breaker() -> None:
-    hour = replace(ALL, breaker=BreakerSettings(recovery=3600.0))
-    downstream = healthy(hour).opened()
+    downstream = healthy(replace(ALL, breaker=BreakerSettings(recovery=3600.0))).opened()
     downstream.settings = ALL
     assert downstream.refused().not_before == NOW + RECOVERY
 
@@ -161,103 +220,71 @@ def test_a_breaker_that_a_clock_ahead_of_the_others_opened_begins_a_probe_immedi
     downstream.begin()
 
 
-@pytest.mark.parametrize("answer", [UNKNOWN, THROTTLED])
-def test_an_answer_that_is_no_failure_does_not_open_the_breaker(answer: Answer) -> None:
-    downstream = healthy(replace(ALL, concurrency=ConcurrencySettings(enabled=False)))
-    for _ in range(3 * THRESHOLD):
-        downstream.attempt(answer)
-    assert (downstream.health.state, downstream.health.failures) == (State.CLOSED, 0)
-
-
-def test_throttling_at_one_caller_opens_the_breaker() -> None:
-    downstream = healthy(limit=1)
-    for _ in range(THRESHOLD):
-        downstream.attempt(THROTTLED)
-    assert downstream.health.state == State.OPEN
-
-
-@pytest.mark.parametrize("first", [SUCCEEDED, THROTTLED])
-def test_the_limit_does_not_grow_after_a_window_in_which_one_caller_was_throttled(first: Answer) -> None:
-    downstream = Downstream(Health(limit=1))
-    for answer in (first, THROTTLED, SUCCEEDED):
-        downstream.attempt(answer)
-    downstream.wait(10)
-    downstream.begin()
-    assert downstream.health.limit == 1
-
-
 def test_one_probe_is_under_way_at_a_time() -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
+    downstream = opened(RECOVERY)
     downstream.begin()
     for so_far, wait in ((0, 0), (2, 2), (RECOVERY, RECOVERY), (100, RECOVERY)):
-        downstream.now = downstream.health.since + so_far
+        downstream.now = downstream.breaker.since + so_far
         refusal = downstream.refused()
         assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now + wait)
 
 
 def test_the_probes_success_closes_the_breaker_and_the_limit_is_the_one_before() -> None:
-    downstream = healthy().opened()
-    downstream.health = replace(downstream.health, limit=4, proven=3, throttled=6, calm=2)
-    downstream.wait(RECOVERY)
+    downstream = opened(RECOVERY).limited(4, proven=3, throttled=6, calm=2)
     downstream.attempt(SUCCEEDED)
-    health = downstream.health
-    assert (health.state, health.epoch, health.failures) == (State.CLOSED, 3, 0)
-    assert (health.limit, health.proven, health.throttled, health.calm) == (4, 3, 6, 2)
+    assert (downstream.breaker.state, downstream.breaker.epoch, downstream.breaker.failures) == (State.CLOSED, 3, 0)
+    limit = downstream.concurrency
+    assert (limit.limit, limit.proven, limit.throttled, limit.calm) == (4, 3, 6, 2)
 
 
 def test_an_operators_close_starts_at_one_caller() -> None:
-    downstream = Downstream(Health(limit=4, proven=3, throttled=6, calm=2))
+    downstream = Downstream().limited(4, proven=3, throttled=6, calm=2)
     downstream.health = force_closed(downstream.health, NOW, "repaired")
-    health = downstream.health
-    assert (health.limit, health.proven, health.throttled, health.calm) == (1, 0, 0, 0)
+    assert downstream.concurrency == Concurrency(1, window=NOW)
     downstream.begin()
     assert downstream.refused().reason == "concurrency"
 
 
 @pytest.mark.parametrize("answer", [FAILED, THROTTLED])
 def test_the_probes_failure_opens_the_breaker_again(answer: Answer) -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
+    downstream = opened(RECOVERY)
     downstream.attempt(answer)
-    assert (downstream.health.state, downstream.health.epoch) == (State.OPEN, 3)
+    assert (downstream.breaker.state, downstream.breaker.epoch) == (State.OPEN, 3)
     assert downstream.refused().not_before > downstream.now
 
 
-def test_after_a_probe_that_proves_nothing_the_next_one_is_due_immediately() -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
+def _proves_nothing(downstream: Downstream) -> None:
     downstream.attempt(UNKNOWN)
-    assert downstream.health.state == State.OPEN
-    downstream.begin()
-    assert downstream.health.state == State.HALF_OPEN
 
 
-def test_after_a_probe_that_is_given_back_the_next_one_is_due_immediately() -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
+def _is_given_back(downstream: Downstream) -> None:
     downstream.give_back(downstream.begin())
-    assert (downstream.health.state, downstream.health.permits) == (State.OPEN, {})
+
+
+@pytest.mark.parametrize("end", [_proves_nothing, _is_given_back])
+def test_after_a_probe_without_an_answer_the_next_one_is_due_immediately(end: Callable[[Downstream], None]) -> None:
+    downstream = opened(RECOVERY)
+    end(downstream)
+    assert (downstream.breaker.state, downstream.health.permits) == (State.OPEN, {})
     downstream.begin()
-    assert downstream.health.state == State.HALF_OPEN
+    assert downstream.breaker.state == State.HALF_OPEN
 
 
 def test_a_probe_whose_container_died_has_failed_when_its_lease_ends() -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
+    downstream = opened(RECOVERY)
     dead = downstream.begin()
     downstream.wait(LEASE - 0.1)
     downstream.refused()
     downstream.wait(0.1)
     due = downstream.refused().not_before
-    assert (downstream.health.state, downstream.health.failed_probes) == (State.OPEN, 1)
+    assert (downstream.breaker.state, downstream.breaker.failed_probes) == (State.OPEN, 1)
     assert downstream.now < due <= downstream.now + RECOVERY / 16
     downstream.now = due
     probe = downstream.begin()
     downstream.report(dead, FAILED)  # it was slow, not dead
-    assert downstream.health.state == State.HALF_OPEN
+    assert downstream.breaker.state == State.HALF_OPEN
     downstream.report(probe, SUCCEEDED)
-    assert downstream.health.state == State.CLOSED
+    assert downstream.breaker.state == State.CLOSED
 
 
 def test_calls_that_hang_until_their_functions_are_stopped_open_the_breaker() -> None:
@@ -266,7 +293,7 @@ def test_calls_that_hang_until_their_functions_are_stopped_open_the_breaker() ->
         downstream.begin()
         downstream.wait(LEASE)
     assert downstream.refused().reason == "breaker"
-    assert (downstream.health.state, downstream.health.permits) == (State.OPEN, {})
+    assert (downstream.breaker.state, downstream.health.permits) == (State.OPEN, {})
 
 
 def test_a_permit_of_an_earlier_epoch_that_ends_is_no_failure() -> None:
@@ -277,12 +304,11 @@ def test_a_permit_of_an_earlier_epoch_that_ends_is_no_failure() -> None:
     downstream.attempt(SUCCEEDED)
     downstream.wait(LEASE)
     downstream.begin()
-    assert (downstream.health.failures, downstream.health.healthy) == (0, True)
+    assert (downstream.breaker.failures, downstream.breaker.healthy) == (0, True)
 
 
-@pytest.mark.parametrize("answer", Answer)
-@pytest.mark.parametrize("state", State)
-def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: Answer, state: State) -> None:
+def late_permit(state: State) -> tuple[Downstream, Permit]:
+    """A permit that began before the breaker opened, when it is in this state."""
     downstream = healthy()
     late = downstream.begin(is_retry=True)
     downstream.opened()
@@ -291,25 +317,29 @@ def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: A
         probe = downstream.begin()
         if state == State.CLOSED:
             downstream.report(probe, SUCCEEDED)
+    assert downstream.breaker.state == state
+    return downstream, late
+
+
+def without(health: Health, permit: Permit) -> Health:
+    return replace(health, permits={code: held for code, held in health.permits.items() if code != permit.code})
+
+
+@pytest.mark.parametrize("answer", Answer)
+@pytest.mark.parametrize("state", State)
+def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit(answer: Answer, state: State) -> None:
+    downstream, late = late_permit(state)
     before = downstream.health
-    counts = downstream.report(late, answer)
-    assert (before.state, counts) == (state, False)
-    assert downstream.health == replace(before, permits={k: v for k, v in before.permits.items() if k != late.code})
+    assert downstream.report(late, answer) is False
+    assert downstream.health == without(before, late)
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_permit_of_an_earlier_epoch_that_is_given_back_changes_nothing_but_itself(state: State) -> None:
-    downstream = healthy()
-    late = downstream.begin()
-    downstream.opened()
-    if state != State.OPEN:
-        downstream.wait(RECOVERY)
-        probe = downstream.begin()
-        if state == State.CLOSED:
-            downstream.report(probe, SUCCEEDED)
+    downstream, late = late_permit(state)
     before = downstream.health
     downstream.give_back(late)
-    assert downstream.health == replace(before, permits={k: v for k, v in before.permits.items() if k != late.code})
+    assert downstream.health == without(before, late)
 
 
 def test_an_operators_open_refuses_until_an_operators_close() -> None:
@@ -321,43 +351,21 @@ def test_an_operators_open_refuses_until_an_operators_close() -> None:
         downstream.wait(seconds)
         refusal = downstream.refused()
         assert (refusal.reason, refusal.not_before) == ("breaker", downstream.now + RECOVERY)
-    assert (downstream.health.state, downstream.health.forced) == (State.OPEN, True)
+    assert (downstream.breaker.state, downstream.breaker.forced) == (State.OPEN, True)
     downstream.health = force_closed(downstream.health, downstream.now, "repaired", "me")
     downstream.begin()
-    assert (downstream.health.state, downstream.health.forced) == (State.CLOSED, False)
-    assert [(change.to, change.why, change.by) for change in downstream.health.changes] == [
+    assert (downstream.breaker.state, downstream.breaker.forced) == (State.CLOSED, False)
+    assert [(change.to, change.why, change.by) for change in downstream.breaker.changes] == [
         ("OPEN", "planned", "me"),
         ("CLOSED", "repaired", "me"),
     ]
 
 
-def test_a_probe_does_not_close_what_an_operator_has_opened_meanwhile() -> None:
-    downstream = healthy().opened()
-    downstream.wait(RECOVERY)
-    probe = downstream.begin()
-    downstream.health = force_open(downstream.health, downstream.now, "planned")
-    downstream.report(probe, SUCCEEDED)
-    downstream.give_back(probe)
-    assert (downstream.health.state, downstream.health.forced) == (State.OPEN, True)
-
-
-def test_a_breaker_that_an_operator_closed_opens_again_by_its_rules() -> None:
-    downstream = healthy().opened()
-    downstream.health = force_closed(downstream.health, NOW, "repaired")
-    downstream.opened()
-    assert (downstream.health.state, downstream.health.failures) == (State.OPEN, THRESHOLD)
-
-
-def test_a_disabled_breaker_never_opens_and_closes_an_open_one_but_not_the_operators() -> None:
-    disabled = replace(ALL, breaker=BreakerSettings(enabled=False))
-    downstream = healthy(disabled)
-    for _ in range(3 * THRESHOLD):
-        downstream.attempt(FAILED)
-    assert downstream.health.state == State.CLOSED
-    downstream = healthy().opened()
-    downstream.settings = disabled
+def test_a_breaker_that_the_policy_disables_is_closed_unless_an_operator_opened_it() -> None:
+    downstream = opened()
+    downstream.settings = NO_BREAKER
     downstream.begin()
-    assert downstream.health.state == State.CLOSED
+    assert downstream.breaker.state == State.CLOSED
     downstream.health = force_open(downstream.health, NOW, "planned")
     downstream.refused()
 
@@ -366,7 +374,7 @@ def test_the_last_changes_are_kept() -> None:
     health = Health()
     for at in range(2 * MAX_CHANGES):
         health = force_open(health, at, "x") if at % 2 else force_closed(health, at, "x")
-    assert [change.at for change in health.changes] == list(range(MAX_CHANGES, 2 * MAX_CHANGES))
+    assert [change.at for change in health.breaker.changes] == list(range(MAX_CHANGES, 2 * MAX_CHANGES))
 
 
 # Which failures count.
@@ -381,20 +389,29 @@ def test_one_failure_of_an_outage_counts() -> None:
     assert counted == [True] + [False] * (THRESHOLD + 2)
 
 
-def test_no_failure_counts_before_the_first_answer_or_after_an_operators_close() -> None:
-    assert Downstream().attempt(FAILED) is False
+@pytest.mark.parametrize(
+    ("settings", "answers", "counted"),
+    [
+        pytest.param(ALL, [FAILED, FAILED], [False, False], id="before the first answer"),
+        pytest.param(ALL, [SUCCEEDED, FAILED, FAILED, SUCCEEDED, FAILED], [True, False, True], id="between successes"),
+        pytest.param(NO_BREAKER, [FAILED] * 3, [True] * 3, id="without the breaker"),
+    ],
+)
+def test_a_failure_counts_after_a_success(
+    settings: DownstreamSettings, answers: list[Answer], counted: list[bool]
+) -> None:
+    downstream = Downstream(settings)
+    counts = []
+    for answer in answers:
+        counts.append(downstream.attempt(answer))
+        downstream.wait(1.0)
+    assert [count for count, answer in zip(counts, answers, strict=True) if answer == FAILED] == counted
+
+
+def test_no_failure_counts_after_an_operators_close() -> None:
     downstream = healthy()
     downstream.health = force_closed(downstream.health, NOW, "repaired")
     assert downstream.attempt(FAILED) is False
-
-
-def test_failures_between_successes_count() -> None:
-    downstream = healthy()
-    counted = []
-    for answer in (FAILED, SUCCEEDED, FAILED):
-        counted.append(downstream.attempt(answer))
-        downstream.wait(1.0)
-    assert counted == [True, False, True]
 
 
 def test_the_success_of_a_call_that_began_before_a_failure_does_not_let_the_next_failure_count() -> None:
@@ -410,11 +427,7 @@ def test_the_success_of_a_call_that_began_before_a_failure_does_not_let_the_next
 
 def test_a_call_that_began_after_the_first_failure_shows_that_the_downstream_works() -> None:
     downstream = healthy()
-    earlier = downstream.begin()
-    downstream.wait(5)
     downstream.attempt(FAILED)
-    downstream.report(earlier, SUCCEEDED, 5.0)
-    assert downstream.attempt(FAILED) is False
     later = downstream.begin()
     downstream.wait(5)
     downstream.attempt(FAILED)
@@ -422,27 +435,64 @@ def test_a_call_that_began_after_the_first_failure_shows_that_the_downstream_wor
     assert downstream.attempt(FAILED) is True
 
 
-def test_without_the_breaker_every_failure_counts() -> None:
-    downstream = Downstream(settings=replace(ALL, breaker=BreakerSettings(enabled=False)))
-    assert [downstream.attempt(FAILED) for _ in range(9)] == [True] * 9
+# The concurrency limit.
 
 
-# The concurrency limit; its steps are in test_concurrency_limit.py.
+def follow(limit: Concurrency, capacity: int, windows: int, most: int = 16) -> list[Concurrency]:
+    """The limits of windows in full use, against a downstream that throttles above its capacity."""
+    limits = [limit]
+    for _ in range(windows):
+        limit = limits[-1]
+        limits.append(reduced(limit, most) if limit.limit > capacity else grown(limit, most))
+    return limits
+
+
+@given(st.integers(2, 1000), st.data())
+def test_the_limit_is_never_below_one_nor_above_the_most_and_at_most_halved(most: int, data: st.DataObject) -> None:
+    limit = Concurrency(most)
+    for throttled in data.draw(st.lists(st.booleans(), max_size=40)):
+        before, limit = limit, reduced(limit, most) if throttled else grown(limit, most)
+        assert max(1, before.limit // 2 if throttled else before.limit) <= limit.limit <= most
+        assert limit.limit < before.limit or before.limit == 1 or not throttled
+
+
+def test_after_a_step_of_the_capacity_the_limit_is_within_a_tenth_in_ten_windows() -> None:
+    limit = Concurrency(16)
+    for capacity in (10, 4, 12):
+        limits = follow(limit, capacity, 30)
+        assert all(0.9 * capacity <= each.limit <= capacity + 1 for each in limits[10:])
+        limit = limits[-1]
+
+
+def test_the_limit_is_one_too_high_in_one_of_the_windows_after_each_hold() -> None:
+    settled = follow(Concurrency(16), 10, 100)[20:]
+    assert {each.limit for each in settled} == {10, 11}
+    assert sum(each.limit == 11 for each in settled) <= len(settled) / HOLD_WINDOWS
+
+
+def test_a_limit_that_was_proven_is_halved_when_it_is_throttled() -> None:
+    assert reduced(Concurrency(10, proven=10), 16).limit == 5
+    assert reduced(reduced(Concurrency(11, proven=10), 16), 16).limit == 5
+
+
+def test_from_one_the_limit_reaches_the_most_in_a_logarithmic_number_of_windows() -> None:
+    assert [each.limit for each in follow(Concurrency(1), 1000, 9)] == [1, 2, 3, 4, 6, 9, 13, 16, 16, 16]
 
 
 @pytest.mark.parametrize(
-    ("health", "settings", "callers"),
+    ("limit", "settings", "callers"),
     [
-        (Health(), ALL, MOST),
-        (Health(limit=3), ALL, 3),
-        (Health(limit=MOST + 5), ALL, MOST),
-        (Health(limit=3, limit_set=2), ALL, 2),
-        (Health(limit=3, limit_set=5), ALL, 5),
-        (Health(limit_set=2), BREAKER_ONLY, 2),
+        (Concurrency(), ALL, MOST),
+        (Concurrency(3), ALL, 3),
+        (Concurrency(MOST + 5), ALL, MOST),
+        (Concurrency(3, limit_set=2), ALL, 2),
+        (Concurrency(3, limit_set=5), ALL, 5),
+        (Concurrency(limit_set=2), BREAKER_ONLY, 2),
     ],
 )
-def test_no_more_attempts_begin_than_the_limit(health: Health, settings: DownstreamSettings, callers: int) -> None:
-    downstream = Downstream(replace(health, seconds=0.5), settings)
+def test_no_more_attempts_begin_than_the_limit(limit: Concurrency, settings: DownstreamSettings, callers: int) -> None:
+    downstream = Downstream(settings)
+    downstream.health = Health(concurrency=replace(limit, seconds=0.5))
     for _ in range(callers):
         permit = downstream.begin()
     assert downstream.refused() == Refusal("concurrency", NOW, 4 * callers / 0.5)
@@ -450,15 +500,50 @@ def test_no_more_attempts_begin_than_the_limit(health: Health, settings: Downstr
     downstream.begin()
 
 
-def test_the_limit_stays_after_a_window_that_was_not_in_full_use() -> None:
-    downstream = Downstream(Health(limit=2))
-    permits = [downstream.begin(), downstream.begin()]
+def window(downstream: Downstream, callers: int, *answers: Answer) -> Downstream:
+    """A window in which this many callers are under way, of which the first ones end with these answers."""
+    permits = [downstream.begin() for _ in range(callers)]
+    for permit, answer in zip(permits, (*answers, *[UNKNOWN] * callers), strict=False):
+        downstream.report(permit, answer)
+    downstream.wait(10)
+    downstream.give_back(downstream.begin())
+    return downstream
+
+
+@pytest.mark.parametrize(
+    ("limit", "callers", "answers", "next_limit"),
+    [
+        pytest.param(Concurrency(4), 4, (SUCCEEDED,), 6, id="in full use"),
+        pytest.param(Concurrency(4), 3, (SUCCEEDED,), 4, id="not in full use"),
+        pytest.param(Concurrency(4), 4, (UNKNOWN,), 4, id="without a success"),
+        pytest.param(Concurrency(8), 8, (THROTTLED,) * 8, 4, id="throttled eight times"),
+        pytest.param(Concurrency(1), 1, (THROTTLED, SUCCEEDED), 1, id="one caller that was throttled"),
+        pytest.param(Concurrency(8, limit_set=3), 3, (SUCCEEDED,) * 3, 8, id="an operator's limit in full use"),
+        pytest.param(Concurrency(8, limit_set=3), 3, (THROTTLED,) * 3, 8, id="an operator's limit, throttled"),
+    ],
+)
+def test_the_limit_after_a_window(
+    limit: Concurrency, callers: int, answers: tuple[Answer, ...], next_limit: int
+) -> None:
+    downstream = Downstream()
+    downstream.health = Health(concurrency=replace(limit, window=NOW))
+    assert window(downstream, callers, *answers).concurrency.limit == next_limit
+    assert downstream.health.callers(ALL) == (limit.limit_set or next_limit)
+
+
+def test_many_throttled_answers_reduce_the_limit_once_per_window() -> None:
+    downstream = window(Downstream().limited(8, window=NOW), 8, *[THROTTLED] * 8)
+    assert (downstream.concurrency.limit, downstream.concurrency.throttled) == (4, 8)
+    assert window(downstream, 4, *[THROTTLED] * 4).concurrency.limit == 2
+
+
+def test_an_attempt_that_was_throttled_in_an_earlier_window_reduces_the_limit_once() -> None:
+    downstream = Downstream().limited(8, window=NOW)
+    permits = [downstream.begin() for _ in range(4)]
+    downstream.wait(10)
     for permit in permits:
-        downstream.report(permit, SUCCEEDED)
-    for _ in range(3):
-        downstream.wait(10)
-        downstream.attempt(SUCCEEDED)
-        assert downstream.health.limit == 3
+        downstream.report(permit, THROTTLED)
+        assert (downstream.concurrency.limit, downstream.concurrency.cut) == (4, downstream.now)
 
 
 @pytest.mark.parametrize("ahead", [600, 10.1])
@@ -466,17 +551,17 @@ def test_a_window_that_a_clock_ahead_of_the_others_began_ends_immediately(ahead:
     downstream = healthy(limit=4)
     downstream.now = NOW + ahead
     downstream.attempt(THROTTLED)
-    spend(downstream, 2)
-    assert (downstream.health.window, downstream.health.refilled) == (downstream.now, downstream.now)
+    downstream.spend(2)
+    assert (downstream.concurrency.window, downstream.budget.refilled) == (downstream.now, downstream.now)
     downstream.now = NOW
     downstream.begin()
-    assert (downstream.health.window, downstream.health.refilled) == (NOW, NOW)
+    assert (downstream.concurrency.window, downstream.budget.refilled) == (NOW, NOW)
     downstream.attempt(THROTTLED)
-    assert downstream.health.limit == 1
+    assert downstream.concurrency.limit == 1
 
 
 def test_a_permit_of_a_dead_container_ends_with_its_lease() -> None:
-    downstream = Downstream(Health(limit=1))
+    downstream = Downstream().limited(1)
     downstream.begin()
     downstream.wait(LEASE - 0.1)
     downstream.refused()
@@ -486,7 +571,7 @@ def test_a_permit_of_a_dead_container_ends_with_its_lease() -> None:
 
 
 def test_a_permit_that_was_not_used_is_free_again() -> None:
-    downstream = Downstream(Health(limit=1))
+    downstream = Downstream().limited(1)
     permit = downstream.begin()
     after_begin = downstream.health
     downstream.give_back(permit)
@@ -494,31 +579,19 @@ def test_a_permit_that_was_not_used_is_free_again() -> None:
     downstream.begin()
 
 
-def test_an_attempt_that_was_throttled_in_an_earlier_window_reduces_the_limit_once() -> None:
-    downstream = Downstream(Health(limit=8, window=NOW))
-    permits = [downstream.begin() for _ in range(4)]
-    downstream.wait(10)
-    downstream.report(permits[0], THROTTLED)
-    assert (downstream.health.limit, downstream.health.cut) == (4, downstream.now)
-    for permit in permits[1:]:
-        downstream.report(permit, THROTTLED)
-    assert downstream.health.limit == 4
-
-
 def test_a_slow_success_reduces_the_limit() -> None:
-    settings = replace(ALL, concurrency=ConcurrencySettings(slow=2.0))
-    downstream = Downstream(Health(limit=8), settings)
+    downstream = Downstream(replace(ALL, concurrency=ConcurrencySettings(slow=2.0))).limited(8)
     downstream.report(downstream.begin(), SUCCEEDED, 2.0)
-    assert downstream.health.limit == 8
+    assert downstream.concurrency.limit == 8
     downstream.report(downstream.begin(), SUCCEEDED, 2.1)
-    assert (downstream.health.limit, downstream.health.healthy) == (4, True)
+    assert (downstream.concurrency.limit, downstream.breaker.healthy) == (4, True)
 
 
 def test_the_mean_duration_follows_the_calls() -> None:
     downstream = Downstream()
     for seconds, mean in ((4.0, 4.0), (9.0, 5.0)):
         downstream.report(downstream.begin(), SUCCEEDED, seconds)
-        assert downstream.health.seconds == mean
+        assert downstream.concurrency.seconds == mean
 
 
 def test_without_limit_and_budget_a_healthy_downstream_changes_nothing() -> None:
@@ -532,104 +605,82 @@ def test_without_limit_and_budget_a_healthy_downstream_changes_nothing() -> None
 
 
 def test_messages_return_at_four_times_the_rate_of_the_permitted_callers_but_at_least_two_a_second() -> None:
-    assert healthy().opened().refused().per_second == 4 * MOST / 1.0
+    assert opened().refused().per_second == 4 * MOST / 1.0
+    assert opened().limited(4, seconds=0.5).refused().per_second == 32.0  # as before the breaker opened
     for seconds, per_second in ((0.5, 8.0), (40.0, 2.0)):
-        downstream = Downstream(Health(limit=1, seconds=seconds))
+        downstream = Downstream().limited(1, seconds=seconds)
         downstream.begin()
         assert downstream.refused().per_second == per_second
 
 
 # The retry budget.
 
-FEW = replace(ALL, budget=BudgetSettings(capacity=2, percent=50, window=60), breaker=BreakerSettings(enabled=False))
-
-
-def spend(downstream: Downstream, retries: int) -> Downstream:
-    """Let retries fail."""
-    for _ in range(retries):
-        downstream.attempt(FAILED, is_retry=True)
-    return downstream
-
 
 def test_as_many_retries_may_fail_as_the_budgets_capacity() -> None:
-    downstream = spend(Downstream(settings=FEW), 2)
+    downstream = Downstream(FEW).spend(2)
     assert downstream.refused(is_retry=True) == Refusal("budget", NOW + 30, 2.0)
 
 
 def test_each_success_returns_a_part_of_a_retry_up_to_the_capacity() -> None:
-    downstream = spend(Downstream(settings=FEW), 2)
-    for is_retry in (False, False):
+    downstream = Downstream(FEW).spend(2)
+    for _ in range(2):
         downstream.refused(is_retry=True)
-        downstream.attempt(SUCCEEDED, is_retry=is_retry)
-    spend(downstream, 1)
-    downstream.refused(is_retry=True)
+        downstream.attempt(SUCCEEDED)
+    downstream.spend(1).refused(is_retry=True)
     for _ in range(50):
         downstream.attempt(SUCCEEDED)
-    spend(downstream, 2)
-    downstream.refused(is_retry=True)
+    downstream.spend(2).refused(is_retry=True)
 
 
 def test_a_first_attempt_is_never_refused_by_the_budget() -> None:
-    downstream = spend(Downstream(settings=FEW), 2)
+    downstream = Downstream(FEW).spend(2)
     for _ in range(50):
         downstream.attempt(FAILED)
 
 
 def test_time_returns_the_capacity_in_a_window() -> None:
-    downstream = spend(Downstream(settings=FEW), 2)
+    downstream = Downstream(FEW).spend(2)
     downstream.wait(29)
     downstream.refused(is_retry=True)
     downstream.wait(1)
-    spend(downstream, 1)
-    downstream.refused(is_retry=True)
+    downstream.spend(1).refused(is_retry=True)
     downstream.wait(600)
-    spend(downstream, 2)
-    downstream.refused(is_retry=True)
+    downstream.spend(2).refused(is_retry=True)
 
 
 def test_a_retry_that_does_not_fail_costs_nothing() -> None:
-    downstream = Downstream(settings=FEW)
+    downstream = Downstream(FEW)
     for answer in (SUCCEEDED, UNKNOWN, THROTTLED):
         downstream.attempt(answer, is_retry=True)
     downstream.begin()
     downstream.give_back(downstream.begin(is_retry=True))
-    assert downstream.health.spent == 0
+    assert downstream.budget.spent == 0
 
 
 def test_the_probe_is_exempt_from_the_budget() -> None:
-    downstream = spend(Downstream(settings=FEW), 2)
+    downstream = Downstream(FEW).spend(2)
     downstream.settings = replace(FEW, breaker=BreakerSettings())
-    downstream.opened()
-    downstream.wait_for_probe()
-    spent = downstream.health.spent
+    downstream.opened().wait_for_probe()
+    spent = downstream.budget.spent
     downstream.report(downstream.begin(is_retry=True), FAILED)
-    assert downstream.health.state == State.OPEN
-    assert downstream.health.spent <= spent
+    assert downstream.breaker.state == State.OPEN
+    assert downstream.budget.spent <= spent
 
 
 def test_without_the_budget_any_number_of_retries_begins() -> None:
-    spend(Downstream(settings=replace(FEW, budget=BudgetSettings(enabled=False))), 50)
+    Downstream(replace(FEW, budget=BudgetSettings(enabled=False))).spend(50)
 
 
 # A call whose own write is found again after its answer was lost.
 
 
 def test_the_probe_whose_answer_was_lost_is_still_the_probe() -> None:
-    settings = DownstreamSettings()
-    due = replace(Health(), state=State.OPEN, epoch=1, probe_at=NOW)
-    wanted = Permit("mine", NOW + 125)
-    written, _ = ask(due, settings, wanted, MOST, NOW)
-    changed_by_another = replace(written, seconds=1.5)
-    after, granted = ask(changed_by_another, settings, wanted, MOST, NOW)
-    assert isinstance(granted, Permit)
-    assert (granted.epoch, after) == (written.epoch, changed_by_another)
-
-
-def test_a_lost_permit_does_not_begin_after_an_operators_open() -> None:
-    downstream = healthy()
+    downstream = opened(RECOVERY)
     lost = downstream.begin()
-    downstream.health = force_open(downstream.health, NOW, "planned")
-    downstream.refused(again=lost)
+    downstream.limited(4, seconds=1.5, window=downstream.now)  # another container has written
+    before = downstream.health
+    assert downstream.begin(again=lost).epoch == lost.epoch
+    assert downstream.health == before
 
 
 def test_a_lost_permit_of_the_closed_breaker_is_no_second_probe() -> None:
@@ -643,7 +694,7 @@ def test_a_lost_permit_of_the_closed_breaker_is_no_second_probe() -> None:
 
 
 def test_a_lost_permit_of_the_closed_breaker_is_found_again() -> None:
-    downstream = Downstream(Health(limit=1))
+    downstream = Downstream().limited(1)
     lost = downstream.begin()
     before = downstream.health
     assert downstream.begin(again=lost) == lost
@@ -657,6 +708,7 @@ SETTINGS = st.builds(
     st.builds(BreakerSettings, st.booleans(), st.integers(1, 3), st.integers(1, 5), st.sampled_from([1.0, 30.0])),
     st.builds(ConcurrencySettings, st.booleans(), st.sampled_from([1.0, 10.0]), st.sampled_from([None, 2.0])),
     st.builds(BudgetSettings, st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 20.0, 100.0]), st.just(20.0)),
+    st.just(MOST),
 )
 STEPS = st.lists(
     st.one_of(
@@ -677,7 +729,7 @@ class Sequence:
     """A sequence of calls, each of which is checked. `number` chooses one of the attempts under way."""
 
     def __init__(self, settings: DownstreamSettings) -> None:
-        self.downstream = Downstream(settings=settings)
+        self.downstream = Downstream(settings)
         self.under_way: list[Permit] = []
         self.probes: list[int] = []
 
@@ -692,10 +744,12 @@ class Sequence:
             return
         health, settings = self.downstream.health, self.downstream.settings
         self.begun(answer)
-        if health.state == State.HALF_OPEN:
-            assert before.probe_due(self.downstream.settings, self.downstream.now) <= self.downstream.now
+        if health.breaker.state == State.HALF_OPEN:
+            assert (
+                before.breaker.probe_due(self.downstream.settings.breaker, self.downstream.now) <= self.downstream.now
+            )
             return
-        callers, allowed = health.callers(settings, MOST), health.allowed_retries(settings)
+        callers, allowed = health.callers(settings), health.allowed_retries(settings)
         assert callers is None or len(health.permits) <= callers
         assert not is_retry or allowed is None or allowed >= 1
 
@@ -711,18 +765,18 @@ class Sequence:
 
     def begun(self, permit: Permit) -> None:
         health = self.downstream.health
-        assert not health.forced
-        assert health.state != State.OPEN
-        assert permit.epoch == health.epoch
+        assert not health.breaker.forced
+        assert health.breaker.state != State.OPEN
+        assert permit.epoch == health.breaker.epoch
         self.under_way.append(permit)
-        if health.state == State.HALF_OPEN:
-            self.probes.append(health.epoch)
+        if health.breaker.state == State.HALF_OPEN:
+            self.probes.append(health.breaker.epoch)
 
     def report(self, number: int, answer: Answer, seconds: float) -> None:
         before = self.downstream.health
         if permit := self.take(number):
             counts = self.downstream.report(permit, answer, seconds)
-            assert not counts or not self.downstream.settings.breaker.enabled or before.state == State.CLOSED
+            assert not counts or not self.downstream.settings.breaker.enabled or before.breaker.state == State.CLOSED
 
     def give_back(self, number: int) -> None:
         if permit := self.take(number):
@@ -748,11 +802,11 @@ def test_the_rules_hold_in_every_sequence_of_calls(settings: DownstreamSettings,
         before = sequence.downstream.health
         getattr(sequence, step)(*arguments)
         health = sequence.downstream.health
-        assert before.state == health.state or before.epoch < health.epoch
-        assert not health.forced or health.state == State.OPEN
-        assert health.forced or not before.forced or step == "close"
-        assert health.limit_set == before.limit_set or step == "limit"
-        assert 0 <= health.limit <= MOST
-        assert 0 <= health.spent <= settings.budget.capacity
-        assert len(health.outcomes) <= max(settings.breaker.window_calls, settings.breaker.failure_threshold)
+        assert before.breaker.state == health.breaker.state or before.breaker.epoch < health.breaker.epoch
+        assert not health.breaker.forced or health.breaker.state == State.OPEN
+        assert health.breaker.forced or not before.breaker.forced or step == "close"
+        assert health.concurrency.limit_set == before.concurrency.limit_set or step == "limit"
+        assert 0 <= health.concurrency.limit <= MOST
+        assert 0 <= health.budget.spent <= settings.budget.capacity
+        assert len(health.breaker.outcomes) <= max(settings.breaker.window_calls, settings.breaker.failure_threshold)
         assert len(set(sequence.probes)) == len(sequence.probes)

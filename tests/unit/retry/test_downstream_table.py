@@ -26,7 +26,7 @@ from slotkeeper.retry.downstream.downstreams import (
     NotRead,
     TooManyWriters,
 )
-from slotkeeper.retry.downstream.health import FAILURE, Change, Health, State
+from slotkeeper.retry.downstream.health import FAILURE, Breaker, Budget, Change, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES, force_closed, force_open, set_limit
 from tests.support.boundary import Calls
 from tests.support.prepared_account import prepared_account
@@ -65,8 +65,8 @@ def put(dynamodb: Any, fields: Any = MappingProxyType({}), **attributes: Any) ->
 
 
 def count_failure(health: Health) -> tuple[Health, int]:
-    after = replace(health, outcomes=health.outcomes + FAILURE)
-    return after, after.failures
+    after = Health(replace(health.breaker, outcomes=health.breaker.outcomes + FAILURE))
+    return after, after.breaker.failures
 
 
 def test_a_downstream_without_an_item_is_new(table: DownstreamTable) -> None:
@@ -118,8 +118,13 @@ def test_a_change_that_meets_another_write_is_decided_again_on_its_item(
         return count_failure(health)
 
     before, after, failures = table.change(NAME, decide)
-    assert [health.failures for health in decided] == [0, 1]
-    assert (before.failures, after.failures, failures, table.read(NAME).failures) == (1, 2, 2, 2)
+    assert [health.breaker.failures for health in decided] == [0, 1]
+    assert (before.breaker.failures, after.breaker.failures, failures, table.read(NAME).breaker.failures) == (
+        1,
+        2,
+        2,
+        2,
+    )
 
 
 class LosesItsAnswer:
@@ -151,7 +156,7 @@ def test_a_write_whose_answer_was_lost_is_not_made_twice(dynamodb: Any, existed:
         put(dynamodb)
     client = LosesItsAnswer(dynamodb)
     _, after, failures = DownstreamTable(client, TABLE).change(NAME, count_failure)  # type: ignore[arg-type]
-    assert (after.failures, failures, client.puts) == (1, 1, 1)
+    assert (after.breaker.failures, failures, client.puts) == (1, 1, 1)
     assert DownstreamTable(dynamodb, TABLE).read(NAME) == after
 
 
@@ -164,7 +169,7 @@ def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_r
 
     def decide(health: Health) -> tuple[Health, int]:
         next(rounds)
-        put(dynamodb, {"outcomes": health.outcomes + FAILURE}, version={"N": str(health.failures + 2)})
+        put(dynamodb, {"outcomes": health.breaker.outcomes + FAILURE}, version={"N": str(health.breaker.failures + 2)})
         return count_failure(health)
 
     with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
@@ -179,7 +184,7 @@ def test_fields_of_another_version_are_ignored_or_have_their_defaults(table: Dow
     """During a deployment, containers of two versions share the item."""
     change = {"at": 5, "to": "CLOSED", "why": "repaired", "later": 1}
     put(dynamodb, {"changes": [change], "epoch": 3, "later": {"a": 1}})
-    assert table.read(NAME) == Health(epoch=3, changes=(Change(5, "CLOSED", "repaired"),))
+    assert table.read(NAME) == Health(Breaker(epoch=3, changes=(Change(5, "CLOSED", "repaired"),)))
 
 
 MALFORMED = {
@@ -217,28 +222,33 @@ def test_a_malformed_item_does_not_hide_the_others(table: DownstreamTable, dynam
     table.change("mail", count_failure)
     healths = table.read_all()
     assert isinstance(healths[NAME], MalformedHealth)
-    assert healths["mail"] == Health(outcomes=FAILURE)
+    assert healths["mail"] == Health(Breaker(outcomes=FAILURE))
 
 
 TIMES = st.floats(0, 4e9)
+CHANGES = st.builds(Change, TIMES, st.sampled_from(State), st.text(max_size=9))
 HEALTHS = st.builds(
     Health,
-    state=st.sampled_from(State),
-    epoch=st.integers(0, 10**9),
-    since=TIMES,
-    forced=st.booleans(),
-    healthy=st.booleans(),
-    outcomes=st.text("sf", max_size=16),
-    spent=st.floats(0, 100),
-    probe_at=TIMES,
-    limit=st.integers(0, 1000),
-    limit_set=st.none() | st.integers(1, 1000),
-    cut=TIMES | st.just(-1.0),
-    seconds=TIMES,
-    permits=st.dictionaries(st.text(max_size=4), st.tuples(TIMES, st.integers(0, 9)), max_size=4),
-    changes=st.lists(st.builds(Change, TIMES, st.sampled_from(State), st.text(max_size=9)), max_size=MAX_CHANGES).map(
-        tuple
+    st.builds(
+        Breaker,
+        st.sampled_from(State),
+        st.integers(0, 10**9),
+        TIMES,
+        forced=st.booleans(),
+        healthy=st.booleans(),
+        outcomes=st.text("sf", max_size=16),
+        probe_at=TIMES,
+        changes=st.lists(CHANGES, max_size=MAX_CHANGES).map(tuple),
     ),
+    st.builds(
+        Concurrency,
+        st.integers(0, 1000),
+        limit_set=st.none() | st.integers(1, 1000),
+        cut=TIMES | st.just(-1.0),
+        seconds=TIMES,
+    ),
+    st.builds(Budget, st.floats(0, 100), TIMES),
+    permits=st.dictionaries(st.text(max_size=4), st.tuples(TIMES, st.integers(0, 9)), max_size=4),
 )
 
 
@@ -263,7 +273,7 @@ def test_an_item_that_no_operator_has_set_expires(
     expiry = item(dynamodb).get("expires_at")
     assert (expiry is not None) is expires
     assert expiry is None or abs(int(expiry["N"]) - before - KEPT_DAYS * DAY) <= 2 * DAY
-    table.change(NAME, lambda health: (replace(force_closed(health, 8.0, "done"), limit_set=None), None))
+    table.change(NAME, lambda health: (set_limit(force_closed(health, 8.0, "done"), None), None))
     assert "expires_at" in item(dynamodb)
 
 

@@ -49,7 +49,7 @@ class Scene:
         self.downstreams = Downstreams(
             self.table,
             most=MOST,
-            on_health=lambda name, _before, after, callers: self.seen.append((name, after.state, callers)),
+            on_health=lambda name, _before, after, callers: self.seen.append((name, after.breaker.state, callers)),
             on_unreported=self.unreported.append,
             clock=lambda: self.now,
         )
@@ -86,7 +86,7 @@ def test_an_attempt_is_under_way_until_its_answer_is_reported(scene: Scene) -> N
         assert list(scene.health().permits.values()) == [(NOW + LEASE, 0)]
         admission.succeeded(2.0)
         assert scene.health().permits == {}
-    assert (scene.health().healthy, scene.health().seconds) == (True, 2.0)
+    assert (scene.health().breaker.healthy, scene.health().concurrency.seconds) == (True, 2.0)
 
 
 def test_an_attempt_that_is_not_reported_is_given_back(scene: Scene) -> None:
@@ -95,14 +95,14 @@ def test_an_attempt_that_is_not_reported_is_given_back(scene: Scene) -> None:
     assert scene.health().permits == {}
     with pytest.raises(KeyError), scene.admitted():
         raise KeyError
-    assert (scene.health().permits, scene.health().healthy) == ({}, False)
+    assert (scene.health().permits, scene.health().breaker.healthy) == ({}, False)
 
 
 def test_a_reported_attempt_is_not_given_back_too(scene: Scene) -> None:
     for _ in range(2):
         with scene.admitted() as admission:
             admission.succeeded(1.0)
-    assert scene.health().seconds == 1.0
+    assert scene.health().concurrency.seconds == 1.0
 
 
 def test_a_failure_counts_after_a_success_only_and_an_error_of_the_work_always(scene: Scene) -> None:
@@ -113,7 +113,7 @@ def test_a_failure_counts_after_a_success_only_and_an_error_of_the_work_always(s
         with scene.admitted() as admission:
             counts.append(admission.failed(failure, 1.0))
     assert counts == [True, False, True]
-    assert scene.health().failures == 2
+    assert scene.health().breaker.failures == 2
 
 
 def test_a_refusal_names_downstream_reason_and_time_and_writes_nothing(scene: Scene) -> None:
@@ -124,7 +124,7 @@ def test_a_refusal_names_downstream_reason_and_time_and_writes_nothing(scene: Sc
     scene.now += 0.1
     held = scene.ask(policy, "mail")
     assert isinstance(held, Rejection)
-    assert (held.name, held.reason, held.not_before) == ("mail", "breaker", before.probe_at)
+    assert (held.name, held.reason, held.not_before) == ("mail", "breaker", before.breaker.probe_at)
     assert scene.health("mail") == before
     assert scene.seen[-1] == ("mail", State.OPEN, MOST)
 
@@ -134,7 +134,7 @@ def test_each_downstream_has_its_own_state_and_settings(scene: Scene) -> None:
     for name in ("mail", "billing"):
         with scene.admitted(policy, name) as admission:
             admission.failed(DOWN, 1.0)
-    assert (scene.health("mail").state, scene.health("billing").state) == (State.OPEN, State.CLOSED)
+    assert (scene.health("mail").breaker.state, scene.health("billing").breaker.state) == (State.OPEN, State.CLOSED)
 
 
 TROUBLE = [

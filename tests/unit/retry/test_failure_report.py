@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream.health import Change, Health, State
+from slotkeeper.retry.downstream.health import Breaker, Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES
 from slotkeeper.retry.failures.analysis import MAX_EXAMPLES, FailureAnalysis
 from slotkeeper.retry.failures.reading import Bounds, counted_calls, read_report
@@ -192,14 +192,14 @@ def changes(*each: tuple[float, State]) -> tuple[Change, ...]:
 def test_the_breakers_open_time_is_within_the_period(
     made: tuple[tuple[float, State], ...], openings: int, closings: int, seconds: float
 ) -> None:
-    found = breaker_history("crm", Health(changes=changes(*made)), PERIOD.start, PERIOD.end)
+    found = breaker_history("crm", Health(Breaker(changes=changes(*made))), PERIOD.start, PERIOD.end)
     assert (found.openings, found.closings, found.open_seconds) == (openings, closings, seconds)
     assert not found.incomplete
 
 
 def test_a_full_list_of_changes_that_all_happened_in_the_period_is_incomplete() -> None:
     full = changes(*((1000 - number, State.OPEN) for number in range(MAX_CHANGES)))
-    assert breaker_history("crm", Health(changes=full), PERIOD.start, PERIOD.end).incomplete
+    assert breaker_history("crm", Health(Breaker(changes=full)), PERIOD.start, PERIOD.end).incomplete
 
 
 # reading -------------------------------------------------------------------------------------------------------------

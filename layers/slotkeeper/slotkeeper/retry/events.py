@@ -104,8 +104,8 @@ class BreakerEvents:
         """Publish the kept changes. Never raises; a change whose event fails is not published again."""
         changes, self._unpublished = self._unpublished, []
         for downstream, health in changes:
-            change = health.changes[-1]
-            self._events.publish_breaker(downstream, change.to, change.why, change.at, health.epoch)
+            change = health.breaker.changes[-1]
+            self._events.publish_breaker(downstream, change.to, change.why, change.at, health.breaker.epoch)
 
 
 def _key(message: Message) -> str:

@@ -29,7 +29,7 @@ from slotkeeper.retry.consumer import (
 from slotkeeper.retry.deferral import NotYetDue, WaitsForDownstream
 from slotkeeper.retry.delivery import MAX_DELAY_SECONDS, DeadLetterQueue, RetryQueue, ScheduleTarget
 from slotkeeper.retry.downstream.downstreams import DEFAULT, Downstreams, DownstreamTable, check_name
-from slotkeeper.retry.downstream.health import Health, State
+from slotkeeper.retry.downstream.health import MAX_CONCURRENCY, Health, State
 from slotkeeper.retry.events import BreakerEvents, PublishedDeadLetters, publish_if_succeeded
 from slotkeeper.retry.ledger import AlreadySettled, Ledger
 from slotkeeper.retry.message import Message, instant
@@ -43,9 +43,6 @@ CLIENT_CONFIG = client_config(read_timeout=3, attempts=3)
 _HEALTH_CLIENT_CONFIG = client_config(read_timeout=1, attempts=2)  # short: it is called in the time of recording, too
 _POLICY_CLIENT_CONFIG = client_config(read_timeout=2, attempts=2)  # short: without an answer the last policy is used
 
-MAX_CONCURRENCY = (
-    1000  # of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings")
-)
 ANSWER_SECONDS = 1.0  # reserved for the end of an invocation whose outcomes are recorded
 
 
@@ -195,12 +192,12 @@ def _downstreams(table: str | None, most: int | None, events: BreakerEvents | No
 
 
 def _health_seen(events: BreakerEvents | None, name: str, before: Health, after: Health, callers: int | None) -> None:
-    metrics.add_metric("BreakerOpen", MetricUnit.Count, after.state != State.CLOSED)
+    metrics.add_metric("BreakerOpen", MetricUnit.Count, after.breaker.state != State.CLOSED)
     if callers is not None:
-        permitted = callers if after.state == State.CLOSED else int(after.state == State.HALF_OPEN)
+        permitted = callers if after.breaker.state == State.CLOSED else int(after.breaker.state == State.HALF_OPEN)
         metrics.add_metric("PermittedCallers", MetricUnit.Count, permitted)
-    if after.changes != before.changes:
-        change = after.changes[-1]
+    if after.breaker.changes != before.breaker.changes:
+        change = after.breaker.changes[-1]
         logger.warning("The breaker changed its state", downstream=name, state=change.to, reason=change.why)
         if events:
             events.keep(name, after)

@@ -91,7 +91,7 @@ class WaitingRequest:
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
     `token_bytes`: the size of the request's task token, 0 without one. `hidden_until`: when the message comes back and
-    registers again, unless a wake makes it visible earlier; None if an earlier version has written the registration.
+    registers again, unless a wake makes it visible earlier.
     """
 
     priority: Priority
@@ -102,15 +102,15 @@ class WaitingRequest:
     since: int
     execution: str
     request_id: str
+    hidden_until: int
     token_bytes: int = 0
-    hidden_until: int | None = None
 
     @property
     def position(self) -> Position:
         return self.sequence, self.receives
 
     @property
-    def back_at(self) -> int | None:
+    def back_at(self) -> int:
         return self.hidden_until
 
 
@@ -136,7 +136,7 @@ class Cleared:
         return self.sequence, self.receives
 
     @property
-    def back_at(self) -> int | None:
+    def back_at(self) -> int:
         return self.cleared
 
 
@@ -229,11 +229,6 @@ class Process:
         return self.slots_in_use != self.held_weight
 
     @property
-    def has_free_slot(self) -> bool:
-        """Whether a request of weight 1 fits now."""
-        return self.fits(1)
-
-    @property
     def token_bytes(self) -> int:
         """The bytes of the holders' task tokens."""
         return sum(len(holder.task_token.encode()) for holder in self.holders.values())
@@ -288,8 +283,7 @@ class Process:
 
     def overdue(self, now: float) -> list[WaitingRequest | Cleared]:
         """The requests whose messages should have been received again some minutes ago."""
-        back = [(each, each.back_at) for each in self.named.values()]
-        return [each for each, at in back if at is not None and now >= at + SETTLED_SECONDS]
+        return [each for each in self.named.values() if now >= each.back_at + SETTLED_SECONDS]
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
@@ -426,7 +420,7 @@ def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
         token_bytes=entry.whole("token_bytes", 0),
-        hidden_until=entry.whole("hidden_until", None),
+        hidden_until=entry.whole("hidden_until"),
     )
 
 

@@ -128,17 +128,6 @@ class Processes:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
 
-    def name_targets(self) -> None:
-        """Give each item of an earlier version its target, which that version calls `job_name`.
-
-        `job_name` stays, because workflows that started before the update read it.
-        """
-        for page in self._pages():
-            for item in page["Items"]:
-                if "job_name" in item:
-                    condition = "attribute_exists(job_name) AND attribute_not_exists(target)"
-                    self._table.update(item["process_name"]["S"], "SET target = job_name", condition)
-
     def remove(self, name: str) -> Mapping[str, Any] | None:
         """Remove a process that is paused and has no holder; return the removed item.
 

@@ -329,11 +329,10 @@ class Slots:
             return self._reserve(candidate, now)
         except ClientError as error:
             # `holders` as a list or a string has a size, so the condition holds, but the update cannot add an entry.
-            if not _is_invalid(error):
+            if error.response["Error"]["Code"] != "ValidationException":
                 raise
             try:
-                if self._add_waiting(candidate.process):
-                    return self._reserve(candidate, now)
+                self.read(candidate.process)
             except MalformedProcess as malformed:
                 return Misconfigured(str(malformed))
             raise
@@ -441,13 +440,8 @@ class Slots:
             ":true": {"BOOL": True},
         }
         names = {"#me": candidate.execution, "#sequence": "sequence"}
-        try:
-            update = ENTRY_UPDATE.format(candidate.priority)
-            write = self._table.update(candidate.process, update, condition, values, names)
-        except ClientError as error:
-            if not _is_invalid(error) or not self._add_waiting(candidate.process):
-                raise
-            return Registration.RESERVE_AGAIN
+        update = ENTRY_UPDATE.format(candidate.priority)
+        write = self._table.update(candidate.process, update, condition, values, names)
         if write.held:
             return Registration.REGISTERED
         now = self._parse(candidate.process, write.item)
@@ -582,17 +576,6 @@ class Slots:
         names = {"#me": execution} | ({"#state": "state"} if "#state" in condition else {})
         return self._table.update(process, RELEASE_UPDATE, condition, {":one": {"N": "1"}, **values}, names).held
 
-    def _add_waiting(self, process: str) -> bool:
-        """Add the map of registrations to an item without one, made manually or by an earlier version; True if added.
-
-        Raises:
-            MalformedProcess: the item's attributes are not of the documented types.
-        """
-        if self.read(process) is None:
-            return False
-        condition = "attribute_exists(process_name) AND attribute_not_exists(waiting)"
-        return self._table.update(process, "SET waiting = :none", condition, {":none": {"M": {}}}).held
-
     def _parse(self, process: str, item: Item) -> Process | None:
         # A refused write returns the item only if one exists, and some local engines never return it.
         item = item or self._table.read(process)
@@ -651,7 +634,3 @@ def _turn(now: float) -> Item:
 
 def _number(value: int) -> Item:
     return {"N": str(value)}
-
-
-def _is_invalid(error: ClientError) -> bool:
-    return error.response["Error"]["Code"] == "ValidationException"

@@ -21,8 +21,8 @@ OWN_FAILURE_PAUSE = 2.0
 # Lambda's default timeout. With less, `POST /auth` would have less than 0.6 s, and storing the token less than 0.15 s.
 SHORTEST_TIMEOUT = 3.0
 # Shares of a function's timeout. A refresh (api and store) has a quarter. `patience` covers a probe of another instance
-# that then fails itself, one's own probe, and a refresh (tests/simulation/test_token_latency.py). The last third of the
-# timeout is for the function's own requests.
+# that then fails itself, one's own probe, and a refresh. The last third of the timeout is for the function's own
+# requests.
 SHARES = {"api": 1 / 5, "store": 1 / 20, "min_interval": 1 / 6, "patience": 2 / 3}
 
 

@@ -5,7 +5,7 @@ The health of each downstream is in DynamoDB: one item per downstream, one condi
     downstream   S, key: the downstream's name
     version      N: increased by each write
     writer       S: the token of the last write, by which its writer recognizes it after a lost answer
-    health       S: the fields of health.Health, JSON
+    health       S: the permits and the fields of Breaker, Concurrency and Budget (health.py), JSON
     expires_at   N: when DynamoDB may delete the item, epoch seconds; absent while an operator's opening or limit holds
 
 A change is computed from the item as it was read, and written on the condition that its version is still the same. If
@@ -22,7 +22,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
 from slotkeeper.retry.downstream import rules
-from slotkeeper.retry.downstream.health import Answer, Change, DownstreamSettings, Health, Permit, Refusal, State
+from slotkeeper.retry.downstream.health import (
+    Answer,
+    Breaker,
+    Budget,
+    Call,
+    Change,
+    Concurrency,
+    DownstreamSettings,
+    Health,
+    Permit,
+    Refusal,
+    State,
+)
 from slotkeeper.retry.downstream.rules import MIN_PER_SECOND
 from slotkeeper.retry.errors import Failure
 
@@ -151,8 +163,7 @@ class Admission:
     """A permitted attempt. As a context manager it gives the permit back, unless the attempt's answer was reported.
 
     Args:
-        report: reports an answer and the call's duration in seconds, or None and 0 to give the permit back; returns
-            whether a failure may count.
+        report: reports the call, or None to give the permit back; returns whether a failure may count.
         is_permitted: False for a message that is only deleted or dead-lettered: its work may not be called.
         death_counts: whether the death of an earlier attempt may count. It does not while the downstream fails: it may
             have kept the call until the function was stopped.
@@ -161,7 +172,7 @@ class Admission:
     def __init__(
         self,
         settings: DownstreamSettings,
-        report: Callable[[Answer | None, float], bool],
+        report: Callable[[Call | None], bool],
         *,
         is_permitted: bool = True,
         death_counts: bool = True,
@@ -177,23 +188,23 @@ class Admission:
 
     def __exit__(self, *_: object) -> None:
         if not self._is_reported:
-            self._reporter(None, 0.0)
+            self._reporter(None)
 
     def succeeded(self, seconds: float) -> None:
         """Report a success. `seconds`: the duration of the call."""
         self._is_reported = True
-        self._reporter(Answer.SUCCEEDED, seconds)
+        self._reporter(Call(Answer.SUCCEEDED, seconds))
 
     def failed(self, failure: Failure, seconds: float) -> bool:
         """Report a failure; return whether it may count as one of the request's attempts."""
         self._is_reported = True
         answer = answer_of(failure, self._settings)
-        may_count = self._reporter(answer, seconds)
+        may_count = self._reporter(Call(answer, seconds))
         return may_count or answer == Answer.UNKNOWN
 
 
 # For a worker that does not watch its downstream.
-UNWATCHED = Admission(DownstreamSettings(), lambda *_: True)
+UNWATCHED = Admission(DownstreamSettings(), lambda _: True)
 
 
 @dataclass(frozen=True)
@@ -215,7 +226,7 @@ class Rejection:
 
     def without_work(self) -> Admission:
         """The admission of a message whose work is not called, and that need not wait."""
-        return Admission(DownstreamSettings(), lambda *_: True, is_permitted=False, death_counts=self.death_counts)
+        return Admission(DownstreamSettings(), lambda _: True, is_permitted=False, death_counts=self.death_counts)
 
 
 class Downstreams:
@@ -253,32 +264,30 @@ class Downstreams:
             MalformedHealth: the downstream's state could not be read.
             ClientError, BotoCoreError: DynamoDB failed.
         """
-        settings = policy.downstream_settings(name)
+        settings = replace(policy.downstream_settings(name), most=self._most)
         wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
 
         def decide(health: Health) -> tuple[Health, Permit | Refusal]:
-            return rules.ask(health, settings, wanted, self._most, self._clock())
+            return rules.ask(health, settings, wanted, self._clock())
 
         try:
             before, after, answer = self._table.change(name, decide)
         except TooManyWriters:
             # The others have written meanwhile. As an error this would hide the message for minutes.
             return Rejection(name, "too many containers ask at the same time", self._clock(), MIN_PER_SECOND)
-        self._on_health(name, before, after, after.callers(settings, self._most))
-        death_counts = not settings.breaker.enabled or (after.healthy and after.state == State.CLOSED)
+        self._on_health(name, before, after, after.callers(settings))
+        death_counts = not settings.breaker.enabled or (after.breaker.healthy and after.breaker.state == State.CLOSED)
         if isinstance(answer, Refusal):
             most_per_second = RETURNS_PER_CONTAINER * self._most
             return Rejection(name, answer.reason, answer.not_before, answer.per_second, most_per_second, death_counts)
         return Admission(settings, partial(self._report, name, settings, answer), death_counts=death_counts)
 
-    def _report(
-        self, name: str, settings: DownstreamSettings, permit: Permit, answer: Answer | None, seconds: float
-    ) -> bool:
+    def _report(self, name: str, settings: DownstreamSettings, permit: Permit, call: Call | None) -> bool:
         def decide(health: Health) -> tuple[Health, bool]:
             now = self._clock()
-            if answer is None:
+            if call is None:
                 return rules.give_back(health, permit, now), True
-            return rules.report(health, settings, permit, answer, seconds, self._most, now)
+            return rules.report(health, settings, permit, call, now)
 
         try:
             before, after, counts = self._table.change(name, decide)
@@ -286,7 +295,7 @@ class Downstreams:
             self._on_unreported(f"{type(error).__name__}: {error}")
             # The downstream may be down. If the failure counted, an outage could use up a second attempt.
             return not settings.breaker.enabled
-        self._on_health(name, before, after, after.callers(settings, self._most))
+        self._on_health(name, before, after, after.callers(settings))
         return counts
 
 
@@ -329,7 +338,7 @@ def names(policy: Policy, known: Iterable[str]) -> list[str]:
 
 def _expiry(health: Health) -> Item:
     """What an operator has set never expires."""
-    if health.forced or health.limit_set is not None:
+    if health.breaker.forced or health.concurrency.limit_set is not None:
         return {}
     return {"expires_at": {"N": str((int(time.time()) // DAY + KEPT_DAYS) * DAY)}}
 
@@ -356,24 +365,27 @@ def _parse_or_report(item: Item) -> Health | MalformedHealth:
 
 
 def _to_json(health: Health) -> str:
-    changes = [vars(change) for change in health.changes]
-    return json.dumps({**vars(health), "permits": dict(health.permits), "changes": changes}, separators=(",", ":"))
+    changes = [vars(change) for change in health.breaker.changes]
+    fields = vars(health.breaker) | vars(health.concurrency) | vars(health.budget)
+    return json.dumps(fields | {"permits": dict(health.permits), "changes": changes}, separators=(",", ":"))
 
 
 def _health(text: str) -> Health:
     """Decode the health. During a deployment, another version may have written fields that this one does not have."""
-    given: dict[str, Any] = json.loads(text)
-    fields = _known(Health, given)
-    for name, default in vars(Health()).items():
-        if type(default) in (int, float) and not isinstance(fields.get(name, default), int | float):
-            raise TypeError(f"{name} must be a number")
-    if not isinstance(fields.get("outcomes", ""), str):
+    given: dict[str, Any] = dict(json.loads(text))
+    breaker = _known(Breaker, given)
+    if not isinstance(breaker.outcomes, str):
         raise TypeError("outcomes must be text")
-    fields["state"] = State(given["state"])
-    fields["changes"] = tuple(Change(**_known(Change, change)) for change in given["changes"])
-    fields["permits"] = {code: (float(until), int(epoch)) for code, (until, epoch) in dict(given["permits"]).items()}
-    return Health(**fields)
+    state, changes = State(given["state"]), tuple(_known(Change, change) for change in given["changes"])
+    permits = {code: (float(until), int(epoch)) for code, (until, epoch) in dict(given["permits"]).items()}
+    return Health(
+        replace(breaker, state=state, changes=changes), _known(Concurrency, given), _known(Budget, given), permits
+    )
 
 
-def _known(kind: type[Health | Change], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in kind.__dataclass_fields__ if name in given}
+def _known[P: (Breaker, Concurrency, Budget, Change)](part: type[P], given: Mapping[str, Any]) -> P:
+    fields = part.__dataclass_fields__
+    for name, field in fields.items():
+        if type(field.default) in (int, float) and not isinstance(given.get(name, 0), int | float):
+            raise TypeError(f"{name} must be a number")
+    return part(**{name: given[name] for name in fields if name in given})

@@ -19,6 +19,10 @@ SUCCESS, FAILURE = "s", "f"  # in Health.outcomes
 BREAKER_ERRORS = ("Retryable", "OSError", "HTTPError", "ClientError", "BotoCoreError")
 THROTTLE_ERRORS = ("RateLimited", "ThrottlingException", "Throttling", "TooManyRequestsException", "SlowDown")
 
+MAX_CONCURRENCY = (
+    1000  # of an event source (Lambda guide, "Configuring scaling behavior for SQS event source mappings")
+)
+
 Reason = Literal["breaker", "concurrency", "budget"]
 
 
@@ -107,17 +111,29 @@ class BudgetSettings:
 
 @dataclass(frozen=True)
 class DownstreamSettings:
-    """The settings of one downstream. `from_document` reads them; policy.schema.json has the bounds."""
+    """The settings of one downstream, by the retry policy; policy.schema.json has the bounds.
 
-    breaker: BreakerSettings = field(default_factory=BreakerSettings)
-    concurrency: ConcurrencySettings = field(default_factory=ConcurrencySettings)
-    budget: BudgetSettings = field(default_factory=BudgetSettings)
+    `most` is the maximum concurrency of the worker's event source, the upper bound of the limit.
+    """
+
+    breaker: BreakerSettings = BreakerSettings()
+    concurrency: ConcurrencySettings = ConcurrencySettings()
+    budget: BudgetSettings = BudgetSettings()
+    most: int = MAX_CONCURRENCY
 
     def with_document(self, document: Mapping[str, Any]) -> DownstreamSettings:
         """Replace the fields that the document has, which must be valid by policy.schema.json."""
         return replace(
             self, **{part: replace(getattr(self, part), **_fields(given)) for part, given in document.items()}
         )
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the downstream that has ended. `seconds`: its duration."""
+
+    answer: Answer
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,28 +153,18 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Health:
-    """The state of one downstream. Times are seconds since the epoch.
+class Breaker:
+    """The state of the circuit breaker.
 
     Args:
         since: when `state` changed.
-        forced: an operator opened the breaker.
+        forced: an operator opened it.
         healthy: the last answer of the downstream was a success. False before the first answer. The success of a call
             that began before `failed_at` is none of these: an outage may have begun during the call.
         failed_at: the first failure after a success.
         outcomes: of the last calls while CLOSED, SUCCESS or FAILURE each, the newest last, from the first failure on.
-        failed_probes: since the breaker opened.
+        failed_probes: since it opened.
         probe_at: while OPEN, when the next probe is due; while HALF_OPEN, when the probe's lease ends.
-        limit: permitted callers by the adaptive limit; 0 means as many as possible.
-        proven, throttled, calm: what is known about other limits (rules.Limit).
-        limit_set: an operator's limit, which replaces `limit`.
-        window: when the present window of the concurrency limit began.
-        cut: the window in which the limit was last reduced.
-        clean: an attempt has succeeded in the window while the limit was in full use.
-        seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
-        spent: how many retries of the budget's capacity are used up.
-        refilled: when time was last credited to the budget.
-        permits: the attempts under way: code -> until when the permit is valid, and the epoch in which it began.
         changes: the last changes between CLOSED and OPEN.
     """
 
@@ -171,6 +177,39 @@ class Health:
     outcomes: str = ""
     failed_probes: int = 0
     probe_at: float = 0.0
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def failures(self) -> int:
+        """How many of the last calls failed."""
+        return self.outcomes.count(FAILURE)
+
+    def probe_due(self, settings: BreakerSettings, now: float) -> float:
+        """When the next probe of an open breaker may begin.
+
+        It is never later than a recovery time after the opening: by the present policy, although an earlier one had a
+        longer time, and although the clock of the container that opened it was ahead.
+        """
+        is_ahead = self.since > now + CLOCK_SKEW_SECONDS
+        return now if is_ahead else min(self.probe_at, self.since + settings.recovery)
+
+
+@dataclass(frozen=True)
+class Concurrency:
+    """The state of the concurrency limit.
+
+    Args:
+        limit: permitted callers by the adaptive limit; 0 means as many as possible.
+        proven: the last limit with a window in full use without throttling; 0 if unknown.
+        throttled: the last limit that was too high; 0 if unknown.
+        calm: windows in full use without throttling since `limit` or `throttled` changed.
+        limit_set: an operator's limit, which replaces `limit`.
+        window: when the present window began.
+        cut: the window in which the limit was last reduced.
+        clean: an attempt has succeeded in the window while the limit was in full use.
+        seconds: the mean duration of calls, recent ones weighted more; 0 if unknown.
+    """
+
     limit: int = 0
     proven: int = 0
     throttled: int = 0
@@ -180,34 +219,47 @@ class Health:
     cut: float = -1.0
     clean: bool = False
     seconds: float = 0.0
+
+    def adaptive(self, most: int) -> int:
+        """The adaptive limit. `most`: the event source's concurrency."""
+        return min(self.limit or most, most)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The state of the retry budget.
+
+    Args:
+        spent: how many retries of its capacity are used up.
+        refilled: when time was last credited to it.
+    """
+
     spent: float = 0.0
     refilled: float = 0.0
+
+
+@dataclass(frozen=True)
+class Health:
+    """The state of one downstream.
+
+    Args:
+        permits: the attempts under way: code -> until when the permit is valid, and the epoch in which it began.
+    """
+
+    breaker: Breaker = Breaker()
+    concurrency: Concurrency = Concurrency()
+    budget: Budget = Budget()
     permits: Mapping[str, tuple[float, int]] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
 
-    @property
-    def failures(self) -> int:
-        """How many of the last calls failed."""
-        return self.outcomes.count(FAILURE)
-
-    def callers(self, settings: DownstreamSettings, most: int) -> int | None:
-        """The permitted number of concurrent callers; None without a limit. `most`: the event source's concurrency."""
-        if self.limit_set is not None:
-            return self.limit_set
-        return min(self.limit or most, most) if settings.concurrency.enabled else None
+    def callers(self, settings: DownstreamSettings) -> int | None:
+        """The permitted number of concurrent callers; None without a limit."""
+        if self.concurrency.limit_set is not None:
+            return self.concurrency.limit_set
+        return self.concurrency.adaptive(settings.most) if settings.concurrency.enabled else None
 
     def allowed_retries(self, settings: DownstreamSettings) -> float | None:
         """How many more retries the budget lets fail; None without a budget."""
-        return max(0.0, settings.budget.capacity - self.spent) if settings.budget.enabled else None
-
-    def probe_due(self, settings: DownstreamSettings, now: float) -> float:
-        """When the next probe of an open breaker may begin.
-
-        It is never later than a recovery time after the opening: by the present policy, although an earlier one had a
-        longer time, and although the clock of the container that opened it was ahead.
-        """
-        is_ahead = self.since > now + CLOCK_SKEW_SECONDS
-        return now if is_ahead else min(self.probe_at, self.since + settings.breaker.recovery)
+        return max(0.0, settings.budget.capacity - self.budget.spent) if settings.budget.enabled else None
 
 
 @dataclass(frozen=True)

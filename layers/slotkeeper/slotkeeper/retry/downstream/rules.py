@@ -34,14 +34,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 from slotkeeper.retry.downstream.health import (
     CLOCK_SKEW_SECONDS,
     FAILURE,
     SUCCESS,
     Answer,
+    Breaker,
+    BreakerSettings,
+    Budget,
+    BudgetSettings,
+    Call,
     Change,
+    Concurrency,
     DownstreamSettings,
     Health,
     Permit,
@@ -67,174 +73,120 @@ RETURNS_PER_PERMIT = 4
 HOLD_WINDOWS = 3
 
 
-class Limit(NamedTuple):
-    """A concurrency limit and what is known about others.
-
-    Args:
-        callers: the permitted callers.
-        proven: the last limit with a window in full use without throttling; 0 if unknown.
-        throttled: the last limit that was too high; 0 if unknown.
-        calm: such windows since `callers` or `throttled` changed.
-    """
-
-    callers: int
-    proven: int = 0
-    throttled: int = 0
-    calm: int = 0
-
-
-def ask(
-    health: Health,
-    settings: DownstreamSettings,
-    permit: Permit,
-    most: int,
-    now: float,
-) -> tuple[Health, Permit | Refusal]:
+def ask(health: Health, settings: DownstreamSettings, permit: Permit, now: float) -> tuple[Health, Permit | Refusal]:
     """Decide whether an attempt may begin; return the state to store, too.
 
     A refusal changes nothing, unless permits that have ended open the breaker.
 
     Args:
         permit: `code`, `until` and `is_retry` of the attempt.
-        most: the event source's concurrency.
         now: seconds since the epoch.
     """
-    after, answer = _asked(health, settings, permit, most, now)
-    if isinstance(answer, Refusal) and after.epoch == health.epoch:
+    after, answer = _asked(current(health, settings, now), settings, permit, now)
+    if isinstance(answer, Refusal) and after.breaker.epoch == health.breaker.epoch:
         return health, answer
     return after, answer
 
 
-def _asked(
-    health: Health, settings: DownstreamSettings, permit: Permit, most: int, now: float
-) -> tuple[Health, Permit | Refusal]:
-    health = current(health, settings, most, now)
-    breaker, budget = settings.breaker, settings.budget
-    if health.forced:
-        return health, Refusal("breaker", now + breaker.recovery, _returns(health, settings, most))
-    if health.state != State.CLOSED and not breaker.enabled:
-        health = _closed(health, now, "the policy disables the breaker", healthy=False)
+def _asked(health: Health, settings: DownstreamSettings, permit: Permit, now: float) -> tuple[Health, Permit | Refusal]:
+    breaker, returns = health.breaker, _returns(health, settings)
+    if breaker.forced:
+        return health, Refusal("breaker", now + settings.breaker.recovery, returns)
+    if breaker.state != State.CLOSED and not settings.breaker.enabled:
+        closed = _closed(health, now, "the policy disables the breaker", healthy=False)
+        return _asked(closed, settings, permit, now)
     is_written = permit.code in health.permits  # by this call's own earlier write, whose answer was lost
-    if health.state == State.HALF_OPEN:
-        if is_written and health.probe_at == permit.until:
+    if breaker.state == State.HALF_OPEN:
+        if is_written and breaker.probe_at == permit.until:
             return _permitted(health, permit)
         # The probe is under way for an unknown time: messages come back when it has been so for twice as long.
-        so_far = min(max(0.0, now - health.since), breaker.recovery)
-        return health, Refusal("breaker", now + so_far, _returns(health, settings, most))
-    if health.state == State.OPEN:
-        due = health.probe_due(settings, now)
+        so_far = min(max(0.0, now - breaker.since), settings.breaker.recovery)
+        return health, Refusal("breaker", now + so_far, returns)
+    if breaker.state == State.OPEN:
+        due = breaker.probe_due(settings.breaker, now)
         if now < due:
-            return health, Refusal("breaker", due, _returns(health, settings, most))
-        health = replace(health, state=State.HALF_OPEN, epoch=health.epoch + 1, since=now, probe_at=permit.until)
-        return _permitted(health, permit)
+            return health, Refusal("breaker", due, returns)
+        probing = replace(breaker, state=State.HALF_OPEN, epoch=breaker.epoch + 1, since=now, probe_at=permit.until)
+        return _permitted(replace(health, breaker=probing), permit)
     if is_written:
         return _permitted(health, permit)
-    callers = health.callers(settings, most)
+    callers = health.callers(settings)
     if callers is not None and len(health.permits) >= callers:
-        return health, Refusal("concurrency", now, _returns(health, settings, most))
+        return health, Refusal("concurrency", now, returns)
     allowed = health.allowed_retries(settings)
     if permit.is_retry and allowed is not None and allowed < 1:
-        per_second = budget.capacity / budget.window  # by time alone; a success may come earlier
+        per_second = settings.budget.capacity / settings.budget.window  # by time alone; a success may come earlier
         return health, Refusal("budget", now + (1 - allowed) / per_second, max(MIN_PER_SECOND, per_second))
-    health, granted = _permitted(health, permit)
+    after, granted = _permitted(health, permit)
     # Without a limit nothing asks for the permits, and with breaker alone a permit costs no write.
-    return (health, granted) if callers is not None else (replace(health, permits={}), granted)
+    return (after, granted) if callers is not None else (replace(after, permits={}), granted)
 
 
-def report(
-    health: Health,
-    settings: DownstreamSettings,
-    permit: Permit,
-    answer: Answer,
-    seconds: float,
-    most: int,
-    now: float,
-) -> tuple[Health, bool]:
-    """Return the state after an attempt's outcome, and whether a failure may count as one of the request's attempts.
+def report(health: Health, settings: DownstreamSettings, permit: Permit, call: Call, now: float) -> tuple[Health, bool]:
+    """Return the state after an attempt's call, and whether a failure may count as one of the request's attempts.
 
     A failure counts only if the downstream's answer before it was a success, and no state has changed since the attempt
     began. Otherwise the downstream may be down, and an outage would use up the attempts of requests that it accepts
     afterwards.
-
-    Args:
-        seconds: the duration of the call.
     """
-    health = current(health, settings, most, now)
-    under_way = len(health.permits)
-    health = replace(health, permits=_without(health.permits, permit.code))
-    if permit.epoch != health.epoch:
-        return health, not settings.breaker.enabled
-    counts = not settings.breaker.enabled or (health.healthy and health.state == State.CLOSED)
-    if health.state == State.HALF_OPEN:
-        return _probed(health, settings, answer, now), counts
-    slow = settings.concurrency.slow
-    callers = health.callers(settings, most)
-    if answer == Answer.THROTTLED or (answer == Answer.SUCCEEDED and slow is not None and seconds > slow):
-        if callers == 1 and answer == Answer.THROTTLED:
-            answer = Answer.FAILED  # it cannot be called less without not being called
-            health = replace(health, cut=health.window)
-        elif callers is not None and health.limit_set is None and permit.window > health.cut:
-            health = replace(_limited(health, reduced(_limit(health, most))), cut=health.window)
-    elif answer == Answer.SUCCEEDED and health.limit_set is None and callers is not None and under_way >= callers:
-        health = replace(health, clean=True)
-    if answer == Answer.SUCCEEDED:
-        return _succeeded(health, settings, seconds, now), counts
-    if answer != Answer.FAILED:
-        return health, counts
+    present = current(health, settings, now)
+    ended = replace(present, permits=_without(present.permits, permit.code))
+    if permit.epoch != present.breaker.epoch:
+        return ended, not settings.breaker.enabled
+    counts = not settings.breaker.enabled or (present.breaker.healthy and present.breaker.state == State.CLOSED)
+    if present.breaker.state == State.HALF_OPEN:
+        return _probed(ended, settings, call.answer, now), counts
+    after = replace(ended, concurrency=_limit_after(present, settings, permit, call))
+    if call.answer == Answer.SUCCEEDED:
+        return _succeeded(after, settings, call.seconds, now), counts
+    if not _is_failure(call, present.callers(settings)):
+        return after, counts
     if settings.budget.enabled and permit.is_retry:
-        refilled = health.refilled if health.spent else now
-        health = replace(health, spent=min(settings.budget.capacity, health.spent + 1), refilled=refilled)
-    return _failed(health, settings, now), counts
+        after = replace(after, budget=_spent(after.budget, settings.budget, now))
+    return _failed(after, settings, now), counts
 
 
 def give_back(health: Health, permit: Permit, now: float) -> Health:
     """Return the state after a permit that was not used: another delivery had the attempt."""
-    health = replace(health, permits=_without(health.permits, permit.code))
-    if permit.epoch != health.epoch:
-        return health
-    if health.state == State.HALF_OPEN:
-        return _reopened(health, now, now)
-    return health
+    ended = replace(health, permits=_without(health.permits, permit.code))
+    if permit.epoch == health.breaker.epoch and health.breaker.state == State.HALF_OPEN:
+        return _reopened(ended, now, now)
+    return ended
 
 
 def force_open(health: Health, now: float, why: str, by: str = "") -> Health:
     """Open the breaker until an operator closes it."""
-    return replace(_opened(health, 0.0, now, why, by), forced=True)
+    opened = _opened(health, 0.0, now, why, by)
+    return replace(opened, breaker=replace(opened.breaker, forced=True))
 
 
 def force_closed(health: Health, now: float, why: str, by: str = "") -> Health:
     """Close the breaker. It opens again by its own rules."""
+    closed = _closed(health, now, why, by, healthy=False)
     # No probe has shown what the downstream takes now, so the limit starts at one.
-    return _limited(_closed(health, now, why, by, healthy=False), Limit(1))
+    return replace(closed, concurrency=replace(closed.concurrency, limit=1, proven=0, throttled=0, calm=0))
 
 
 def set_limit(health: Health, limit: int | None) -> Health:
     """Set the operator's concurrency limit; None removes it."""
-    return replace(health, limit_set=limit)
+    return replace(health, concurrency=replace(health.concurrency, limit_set=limit))
 
 
-def current(health: Health, settings: DownstreamSettings, most: int, now: float) -> Health:
+def current(health: Health, settings: DownstreamSettings, now: float) -> Health:
     """End windows and permits whose time has passed, and windows that a clock which was ahead has begun."""
+    after = health
     for until, code in sorted((until, code) for code, (until, _) in health.permits.items() if until <= now):
         epoch = health.permits[code][1]
-        health = replace(health, permits=_without(health.permits, code))
-        if epoch == health.epoch and health.state == State.CLOSED:
-            health = _failed(health, settings, until)
-    if health.state == State.HALF_OPEN and now >= health.probe_at:
-        health = _probed(health, settings, Answer.FAILED, health.probe_at)
-    concurrency, budget = settings.concurrency, settings.budget
-    if concurrency.enabled and _is_ahead(health.window, now):
-        health = replace(health, window=now, cut=-1.0, clean=False)
-    if concurrency.enabled and now >= health.window + concurrency.window:
-        limit = _limit(health, most)
-        if health.clean and health.cut < health.window:
-            limit = grown(limit, most)
-        health = replace(_limited(health, limit), window=now, clean=False)
-    if budget.enabled and health.spent:
-        spent = health.spent - max(0.0, now - health.refilled) * budget.capacity / budget.window
-        refilled = now if _is_ahead(health.refilled, now) else max(now, health.refilled)
-        health = replace(health, spent=max(0.0, spent), refilled=refilled)
-    return health
+        after = replace(after, permits=_without(after.permits, code))
+        if epoch == after.breaker.epoch and after.breaker.state == State.CLOSED:
+            after = _failed(after, settings, until)
+    if after.breaker.state == State.HALF_OPEN and now >= after.breaker.probe_at:
+        after = _probed(after, settings, Answer.FAILED, after.breaker.probe_at)
+    return replace(
+        after,
+        concurrency=_in_window(after.concurrency, settings, now),
+        budget=_refilled(after.budget, settings.budget, now),
+    )
 
 
 def _is_ahead(at: float, now: float) -> bool:
@@ -242,57 +194,64 @@ def _is_ahead(at: float, now: float) -> bool:
     return at > now + CLOCK_SKEW_SECONDS
 
 
-def _returns(health: Health, settings: DownstreamSettings, most: int) -> float:
+def _returns(health: Health, settings: DownstreamSettings) -> float:
     """How many held-back messages return per second. While the breaker is open, the limit is the one before."""
-    callers = health.callers(settings, most)
-    return max(MIN_PER_SECOND, RETURNS_PER_PERMIT * (most if callers is None else callers) / (health.seconds or 1.0))
-
-
-def _limit(health: Health, most: int) -> Limit:
-    return Limit(min(health.limit or most, most), health.proven, health.throttled, health.calm)
-
-
-def _limited(health: Health, limit: Limit) -> Health:
-    callers, proven, throttled, calm = limit
-    return replace(health, limit=callers, proven=proven, throttled=throttled, calm=calm)
+    callers = health.callers(settings)
+    permitted = settings.most if callers is None else callers
+    return max(MIN_PER_SECOND, RETURNS_PER_PERMIT * permitted / (health.concurrency.seconds or 1.0))
 
 
 def _permitted(health: Health, permit: Permit) -> tuple[Health, Permit]:
-    granted = replace(permit, epoch=health.epoch, window=health.window)
-    return replace(health, permits={**health.permits, permit.code: (permit.until, health.epoch)}), granted
+    epoch = health.breaker.epoch
+    granted = replace(permit, epoch=epoch, window=health.concurrency.window)
+    return replace(health, permits={**health.permits, permit.code: (permit.until, epoch)}), granted
+
+
+def _without(permits: Mapping[str, tuple[float, int]], code: str) -> dict[str, tuple[float, int]]:
+    return {other: held for other, held in permits.items() if other != code}
 
 
 def _succeeded(health: Health, settings: DownstreamSettings, seconds: float, now: float) -> Health:
-    mean = health.seconds + NEW_SECONDS_WEIGHT * (seconds - health.seconds) if health.seconds else seconds
+    breaker, concurrency, budget = health.breaker, health.concurrency, health.budget
+    healthy = breaker.healthy or now - seconds >= breaker.failed_at
+    # Only the limit needs the mean duration. Constant without it, so that nothing is written.
+    mean = _mean(concurrency.seconds, seconds) if settings.concurrency.enabled else 0.0
+    returned = settings.budget.percent / 100 if settings.budget.enabled else 0.0
     return replace(
         health,
-        outcomes=_recent(health, settings, SUCCESS),
-        healthy=health.healthy or now - seconds >= health.failed_at,
-        seconds=_measured(settings, mean),
-        spent=max(0.0, health.spent - settings.budget.percent / 100) if settings.budget.enabled else health.spent,
+        breaker=replace(breaker, outcomes=_recent(breaker, settings.breaker, SUCCESS), healthy=healthy),
+        concurrency=replace(concurrency, seconds=mean),
+        budget=replace(budget, spent=max(0.0, budget.spent - returned)),
     )
 
 
 def _failed(health: Health, settings: DownstreamSettings, now: float) -> Health:
-    breaker = settings.breaker
-    failed_at = now if health.healthy else health.failed_at
-    outcomes = _recent(health, settings, FAILURE)
-    health = replace(health, outcomes=outcomes, healthy=False, failed_at=failed_at)
-    if not breaker.enabled or health.failures < breaker.failure_threshold:
-        return health
-    why = f"{health.failures} of the last {breaker.considered} calls failed"
-    return _opened(health, now + _probe_wait(health, settings, now), now, why)
+    before = health.breaker
+    breaker = replace(
+        before,
+        outcomes=_recent(before, settings.breaker, FAILURE),
+        healthy=False,
+        failed_at=now if before.healthy else before.failed_at,
+    )
+    after = replace(health, breaker=breaker)
+    if not settings.breaker.enabled or breaker.failures < settings.breaker.failure_threshold:
+        return after
+    why = f"{breaker.failures} of the last {settings.breaker.considered} calls failed"
+    return _opened(after, now + _probe_wait(breaker, settings.breaker, now), now, why)
 
 
-def _recent(health: Health, settings: DownstreamSettings, outcome: str) -> str:
+# The breaker.
+
+
+def _recent(breaker: Breaker, settings: BreakerSettings, outcome: str) -> str:
     """The last outcomes from the first failure on. So without failures it is constant, and nothing is written."""
-    return (health.outcomes + outcome)[-settings.breaker.considered :].lstrip(SUCCESS)
+    return (breaker.outcomes + outcome)[-settings.considered :].lstrip(SUCCESS)
 
 
-def _probe_wait(health: Health, settings: DownstreamSettings, now: float) -> float:
+def _probe_wait(breaker: Breaker, settings: BreakerSettings, now: float) -> float:
     """The seconds to the next probe. The jitter is computed from the time, so that the rules stay pure."""
-    wait = min(1.0, FIRST_PROBE * 2.0 ** min(health.failed_probes, 100)) * settings.breaker.recovery
-    return wait * (1 - PROBE_JITTER * share(repr(now), health.failed_probes))
+    wait = min(1.0, FIRST_PROBE * 2.0 ** min(breaker.failed_probes, 100)) * settings.recovery
+    return wait * (1 - PROBE_JITTER * share(repr(now), breaker.failed_probes))
 
 
 def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: float) -> Health:
@@ -302,66 +261,112 @@ def _probed(health: Health, settings: DownstreamSettings, answer: Answer, now: f
         case Answer.UNKNOWN:
             return _reopened(health, now, now)
         case _:
-            health = replace(health, failed_probes=health.failed_probes + 1)
-            return _reopened(health, now + _probe_wait(health, settings, now), now)
+            breaker = replace(health.breaker, failed_probes=health.breaker.failed_probes + 1)
+            return _reopened(replace(health, breaker=breaker), now + _probe_wait(breaker, settings.breaker, now), now)
 
 
 def _reopened(health: Health, probe_at: float, now: float) -> Health:
-    return replace(health, state=State.OPEN, epoch=health.epoch + 1, since=now, probe_at=probe_at)
+    return _moved(health, State.OPEN, now, probe_at=probe_at)
 
 
 def _opened(health: Health, probe_at: float, now: float, why: str, by: str = "") -> Health:
-    change = Change(now, State.OPEN, why, by)
-    return replace(
-        health,
-        state=State.OPEN,
-        epoch=health.epoch + 1,
-        since=now,
-        probe_at=probe_at,
-        changes=(*health.changes, change)[-MAX_CHANGES:],
-    )
+    changes = _changes(health, Change(now, State.OPEN, why, by))
+    return _moved(health, State.OPEN, now, probe_at=probe_at, changes=changes)
 
 
 def _closed(health: Health, now: float, why: str, by: str = "", *, healthy: bool) -> Health:
-    change = Change(now, State.CLOSED, why, by)
-    return replace(
+    closed = _moved(
         health,
-        state=State.CLOSED,
-        epoch=health.epoch + 1,
-        since=now,
+        State.CLOSED,
+        now,
         forced=False,
         outcomes="",
         failed_probes=0,
         healthy=healthy,
-        window=now,
-        clean=False,
-        changes=(*health.changes, change)[-MAX_CHANGES:],
+        changes=_changes(health, Change(now, State.CLOSED, why, by)),
     )
+    return replace(closed, concurrency=replace(closed.concurrency, window=now, clean=False))
 
 
-def _measured(settings: DownstreamSettings, mean: float) -> float:
-    """The mean duration, which only the concurrency limit needs; constant without it, so that nothing is written."""
-    return round(mean, 3) if settings.concurrency.enabled else 0.0
+def _moved(health: Health, state: State, now: float, **fields: Any) -> Health:
+    """The breaker in another state, which begins an epoch."""
+    breaker = replace(health.breaker, state=state, epoch=health.breaker.epoch + 1, since=now, **fields)
+    return replace(health, breaker=breaker)
 
 
-def _without(permits: Mapping[str, tuple[float, int]], code: str) -> dict[str, tuple[float, int]]:
-    return {other: held for other, held in permits.items() if other != code}
+def _changes(health: Health, change: Change) -> tuple[Change, ...]:
+    return (*health.breaker.changes, change)[-MAX_CHANGES:]
 
 
-def reduced(limit: Limit) -> Limit:
+# The concurrency limit.
+
+
+def _is_failure(call: Call, callers: int | None) -> bool:
+    """Whether the breaker counts a call as a failure. A single caller cannot call less without not calling at all."""
+    return call.answer == Answer.FAILED or (call.answer == Answer.THROTTLED and callers == 1)
+
+
+def _limit_after(health: Health, settings: DownstreamSettings, permit: Permit, call: Call) -> Concurrency:
+    """The limit after a call whose permit `health` still has."""
+    used, callers, slow = health.concurrency, health.callers(settings), settings.concurrency.slow
+    adapts = settings.concurrency.enabled and used.limit_set is None
+    is_slow = call.answer == Answer.SUCCEEDED and slow is not None and call.seconds > slow
+    if call.answer == Answer.THROTTLED or is_slow:
+        if callers == 1 and not is_slow:
+            return replace(used, cut=used.window)
+        return replace(reduced(used, settings.most), cut=used.window) if adapts and permit.window > used.cut else used
+    if call.answer == Answer.SUCCEEDED and adapts and len(health.permits) >= used.adaptive(settings.most):
+        return replace(used, clean=True)
+    return used
+
+
+def reduced(used: Concurrency, most: int) -> Concurrency:
     """Return the limit after a throttled answer."""
-    callers = limit.proven if 0 < limit.proven < limit.callers else max(1, limit.callers // 2)
-    return Limit(callers, callers, limit.callers)
+    limit = used.adaptive(most)
+    lower = used.proven if 0 < used.proven < limit else max(1, limit // 2)
+    return replace(used, limit=lower, proven=lower, throttled=limit, calm=0)
 
 
-def grown(limit: Limit, most: int) -> Limit:
-    """Return the limit after a window in full use without throttling. `most`: the maximum."""
-    callers, _, throttled, calm = limit
-    if callers >= throttled:  # also if none is known
-        raised, throttled = callers + max(1, callers // 2), 0
-    elif callers < throttled - 1:
-        raised = (callers + throttled) // 2
+def grown(used: Concurrency, most: int) -> Concurrency:
+    """Return the limit after a window in full use without throttling."""
+    limit, throttled = used.adaptive(most), used.throttled
+    if limit >= throttled:  # also if none is known
+        raised, throttled = limit + max(1, limit // 2), 0
+    elif limit < throttled - 1:
+        raised = (limit + throttled) // 2
     else:
-        raised = throttled if calm + 1 >= HOLD_WINDOWS else callers
+        raised = throttled if used.calm + 1 >= HOLD_WINDOWS else limit
     raised = min(raised, most)
-    return Limit(raised, callers, throttled, 0 if raised != callers else calm + 1)
+    return replace(used, limit=raised, proven=limit, throttled=throttled, calm=0 if raised != limit else used.calm + 1)
+
+
+def _in_window(used: Concurrency, settings: DownstreamSettings, now: float) -> Concurrency:
+    """The limit in the window of this time."""
+    if not settings.concurrency.enabled:
+        return used
+    present = replace(used, window=now, cut=-1.0, clean=False) if _is_ahead(used.window, now) else used
+    if now < present.window + settings.concurrency.window:
+        return present
+    if present.clean and present.cut < present.window:
+        return replace(grown(present, settings.most), window=now, clean=False)
+    return replace(present, limit=present.adaptive(settings.most), window=now, clean=False)
+
+
+def _mean(before: float, seconds: float) -> float:
+    return round(before + NEW_SECONDS_WEIGHT * (seconds - before) if before else seconds, 3)
+
+
+# The budget.
+
+
+def _spent(budget: Budget, settings: BudgetSettings, now: float) -> Budget:
+    """The budget after a retry that failed."""
+    spent = min(settings.capacity, budget.spent + 1)
+    return Budget(spent, budget.refilled if budget.spent else now)
+
+
+def _refilled(budget: Budget, settings: BudgetSettings, now: float) -> Budget:
+    if not (settings.enabled and budget.spent):
+        return budget
+    spent = budget.spent - max(0.0, now - budget.refilled) * settings.capacity / settings.window
+    return Budget(max(0.0, spent), now if _is_ahead(budget.refilled, now) else max(now, budget.refilled))

@@ -238,7 +238,7 @@ def breaker_history(downstream: str, health: Health, start: float, end: float) -
     opened: float | None = None
     seconds = 0.0
     openings = closings = 0
-    for change in health.changes:
+    for change in health.breaker.changes:
         if change.at >= end:
             break
         if change.to == State.OPEN and opened is None:
@@ -255,9 +255,9 @@ def breaker_history(downstream: str, health: Health, start: float, end: float) -
         openings,
         closings,
         seconds,
-        health.state != State.CLOSED,
-        tuple(change for change in health.changes if start <= change.at < end),
-        incomplete=len(health.changes) >= MAX_CHANGES and health.changes[0].at > start,
+        health.breaker.state != State.CLOSED,
+        tuple(change for change in health.breaker.changes if start <= change.at < end),
+        incomplete=len(health.breaker.changes) >= MAX_CHANGES and health.breaker.changes[0].at > start,
     )
 
 

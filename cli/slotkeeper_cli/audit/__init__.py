@@ -1,0 +1,16 @@
+"""The judge of a history of work: whether the guarantees of docs/correctness.md held. Pure; makes no call.
+
+A check fails only for what is certain in the records, however times were rounded. It is not shown if the records that
+it needs could not be read, or if nothing happened that could have violated it. Its docstring states what it cannot see.
+"""
+
+from __future__ import annotations
+
+from slotkeeper_cli.audit.free_slot_checks import freed, taken
+from slotkeeper_cli.audit.history_checks import CheckResult, accounted, in_order, never_above, never_again
+from slotkeeper_cli.audit.work_history import WorkHistory
+
+
+def judge(history: WorkHistory) -> list[CheckResult]:
+    """All checks of a history. Their ids are limit, accounted, once, freed, order and free."""
+    return [check(history) for check in (never_above, accounted, never_again, freed, in_order, taken)]

@@ -1,0 +1,432 @@
+"""The history of work: what AWS's own records state about requests and what ran in slots, as plain values.
+
+`history_reader.py` makes it from an account. Scenarios and tests make it themselves, or add what they know beyond AWS's
+records, with `dataclasses.replace`:
+
+- `sendings`: each message that was sent, its sequence number, and what must become of it
+- `run`: that nothing else was sent, and each write of the items
+- `work` of a kind of its own, such as the time inside a state of the workflow
+- `acts`: changes of limits that no audit line states
+- `bounds`: shorter ones than those that hold in any account
+
+`audit.judge` judges it, `picture.figures` computes figures. Times are seconds since the epoch. The name of an execution
+identifies an attempt of a request everywhere (`slotkeeper.slots.request.execution_name`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from slotkeeper.slots.executions import CLOSED_STATUSES
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group, process_of_execution
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.stack_connection import UnreadSource
+
+GLUE_RUN = "Glue run"
+CHILD = "child execution"
+# The outcome of a message that must start an execution, with or without success.
+STARTED = "STARTED"
+# What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
+# log.
+EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "requests of executions", "Glue runs", "child executions"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One execution of the workflow: an attempt of a request (ListExecutions, DescribeExecution).
+
+    Attributes:
+        status: of ListExecutions.
+        stopped: None while it runs.
+        request_id: empty if the execution's request was not read, as are the next five.
+        number: 1 for the first attempt, 0 if it was not read.
+        weight: in the unit of the limit, the process's default weight if the request states none; None: not read.
+        caller: what identifies a caller that waits, as in the execution's name.
+    """
+
+    execution: str
+    status: str
+    started: float
+    stopped: float | None = None
+    request_id: str = ""
+    number: int = 0
+    priority: Priority | None = None
+    weight: int | None = None
+    error: str = ""
+    cause: str = ""
+    caller: str = ""
+    redrives: int = 0
+
+    @property
+    def process(self) -> str:
+        return process_of_execution(self.execution)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.status in CLOSED_STATUSES
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has ended without success."""
+        return self.is_closed and self.status != "SUCCEEDED"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its request was read."""
+        return self.number > 0
+
+    @property
+    def label(self) -> str:
+        """The request and the process as a text."""
+        named = f"{self.request_id}, attempt {self.number}" if self.is_read else self.execution
+        return f"{named} ({self.process})"
+
+
+@dataclass(frozen=True)
+class WorkInterval:
+    """What ran in the slot of an execution: a Glue run (GetJobRuns) or a child execution (ListExecutions).
+
+    Attributes:
+        execution: empty if Slotkeeper has not started it.
+        kind: what was recorded. Times of different kinds are never compared, since clocks may differ.
+        ended: None while it runs.
+        succeeded: whether it ended with success.
+    """
+
+    execution: str
+    kind: str
+    started: float
+    ended: float | None = None
+    succeeded: bool = False
+
+    @property
+    def process(self) -> str:
+        return process_of_execution(self.execution)
+
+    def certain(self, now: float) -> tuple[float, float]:
+        """The time in which it certainly ran. A time in whole seconds may have been rounded up or down."""
+        start = self.started + 1 if float(self.started).is_integer() else self.started
+        if self.ended is None:
+            return start, max(start, now)
+        return start, self.ended - 1 if float(self.ended).is_integer() else self.ended
+
+
+@dataclass(frozen=True)
+class Sending:
+    """The message of one attempt, on RequestQueue.
+
+    Attributes:
+        sequence: its SQS sequence number, which orders the messages of a group; None if it is not known.
+        weight: None: the process's default weight, or not known.
+        message_id: by which the dead-letter message of a malformed request is found.
+        outcome: what must become of the request: SUCCEEDED, FAILED, STARTED (one of them), or the code of its
+            dead-letter message. Empty: any.
+    """
+
+    execution: str
+    at: float
+    sequence: int | None = None
+    priority: Priority = DEFAULT_PRIORITY
+    weight: int | None = None
+    message_id: str = ""
+    outcome: str = ""
+
+    @property
+    def process(self) -> str:
+        return process_of_execution(self.execution)
+
+    @property
+    def group(self) -> str:
+        """Its message group."""
+        return message_group(self.process, self.priority)
+
+
+@dataclass(frozen=True)
+class KeptRequest:
+    """A message of FailedRequestQueue or RequestDeadLetterQueue.
+
+    Attributes:
+        execution: empty for a message without a request.
+        source: the id of the message that the starter dead-lettered; empty if it is not known.
+    """
+
+    execution: str
+    queue: str
+    at: float
+    code: str = ""
+    reason: str = ""
+    source: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True)
+class OperatorAct:
+    """A line of the operators' audit log, which is written up to a minute before its change.
+
+    Attributes:
+        action: as in the log: `process set-limit`.
+        process: empty if the line names none.
+        fields: the whole line.
+    """
+
+    at: float
+    action: str
+    process: str = ""
+    by: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ItemVersion:
+    """A process's item after a write, as a stream or a journal of the table records it.
+
+    Attributes:
+        limit: 0 while it is paused.
+        holders: their weights, by execution.
+        confirmed: the holders that may run their work.
+    """
+
+    at: float
+    limit: int
+    holders: Mapping[str, int]
+    confirmed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A time in which an execution held its slot. Infinite: not confirmed, not freed."""
+
+    taken: float
+    confirmed: float = math.inf
+    freed: float = math.inf
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A time in which a fault that is known may have delayed starts.
+
+    Attributes:
+        process: empty if it may concern any.
+        is_outage: nothing could start.
+    """
+
+    at: float
+    until: float
+    process: str = ""
+    is_outage: bool = False
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """What is known of a run that has ended: `sendings` are all messages, and nothing else was started.
+
+    Attributes:
+        versions: by process: the versions of its item, in the order of the writes.
+        disturbances: the faults that acted.
+        janitor_runs: start and end of the complete ones; None if they are not known.
+    """
+
+    versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
+    disturbances: Sequence[Disturbance] = ()
+    janitor_runs: Sequence[tuple[float, float]] | None = None
+
+
+@dataclass(frozen=True)
+class AuditBounds:
+    """Seconds. The defaults hold for the template's default parameters.
+
+    Attributes:
+        dead_holder: within which the slot of an ended execution is free after its work has ended (S4), and within which
+            the janitor keeps its request (S3): the grace time, two janitor periods, and one for the run itself.
+        reservation: how long before its recorded start a request may have been admitted: after that time the janitor
+            frees a reservation that has no execution. It includes a minute from an audit line to its change.
+        free_slot: for which a slot may be free while a request waits (S6): a starter that dies delays a start by the
+            visibility timeout, and a reservation without an execution takes the slot.
+        disturbed: the same, of which a known fault may be the cause.
+        grace: after which a janitor run frees the slot of an ended execution.
+    """
+
+    dead_holder: float = 300.0
+    reservation: float = 360.0
+    free_slot: float = 600.0
+    disturbed: float = 600.0
+    grace: float = 120.0
+
+
+@dataclass(frozen=True)
+class WorkHistory:
+    """All records of one period.
+
+    Attributes:
+        since, until: the period. Records that reach into it are included.
+        now: when the records were read.
+        processes: the present items of SlotTable, without malformed ones.
+        queued: the approximate number of messages on RequestQueue; None if it is not known.
+        not_read: what could not be read. A check that needs it is not shown.
+        samples: for each source of which a sample was read, what was left out.
+        run: None unless the requests were sent by the reader's own run.
+    """
+
+    since: float
+    until: float
+    now: float
+    processes: Mapping[str, Process] = field(default_factory=dict)
+    attempts: Sequence[Attempt] = ()
+    work: Sequence[WorkInterval] = ()
+    sendings: Sequence[Sending] = ()
+    kept: Sequence[KeptRequest] = ()
+    acts: Sequence[OperatorAct] = ()
+    queued: int | None = None
+    not_read: Sequence[UnreadSource] = ()
+    samples: Mapping[str, str] = field(default_factory=dict)
+    bounds: AuditBounds = AuditBounds()
+    run: WholeRun | None = None
+
+    def lacks(self, *sources: str) -> list[str]:
+        """What of these sources could not be read, in sentences."""
+        return [f"{each.source}: {each.why}" for each in self.not_read if each.source in sources]
+
+    def lacks_work(self) -> list[str]:
+        """The processes with executions that succeeded and whose work was not found, in sentences.
+
+        As after a change of the target, or in another account. A sample of the work is no such gap.
+        """
+        if GLUE_RUNS in self.samples or CHILDREN in self.samples:
+            return []
+        known = {each.execution for each in self.work}
+        missing = Counter(
+            each.process for each in self.attempts if each.status == "SUCCEEDED" and each.execution not in known
+        )
+        return [f"{name}: the work of {count(number, 'execution')} was not found" for name, number in missing.items()]
+
+    @cached_property
+    def by_execution(self) -> Mapping[str, Attempt]:
+        """The attempts by the names of their executions."""
+        return {each.execution: each for each in self.attempts}
+
+    @cached_property
+    def holdings(self) -> Mapping[str, Sequence[Holding]]:
+        """When each execution held its slot, by its name; empty if the versions of the items are not known."""
+        found: dict[str, list[Holding]] = {}
+        for versions in (self.run or WholeRun()).versions.values():
+            held: dict[str, Holding] = {}
+            for version in versions:
+                for execution in held.keys() - version.holders.keys():
+                    found.setdefault(execution, []).append(replace(held.pop(execution), freed=version.at))
+                for execution in version.holders:
+                    holding = held.get(execution, Holding(version.at))
+                    is_new = execution in version.confirmed and math.isinf(holding.confirmed)
+                    held[execution] = replace(holding, confirmed=version.at) if is_new else holding
+            for execution, holding in held.items():
+                found.setdefault(execution, []).append(holding)
+        return found
+
+    def freed(self, execution: str) -> float | None:
+        """When the slot of an execution was freed for the last time; None if that is not known."""
+        last = self.holdings.get(execution, [Holding(0.0)])[-1].freed
+        return None if math.isinf(last) else last
+
+    def versions_of(self, name: str) -> Sequence[ItemVersion]:
+        """The known versions of a process's item."""
+        return self.run.versions.get(name, ()) if self.run else ()
+
+    @cached_property
+    def by_process(self) -> Mapping[str, list[Attempt]]:
+        """The attempts of each process in the order of their starts."""
+        found: dict[str, list[Attempt]] = defaultdict(list)
+        for each in sorted(self.attempts, key=lambda each: each.started):
+            found[each.process].append(each)
+        return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The processes that have an item or an attempt."""
+        return sorted({*self.processes, *self.by_process})
+
+
+_CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
+# Their lines do not state the limit, which is then as the next line or the present item states.
+_WITHOUT_LIMIT = ("process repair", "stack restore")
+_RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
+
+
+@dataclass(frozen=True)
+class LimitSteps:
+    """(instant, limit from then on), by time; the first is -inf. None: the limit is not known."""
+
+    steps: Sequence[tuple[float, int | None]]
+
+    def values(self, start: float, end: float) -> list[int | None]:
+        """The limits in force at some instant of [start, end]."""
+        ends = [*(at for at, _ in self.steps[1:]), math.inf]
+        return [value for (at, value), until in zip(self.steps, ends, strict=True) if at <= end and until > start]
+
+    def most(self, start: float, end: float) -> int | None:
+        """The highest limit in a time; None if one in it is not known."""
+        known = self.values(start, end)
+        return max((each for each in known if each is not None), default=0) if None not in known else None
+
+    def least(self, start: float, end: float) -> int | None:
+        """The lowest limit in a time; None if one in it is not known."""
+        known = self.values(start, end)
+        return min((each for each in known if each is not None), default=0) if None not in known else None
+
+
+def limit_steps(history: WorkHistory, name: str) -> LimitSteps:
+    """The limit of a process over time.
+
+    An audit line is written before its change, and does not prove it. The next line's `before`, or the present item,
+    does. A limit that follows from neither is not known. While an operator's pause is in force the limit is 0, because
+    nothing is admitted; that is known only of a pause that lasts until now. The versions of the item state it exactly.
+    """
+    if versions := history.versions_of(name):
+        changes = [(b.at, b.limit) for a, b in pairwise(versions) if a.limit != b.limit]
+        return LimitSteps([(-math.inf, versions[0].limit), *changes])
+    process = history.processes.get(name)
+    if history.lacks("AuditLogGroup"):
+        return LimitSteps([(-math.inf, None)])
+    acts = [each for each in acts_of(history, name) if each.action in _CHANGES]
+    known = [*(_before(each) for each in acts), process.slot_limit if process else None]
+    steps: list[tuple[float, int | None]] = [(-math.inf, known[0])]
+    for act, value in zip(acts, known[1:], strict=True):
+        is_known = act.action in _WITHOUT_LIMIT or value in (_before(act), _after(act))
+        steps.append((act.at, value if is_known else None))
+    if process is not None and process.paused and (paused := _paused_since(history, name)) is not None:
+        steps = [each for each in steps if each[0] < paused] + [(paused, 0)]
+    return LimitSteps(steps)
+
+
+def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:
+    """The audit lines that concern a process, in order."""
+    concern = (each for each in history.acts if each.process == name or each.action.startswith("stack "))
+    return sorted(concern, key=lambda each: each.at)
+
+
+def _paused_since(history: WorkHistory, name: str) -> float | None:
+    """When the pause began that lasts until now; None if no line states it."""
+    since = None
+    for act in acts_of(history, name):
+        if act.action == "process pause" and since is None:
+            since = act.at
+        elif act.action in _RESUMES:
+            since = None
+    return since
+
+
+def _before(act: OperatorAct) -> int | None:
+    return _whole(act.fields.get("before")) if act.action == "process set-limit" else None
+
+
+def _after(act: OperatorAct) -> int | None:
+    return _whole(act.fields.get({"process set-limit": "after", "process add": "limit"}.get(act.action, "")))
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

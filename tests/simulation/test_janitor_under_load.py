@@ -1,0 +1,125 @@
+"""A janitor run ends in time although one process has very many dead holders, and another process has its turn.
+
+The worlds' calls take no time. Here each call takes a quarter of a second, and one janitor run follows the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots import janitor, settlement
+from slotkeeper.slots.janitor import RUN_SECONDS
+from slotkeeper.slots.request import execution_name
+from tests.simulation.aws import dynamodb, sqs, stepfunctions
+from tests.simulation.frozen import freeze
+from tests.simulation.slots_actors import NEW, run_janitor
+from tests.simulation.slots_state import GRACE, JOB, LOOK_GAP, PERIOD, PROCESS, SECOND, name_of
+from tests.simulation.slots_world import Plan, SlotsWorld
+from tests.simulation.transcript import Outside, Question
+from tests.simulation.workflow import FAILED
+
+CALL_SECONDS = 0.25
+DEAD = 150
+OTHER = name_of("B")  # the dead holder of the second process, for which request "A" waits
+
+
+class _SlowCalls(Outside):
+    """The services of a world, with calls that take time."""
+
+    def __init__(self, world: SlotsWorld) -> None:
+        super().__init__(())
+        self._world = world
+
+    def ask(self, question: Question) -> Any:
+        if question.operation == "clock":
+            return self._world.now
+        self._world.now += CALL_SECONDS
+        return Outside((self._world.perform(question),)).ask(question)
+
+
+def _loaded() -> SlotsWorld:
+    """Two processes whose holders' workflows were aborted. The wake of the second one's waiting request was lost."""
+    world = SlotsWorld(Plan(("A",)), timeless=False)
+    (message,) = world._receivable()
+    queue, _answer = sqs.receive(world._queue(), message, world.now)
+    world._put_queue(
+        queue.with_fields(messages=tuple(m.with_fields(visible_at=world.now + 1800) for m in queue["messages"]))
+    )
+    (taken,) = world._queue()["messages"]
+    waiting = {
+        "sequence": taken["sequence"],
+        "receipt_handle": taken["handle"],
+        "priority": "normal",
+        "execution": name_of("A"),
+        "request_id": "A",
+    }
+    registration = {name: {"S": text} for name, text in waiting.items()}
+    registration |= {name: {"N": str(number)} for name, number in (("receives", 1), ("weight", 1), ("since", 1))}
+    dead = [execution_name(PROCESS, str(number), 1) for number in range(DEAD)]
+    items = [_item(PROCESS, dead, {}), _item(SECOND, [OTHER], {"normal": {"M": registration}})]
+    world.services["dynamodb"] = dynamodb.tables(slots=items, settled=[])
+    executions = world.services["stepfunctions"]
+    for name in (*dead, OTHER):
+        given = {"stateMachineArn": stepfunctions.WORKFLOW, "name": name, "input": "{}"}
+        executions, _answer = stepfunctions.perform(executions, "start_execution", freeze(given), world.now)
+        executions = stepfunctions.close(executions, name, "ABORTED", world.now)
+    world.services["stepfunctions"] = executions
+    world.now += GRACE
+    return world
+
+
+def _item(process: str, holders: list[str], waiting: dict[str, Any]) -> dict[str, Any]:
+    holder = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1000000"}, "job": {"S": JOB}}}
+    return {
+        "process_name": {"S": process},
+        "slot_limit": {"N": "500"},
+        "slots_in_use": {"N": str(len(holders))},
+        "holders": {"M": dict.fromkeys(holders, holder)},
+        "waiting": {"M": waiting},
+        "target": {"S": JOB},
+    }
+
+
+def _run(world: SlotsWorld, runs: int) -> list[float]:
+    """Janitor runs, a period apart; how long each took."""
+    seconds, memory = [], NEW
+    for _ in range(runs):
+        begun = world.now
+        memory, _counts = run_janitor(_SlowCalls(world), GRACE, LOOK_GAP, memory)
+        seconds.append(world.now - begun)
+        world.now = max(world.now, begun + PERIOD)
+    return seconds
+
+
+def _kept(world: SlotsWorld) -> list[str]:
+    return [
+        message["attributes"]["execution_name"]["StringValue"] for message in world.services["sqs"][FAILED]["messages"]
+    ]
+
+
+def test_another_process_has_its_turn_in_the_first_runs_and_each_request_is_kept_once() -> None:
+    world = _loaded()
+    assert max(_run(world, 2)) <= RUN_SECONDS + 5
+    assert world._receivable()  # woken
+    assert OTHER in _kept(world)
+    assert OTHER not in world._holders()
+    assert world._holders()  # there is more to do than two runs can
+    assert max(_run(world, 20)) <= RUN_SECONDS + 5
+    assert not world._holders()
+    assert sorted(_kept(world)) == sorted({*_kept(world)})
+    assert len(_kept(world)) == DEAD + 1
+
+
+def test_without_turns_another_process_waits_for_all_requests_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settlement, "in_turns", lambda work, _: sorted(work, key=lambda each: each.name == OTHER))
+    world = _loaded()
+    _run(world, 2)
+    assert OTHER not in _kept(world)
+
+
+def test_without_its_end_a_run_takes_longer_than_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUN_SECONDS", "SETTLE_SECONDS"):
+        monkeypatch.setattr(janitor, name, 10**6)
+    assert _run(_loaded(), 1)[0] > 2 * PERIOD
