@@ -301,7 +301,6 @@ def test_every_check_of_a_soak_holds_after_faults_and_a_killed_engine(
     monkeypatch.setattr(soak_plan, "SHARE_LONG", 0.0)
     monkeypatch.setattr(soak_plan, "SHARE_HANG", 0.0)
     monkeypatch.setattr(fault_player, "UNDONE_AFTER", (1.0, 2.0))
-    monkeypatch.setattr(fault_player, "JANITOR_PERIOD", 1.0)
     monkeypatch.setattr(soak_scenario, "CALM_EACH", 1)
     outcome = soak_scenario.measure(aws, soak_report.Parameters(0.1, 3, 2), run())
     report = outcome.report
