@@ -28,7 +28,6 @@ WAITING = {
     "receives": {"N": "1"},
     "weight": {"N": "1"},
     "since": {"N": "1700000000"},
-    "hidden_until": {"N": "1700000225"},
     "execution": {"S": "p-3"},
     "request_id": {"S": "order-3"},
 }
