@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 
 
+def number(value: int) -> Item:
+    """A number attribute."""
+    return {"N": str(value)}
+
+
 class Write(NamedTuple):
     """The result of a write: whether its condition held, and the item that DynamoDB returned, or an empty one.
 
