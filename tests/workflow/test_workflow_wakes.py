@@ -40,11 +40,11 @@ class _OneItem:
 def _registration(priority: str, weight: int) -> dict[str, Any]:
     return TOMBSTONE | {
         "receipt_handle": {"S": f"handle-{priority}"},
-        "hidden_until": {"N": "9"},
         "priority": {"S": priority},
         "weight": {"N": str(weight)},
         "since": {"N": "1"},
         "execution": {"S": f"p-{priority}"},
+        "hidden_until": {"N": "9"},
     }
 
 
