@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 
 
-def number(value: int) -> Item:
-    """A number attribute."""
-    return {"N": str(value)}
-
-
 class Write(NamedTuple):
     """The result of a write: whether its condition held, and the item that DynamoDB returned, or an empty one.
 
@@ -105,7 +100,7 @@ class Table:
 
 def number(value: float) -> Item:
     """A number attribute, to the thousandth."""
-    return {"N": f"{value:.3f}".removesuffix(".000")}
+    return {"N": f"{value:.3f}".removesuffix(".000") if isinstance(value, float) else str(value)}
 
 
 class MalformedAttribute(ValueError):
