@@ -16,7 +16,7 @@ TABLE = [
     (["functions/starter/app.py"], sorted(FAST)),
     (["tests/support/boundary.py"], sorted(FAST)),
     (["tests/races/conftest.py"], []),
-    ([f"{LAYER}/events.py", f"{LAYER}/token/lock.py", "README.md"], sorted(FAST)),
+    ([f"{LAYER}/events.py", f"{LAYER}/slots/protocol.py", "README.md"], sorted([*FAST, "tests/proof/slots"])),
 ]
 
 
