@@ -11,6 +11,7 @@ from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
 from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE
+from slotkeeper.slots.process import WAKE_PROJECTION
 from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.case import denial
@@ -168,7 +169,7 @@ def test_the_workflow_and_the_layer_write_with_the_same_expressions(name: str, u
 
 def test_the_wake_reads_the_same_attributes_as_the_layer() -> None:
     arguments = states()["ReadWaiting"]["Arguments"]
-    assert arguments["ProjectionExpression"] == slots.WAKE_PROJECTION
+    assert arguments["ProjectionExpression"] == WAKE_PROJECTION
     assert arguments["ConsistentRead"] is True
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.process import Wake
 from slotkeeper.slots.processes import Operations
-from slotkeeper.slots.protocol import Candidate, Registration, Wake
+from slotkeeper.slots.protocol import Candidate, Registration
 from slotkeeper.slots.queues import MAX_WAKES, wake_next
 from slotkeeper.slots.request import PRIORITIES, Priority, message_group
 from tests.support.boundary import Calls, passed_values, refuse

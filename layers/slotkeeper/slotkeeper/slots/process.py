@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
@@ -245,7 +245,7 @@ class Process:
 
     def is_blocked(self, waiting: WaitingRequest) -> bool:
         """Whether a waiting request cannot start before the limit is raised. It keeps no other request out."""
-        return waiting.weight > self.slot_limit
+        return _is_blocked(waiting, self.slot_limit)
 
     @property
     def blocked(self) -> list[WaitingRequest]:
@@ -261,15 +261,13 @@ class Process:
     @property
     def first(self) -> WaitingRequest | None:
         """The waiting request whose turn it is: the highest priority that is not blocked."""
-        return next((each for each in self._counting(PRIORITIES)), None)
+        return next(self._counting(PRIORITIES), None)
 
     @property
     def to_wake(self) -> WaitingRequest | None:
         """The waiting request whose turn it is, if it fits now, or else a cancelled one, which is dead-lettered."""
-        first = self.first
-        if first is not None and self.fits(first.weight, first.token_bytes):
-            return first
-        return next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
+        first = next_to_wake(self._counting(PRIORITIES), lambda each: self.fits(each.weight, each.token_bytes))
+        return first or next((each for each in self.waiting.values() if each.execution in self.cancelled), None)
 
     @property
     def named(self) -> dict[Priority, WaitingRequest | Cleared]:
@@ -287,7 +285,7 @@ class Process:
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
-        return wake_delay(priority, self.turns, self.turn_seconds, now)
+        return _wake_delay(priority, self.turns, self.turn_seconds, now)
 
     def admits(self, weight: int, priority: Priority, position: Position | None, token_bytes: int = 0) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
@@ -303,13 +301,70 @@ class Process:
         return fits and is_next and not any(self._counting(higher(priority)))
 
     def _counting(self, priorities: Iterable[Priority]) -> Iterator[WaitingRequest]:
-        registered = (self.waiting[each] for each in priorities if each in self.waiting)
-        return (each for each in registered if not self.is_blocked(each))
+        return _unblocked((self.waiting[each] for each in priorities if each in self.waiting), self.slot_limit)
 
 
 def higher(priority: Priority) -> tuple[Priority, ...]:
     """The priorities that come before this one."""
     return PRIORITIES[: PRIORITIES.index(priority)]
+
+
+WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds"
+
+
+class Wake(NamedTuple):
+    """The waiting request to wake, and the seconds after which its message becomes visible."""
+
+    waiting: WaitingRequest
+    delay: int
+
+
+def next_to_wake(counting: Iterator[WaitingRequest], fits: Callable[[WaitingRequest], bool]) -> WaitingRequest | None:
+    """Return the waiting request that a wake makes visible: the one whose turn it is, if it fits.
+
+    If that one does not fit, no other one is woken: it would take the slots for which the first one waits. The
+    workflow's ReadWaiting contains the same rule, and a test compares the two.
+
+    Args:
+        counting: the registered requests that are not blocked, the highest priority first.
+        fits: whether a request fits, as far as the caller has read the item. If it does not after all, it is refused
+            again.
+    """
+    first = next(counting, None)
+    return first if first is not None and fits(first) else None
+
+
+def read_wake(item: Mapping[str, Any], now: float) -> Wake | None:
+    """Parse the attributes of WAKE_PROJECTION, and return the wake that is due, by the counter alone.
+
+    Entries of lower priorities than the one that is woken are not parsed, as in the workflow.
+
+    Raises:
+        MalformedAttribute: an attribute that decides has not the documented type.
+    """
+    attributes = Attributes(item)
+    limit, in_use = attributes.number("slot_limit"), attributes.number("slots_in_use")
+    if attributes.flag("paused", False):
+        return None
+    entries = attributes.map("waiting", Attributes({}))
+    registered = (
+        _read_registration(priority, entry)
+        for priority in PRIORITIES
+        if "receipt_handle" in (entry := entries.map(priority, Attributes({}))).raw
+    )
+    first = next_to_wake(_unblocked(registered, limit), lambda each: in_use + each.weight <= limit)
+    if first is None:
+        return None
+    turns, turn_seconds = _read_turns(attributes), _read_turn_seconds(attributes)
+    return Wake(first, _wake_delay(first.priority, turns, turn_seconds, now))
+
+
+def _unblocked(registered: Iterable[WaitingRequest], slot_limit: float) -> Iterator[WaitingRequest]:
+    return (each for each in registered if not _is_blocked(each, slot_limit))
+
+
+def _is_blocked(waiting: WaitingRequest, slot_limit: float) -> bool:
+    return waiting.weight > slot_limit
 
 
 def read_process(item: Mapping[str, Any]) -> Process:
@@ -336,7 +391,7 @@ def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
 
 
 def _parse(attributes: Attributes) -> Process:
-    turns = read_turns(attributes)
+    turns = _read_turns(attributes)
     waiting, tombstones, cleared = _read_waiting(attributes.map("waiting"), turns)
     settings = attributes.map("run_settings", Attributes({}))
     return Process(
@@ -356,7 +411,7 @@ def _parse(attributes: Attributes) -> Process:
         settle_seconds=settings.whole("settle_seconds", 0),
         queue_url=attributes.text("queue_url", ""),
         turns=turns,
-        turn_seconds=read_turn_seconds(attributes),
+        turn_seconds=_read_turn_seconds(attributes),
     )
 
 
@@ -373,7 +428,7 @@ def _read_waiting(
         # Without these two, no later delivery can replace the entry.
         sequence, receives = entry.text("sequence"), entry.whole("receives")
         if "receipt_handle" in entry.raw:
-            waiting[priority] = read_registration(priority, entry)
+            waiting[priority] = _read_registration(priority, entry)
         else:
             tombstones[priority] = (sequence, receives)
             if "execution" in entry.raw:
@@ -381,7 +436,7 @@ def _read_waiting(
     return waiting, tombstones, cleared
 
 
-def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
+def _wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
     """The seconds after which a wake makes a message visible: the rest of the turns of higher priorities, rounded up.
 
     At most `turn_seconds`, although the clock that wrote a turn may be ahead.
@@ -390,7 +445,7 @@ def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: 
     return max(0, turn_seconds + min(0, math.ceil(max(began) / 1000 - now))) if began else 0
 
 
-def read_turn_seconds(attributes: Attributes) -> int:
+def _read_turn_seconds(attributes: Attributes) -> int:
     """Parse the length of a turn. Raises MalformedAttribute."""
     return attributes.parsed_number("turn_seconds", _turn_seconds, TURN_SECONDS)
 
@@ -402,13 +457,13 @@ def _turn_seconds(number: str) -> int:
     return seconds
 
 
-def read_turns(attributes: Attributes) -> dict[Priority, int]:
+def _read_turns(attributes: Attributes) -> dict[Priority, int]:
     """Parse the turns in an item. Raises MalformedAttribute."""
     turns = {priority: attributes.whole(f"turn_{priority}", None) for priority in PRIORITIES}
     return {priority: began for priority, began in turns.items() if began is not None}
 
 
-def read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
+def _read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
     """Parse a registration. Raises MalformedAttribute."""
     return WaitingRequest(
         priority=priority,

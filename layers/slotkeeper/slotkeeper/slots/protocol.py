@@ -64,20 +64,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write, number
+from slotkeeper.aws.dynamodb import Item, MalformedAttribute, Table, Write, number
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
     MAX_TOKEN_BYTES,
+    WAKE_PROJECTION,
     MalformedProcess,
     Process,
     WaitingRequest,
+    Wake,
     higher,
     read_process,
-    read_registration,
-    read_turn_seconds,
-    read_turns,
-    wake_delay,
+    read_wake,
 )
 from slotkeeper.slots.request import (
     DEFAULT_PRIORITY,
@@ -306,8 +305,6 @@ RELEASE_CONDITION = "attribute_exists(holders.#me)"
 CANCEL_CONDITION = "holders.#me.#state = :reserved"
 UNCHANGED_CONDITION = "holders.#me = :seen"
 
-WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds"
-
 # The number of holders from which a reserve reads before it writes. DynamoDB charges a refused write like a successful
 # one, one write unit per KB of the item. A read costs one read unit per 4 KB, at a fifth of the price, and uses none of
 # the 1,000 write units per second of one item (DynamoDB guide, "DynamoDB read and write operations"). With fewer
@@ -315,13 +312,6 @@ WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_no
 PRECHECK_FROM_HOLDERS = 30
 # Writes of a reserve. A further one is needed only if the limit, or the default weight, changed after the read.
 _MAX_WRITES = 3
-
-
-class Wake(NamedTuple):
-    """The waiting request to wake, and the seconds after which its message becomes visible."""
-
-    waiting: WaitingRequest
-    delay: int
 
 
 class Slots:
@@ -551,21 +541,10 @@ class Slots:
 
     def to_wake(self, process: str, now: float) -> Wake | None:
         """Return the waiting request that is next, if it fits: the read that precedes a wake."""
-        item = Attributes(self._table.read(process, ProjectionExpression=WAKE_PROJECTION))
         try:
-            limit, in_use = item.number("slot_limit"), item.number("slots_in_use")
-            if item.flag("paused", False):
-                return None
-            registered = item.map("waiting", Attributes({}))
-            for priority in PRIORITIES:
-                entry = registered.map(priority, Attributes({}))
-                if "receipt_handle" in entry.raw and (waiting := read_registration(priority, entry)).weight <= limit:
-                    if in_use + waiting.weight > limit:
-                        return None
-                    return Wake(waiting, wake_delay(priority, read_turns(item), read_turn_seconds(item), now))
+            return read_wake(self._table.read(process, ProjectionExpression=WAKE_PROJECTION), now)
         except MalformedAttribute:
-            pass  # the step that freed a slot must not fail because of it; the janitor reports the item
-        return None
+            return None  # the step that freed a slot must not fail because of it; the janitor reports the item
 
     def can_proceed(self, candidate: Candidate) -> bool:
         """Read consistently whether a new reserve is needed: its outcome would differ, or no wake would come.
