@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import KEEP_SECONDS, find_faults
+from slotkeeper.slots.request import hide_fields
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import audit, read_audit
 from slotkeeper_cli.completion import ProcessName
@@ -184,16 +185,11 @@ def _hidden(keys: Keys, value: Value | None) -> Any:
     """An attribute in DynamoDB's format without secrets; a long one as a text, cut."""
     if value is None:
         return None
-    text = hide_tokens(json.dumps(_without_secrets(dict(zip(keys[-1:], [value], strict=True))), ensure_ascii=False))
+    shown = hide_fields(dict(zip(keys[-1:], [value], strict=True)), _SECRET, HIDDEN)
+    text = hide_tokens(json.dumps(shown, ensure_ascii=False))
     if len(text) > _LONGEST_AUDITED:
         return f"{text[:_LONGEST_AUDITED]}..."
     return json.loads(text)[keys[-1]]
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: HIDDEN if name in _SECRET else _without_secrets(each) for name, each in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, list) else value
 
 
 def _shown(keys: Keys, value: Value | None) -> str:

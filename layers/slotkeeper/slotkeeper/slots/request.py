@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -324,8 +324,24 @@ def without_token(body: str) -> str:
 
 
 def masked(text: str, hidden: str = "...") -> str:
-    """The text with each task token in it replaced by `hidden`: for messages that repeat a part of a body."""
-    return _TOKEN_TEXT.sub(rf"\g<1>{hidden}", text)
+    """The text with each task token in it replaced by `hidden`, whether it is JSON, a part of it, or another text."""
+    if "oken" not in text and "\\u" not in text:  # a quick test; a name may be escaped
+        return text
+    shown = text
+    try:
+        value = json.loads(text)
+        if (without := hide_fields(value, ["task_token"], hidden)) != value:
+            shown = json.dumps(without)
+    except (ValueError, RecursionError):
+        pass
+    return _TOKEN_TEXT.sub(rf"\g<1>{hidden}", shown)
+
+
+def hide_fields(value: Any, names: Collection[str], hidden: str) -> Any:
+    """A JSON value with the fields of these names, at any depth, replaced by `hidden`."""
+    if isinstance(value, dict):
+        return {name: hidden if name in names else hide_fields(each, names, hidden) for name, each in value.items()}
+    return [hide_fields(each, names, hidden) for each in value] if isinstance(value, list) else value
 
 
 def _object(body: str) -> dict[str, Any] | None:
