@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import process as bounds
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, higher
+from slotkeeper.slots.process import higher
 from slotkeeper.slots.request import PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 
@@ -63,7 +64,7 @@ class Holder(NamedTuple):
     @property
     def removable_from(self) -> int:
         """When other callers may remove a lease."""
-        return self.until + LEASE_CLOCK_SKEW
+        return self.until + CLOCK_SKEW_SECONDS
 
 
 class Waiting(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_TOKEN_BYTES, Cancellation, Holder
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.process import MAX_TOKEN_BYTES, Cancellation, Holder
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
@@ -122,7 +123,7 @@ def test_a_queued_request_starts_after_the_registered_ones_or_after_the_whole_qu
 
 def test_a_lease_may_end_at_any_time_until_its_end() -> None:
     lease = replace(HOLDER, state="LEASED", until=int(NOW) + 30)
-    assert _waits_for({}, TENS, holders={"a": lease}, slots_in_use=1, slot_limit=1) == (0, 30 + LEASE_CLOCK_SKEW)
+    assert _waits_for({}, TENS, holders={"a": lease}, slots_in_use=1, slot_limit=1) == (0, 30 + CLOCK_SKEW_SECONDS)
 
 
 @pytest.mark.parametrize(

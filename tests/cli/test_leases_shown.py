@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.cli.operator_account import Operator, client
 from tests.cli.queue_contents import waiting
 from tests.support.tables import create_table
@@ -67,7 +67,7 @@ def test_release_is_refused_before_the_end_of_a_lease(operator: Operator, alive:
 
 
 def test_release_is_refused_within_the_clock_skew_after_the_end(operator: Operator) -> None:
-    name = operator.lease("lease-just", int(time.time()) - LEASE_CLOCK_SKEW // 2)
+    name = operator.lease("lease-just", int(time.time()) - CLOCK_SKEW_SECONDS // 2)
 
     assert operator.run("holder", "release", name).exit_code == 3
     assert operator.process().slots_in_use == 1

@@ -46,7 +46,7 @@ class LeaseOrders:
     min_cycles: int
     history: str
     changes: list[Change]
-    skew: int  # instead of LEASE_CLOCK_SKEW
+    skew: int  # instead of CLOCK_SKEW_SECONDS
 
 
 class Caller:
@@ -173,7 +173,7 @@ class Caller:
 def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
     orders = LeaseOrders(**given)
     callers = [Caller(dynamodb, orders, number) for number in numbers]
-    with changed(process, LEASE_CLOCK_SKEW=orders.skew), changed(lease_protocol, orders.changes):
+    with changed(process, CLOCK_SKEW_SECONDS=orders.skew), changed(lease_protocol, orders.changes):
         run_clients(
             [caller.run for caller in callers],
             lambda: save((caller.history for caller in callers), Path(orders.history)),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dev.judge.slot_item import Item, Writer
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.races.slot_judge import VersionJudge
 
-MAX_ERROR = LEASE_CLOCK_SKEW / 2 - 0.1  # of a clock; two clocks differ by less than the skew
+MAX_ERROR = CLOCK_SKEW_SECONDS / 2 - 0.1  # of a clock; two clocks differ by less than the skew
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.judge.slot_item import Item
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.processes import Processes
 from tests.races import lease_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
@@ -39,9 +39,9 @@ class LeaseCrowd(ClientProcesses):
         *,
         heaviest: int = 1,
         changes: tuple[Change, ...] = (),
-        skew: int = LEASE_CLOCK_SKEW,
+        skew: int = CLOCK_SKEW_SECONDS,
     ) -> LeaseOutcome:
-        """Run a race and check it. `skew`: a wrong LEASE_CLOCK_SKEW."""
+        """Run a race and check it. `skew`: a wrong CLOCK_SKEW_SECONDS."""
         table, stream = self.create_table()
         Processes(self.dynamodb, table).create(PROCESS, limit)
         started = time.monotonic()

@@ -6,8 +6,8 @@ import json
 from functools import cache
 from typing import NamedTuple
 
-from slotkeeper.retry.consumer import CLOCK_SKEW_SECONDS
 from slotkeeper.retry.message import parse_message
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from tests.simulation.frozen import Record
 from tests.simulation.retry_actors import INVOCATION
 from tests.simulation.worlds import Violation

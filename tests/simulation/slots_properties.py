@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Any
 
 from dev.judge.slot_item import Asked, Holder, Item, Writer, wrong_item, wrong_step
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, SETTLED_SECONDS, higher
+from slotkeeper.slots.process import SETTLED_SECONDS, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
 from slotkeeper.slots.targets import is_state_machine
@@ -148,7 +149,7 @@ class SlotsProperties(SlotsState):
         weights = [item.holders[name].weight for name in (working & item.holders.keys()) | granted]
         codes = {item.holders[name].code for name in granted}
         for caller, (until, weight) in self.blocks.items():
-            moment = max(self.now + self.ahead_of(caller), self.latest_clock - LEASE_CLOCK_SKEW)
+            moment = max(self.now + self.ahead_of(caller), self.latest_clock - CLOCK_SKEW_SECONDS)
             if moment < until and code_of(caller) not in codes:
                 weights.append(weight)
         if sum(weights) > item.limit:

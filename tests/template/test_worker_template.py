@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from slotkeeper.aws import sqs as message_attributes
-from slotkeeper.retry.consumer import CLOCK_SKEW_SECONDS, RESERVED_SECONDS
+from slotkeeper.retry.consumer import RESERVED_SECONDS
 from slotkeeper.retry.delivery import (
     MAX_DELAY_SECONDS,
     MAX_REASON_CHARACTERS,
@@ -23,6 +23,7 @@ from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, parse_policy
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
+    CLOCK_SKEW_SECONDS,
     ChatbotSettings,
     ClosedExecutionSettings,
     CredentialsSettings,

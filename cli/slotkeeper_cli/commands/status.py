@@ -13,7 +13,8 @@ from rich.text import Text
 
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import State
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Process
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.process import Process
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import (
     Condition,
@@ -213,7 +214,7 @@ def _holder(holder: dict[str, Any]) -> Text:
     """Three lines, so that both ids can be copied in a narrow window too; one for a lease."""
     state = f"{holder['state']} for {duration(holder['age_seconds'])}{weight_text(holder['weight'])}"
     if holder["state"] == "LEASED":
-        style = "red" if holder["seconds_left"] < -LEASE_CLOCK_SKEW else ""
+        style = "red" if holder["seconds_left"] < -CLOCK_SKEW_SECONDS else ""
         return Text.assemble(f"  {holder['execution']}  {state}, ", (lease_text(holder), style))
     status, noun = holder["execution_status"], work_noun(holder["target"])
     work = holder["glue_run"] or holder["child"]

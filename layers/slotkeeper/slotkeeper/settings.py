@@ -8,6 +8,9 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
+# Any two machines' clocks differ by less than this many seconds: those of two containers, or of a lease's callers.
+CLOCK_SKEW_SECONDS = 5
+
 
 class MissingSetting(RuntimeError):
     """An environment variable is missing or not a number. The message names it."""

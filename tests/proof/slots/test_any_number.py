@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from z3 import And, BoolRef, Implies, Int, Or
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import lease_protocol, protocol
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from tests.proof.slots.any_item import AnyItem, Effect, effect, text_number
 from tests.proof.slots.steps import ADOPT, GRANTS, NOW, OTHERS, PREMISES, REPAIRS, Recorder, Step, writing_functions
 from tests.proof.slots.symbols import Search, counterexample
@@ -79,7 +79,7 @@ def ends_the_lease_as_it_was_seen(item: AnyItem, after: Effect, request: dict[st
     if ":code" in request["ExpressionAttributeValues"]:
         return item.holder("me").numbers["code"] == text_number("own")
     seen = item.holder("x").numbers
-    return And(seen["until"] + LEASE_CLOCK_SKEW <= NOW, seen["code"] == text_number("of x"))
+    return And(seen["until"] + CLOCK_SKEW_SECONDS <= NOW, seen["code"] == text_number("of x"))
 
 
 CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import Leases
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, Holder
+from slotkeeper.slots.process import Holder
 from tests.unit.conftest import NOW, Account
 
 
@@ -76,7 +77,7 @@ class LeaseScene:
         """Whether the queue has a message that can be received."""
         return bool(self.account.messages(self.account.queue_url))
 
-    def expired(self, weight: int = 1, age: float = LEASE_CLOCK_SKEW, name: str = "lease-dead-0") -> str:
+    def expired(self, weight: int = 1, age: float = CLOCK_SKEW_SECONDS, name: str = "lease-dead-0") -> str:
         """A lease whose holder died, `age` seconds after its end; return its name."""
         account, until = self.account, int(self.clock.time - age)
         entry = {

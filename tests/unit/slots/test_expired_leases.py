@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import run_report
 from slotkeeper.slots.admission import Admitted
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder
+from slotkeeper.slots.process import MAX_REMOVALS, Holder
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
@@ -28,8 +29,8 @@ def leased(account: Account) -> LeaseScene:
 
 
 def test_a_lease_expires_when_the_clock_skew_has_passed_after_its_end() -> None:
-    assert not LEASE.has_expired(NOW + 60 + LEASE_CLOCK_SKEW - 0.1)
-    assert LEASE.has_expired(NOW + 60 + LEASE_CLOCK_SKEW)
+    assert not LEASE.has_expired(NOW + 60 + CLOCK_SKEW_SECONDS - 0.1)
+    assert LEASE.has_expired(NOW + 60 + CLOCK_SKEW_SECONDS)
     assert not Holder("RUNNING", 0, "job", None, {}).has_expired(NOW)
 
 
@@ -151,7 +152,7 @@ def test_a_request_of_a_paused_process_removes_expired_leases_and_is_hidden_for_
     hidden = passed_values(leased.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     leased.account.starter.admit(leased.account.send(REQUEST), NOW)
     assert leased.holders() == {}
-    assert min(hidden) > LEASE_CLOCK_SKEW
+    assert min(hidden) > CLOCK_SKEW_SECONDS
 
 
 def test_removing_leases_leaves_the_janitor_time_for_the_other_work(leased: LeaseScene) -> None:

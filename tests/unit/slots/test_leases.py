@@ -16,9 +16,10 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper import slots
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MAX_LEASE_SECONDS, Length
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_WEIGHT
+from slotkeeper.slots.process import MAX_WEIGHT
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, LeaseTerm, Registration
 from tests.support.boundary import Calls, lose_answer, passed_values, refuse
@@ -303,7 +304,7 @@ def test_waiting_ends_while_the_invocation_has_time_for_the_block(
 
 
 def test_a_lease_within_the_clock_skew_is_not_taken_over(scene: LeaseScene) -> None:
-    scene.expired(age=LEASE_CLOCK_SKEW - 1)
+    scene.expired(age=CLOCK_SKEW_SECONDS - 1)
     _refused(scene)
     assert scene.owners() == ["dead"]
 
@@ -642,7 +643,7 @@ def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(
 
     update = scene.account.dynamodb.update_item
     lease = _of_another_process(scene)
-    scene.clock.time += 60 + LEASE_CLOCK_SKEW
+    scene.clock.time += 60 + CLOCK_SKEW_SECONDS
     assert scene.account.slots.release("p", lease.name, scene.holders()[lease.name].raw)
     monkeypatch.setattr(scene.account.dynamodb, "update_item", repeat)
     with pytest.raises(SlotLost):

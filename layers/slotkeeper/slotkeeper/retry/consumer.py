@@ -41,7 +41,6 @@ from slotkeeper.retry.attempt import (
 from slotkeeper.retry.deferral import Deferrals, waiting_since
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, DeadLetterQueue, RetryQueue, TooLarge
 from slotkeeper.retry.downstream.downstreams import DEFAULT, UNWATCHED, Admission, Downstreams, name_of
-from slotkeeper.retry.downstream.health import CLOCK_SKEW_SECONDS
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
     AlreadySettled,
@@ -56,6 +55,7 @@ from slotkeeper.retry.ledger import (
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.retry.plan import AttemptHistory, DeadLetter, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, BuiltInPolicy, PolicyParameter, PolicyUnavailable
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 
 # Seconds of the invocation reserved for recording, scheduling and settling the outcome. The work does not get them.
 RESERVED_SECONDS = 15.0

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table, Write, number
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
@@ -363,7 +364,7 @@ class RunLease:
 
     The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
     returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
-    deadline plus LEASE_CLOCK_SKEW.
+    deadline plus CLOCK_SKEW_SECONDS.
 
     Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the
     same quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot
@@ -393,7 +394,7 @@ class RunLease:
         """
         now = self._clock()
         self._code = self._new_code()
-        write = self._put(now + seconds_left + LEASE_CLOCK_SKEW, TAKE_CONDITION, {":now": number(int(now))})
+        write = self._put(now + seconds_left + CLOCK_SKEW_SECONDS, TAKE_CONDITION, {":now": number(int(now))})
         # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
         return write.held or write.item.get("code") == {"S": self._code}
 

@@ -1,7 +1,7 @@
 """The steps of a lease: conditional writes on the item of its process, next to the steps of protocol.py.
 
 A lease is a holder without an execution: {state: LEASED, since, until, code, weight}. No service knows whether its code
-still runs, so it is judged by its end alone: LEASE_CLOCK_SKEW seconds after `until` any caller may remove it.
+still runs, so it is judged by its end alone: CLOCK_SKEW_SECONDS seconds after `until` any caller may remove it.
 
     take      takes a slot, if one is free, the process is not paused, and no registered request counts
     take over removes an expired lease and adds one's own in one write, if the expired one is unchanged

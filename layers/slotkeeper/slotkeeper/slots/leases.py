@@ -6,10 +6,10 @@
 A lease ends by time, because no service knows whether a block of code still runs. So the limit holds (S1c) under two
 premises, next to the write conditions that S1 needs:
 
-- Any two clocks differ by less than LEASE_CLOCK_SKEW (5 s).
+- Any two clocks differ by less than CLOCK_SKEW_SECONDS (5 s).
 - Each block is left, or its lease extended, before the lease's end.
 
-More precisely: if a block overruns by t seconds, and t plus the difference of the clocks exceeds LEASE_CLOCK_SKEW,
+More precisely: if a block overruns by t seconds, and t plus the difference of the clocks exceeds CLOCK_SKEW_SECONDS,
 another caller can use the slot at the same time, for as long as the block still runs.
 
 Lambda enforces the second premise: it stops an invocation at its deadline. In three cases nothing does:
@@ -45,8 +45,9 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.clients import client_config
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.lease_protocol import LeaseSteps, logger
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_HOLDERS, PROCESS_NAME, MalformedProcess, Process
+from slotkeeper.slots.process import MAX_HOLDERS, PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import (
     Candidate,
     Full,
@@ -252,7 +253,7 @@ class Lease:
         if not self.is_held:
             return
         self._is_released = True
-        overran = self._leases.clock() >= self._term.end + LEASE_CLOCK_SKEW
+        overran = self._leases.clock() >= self._term.end + CLOCK_SKEW_SECONDS
         try:
             is_released = self._leases.steps.release(self.process, self.name, self._term.code, overran=overran)
         except (ClientError, BotoCoreError) as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -19,8 +20,6 @@ MAX_HOLDERS = 500
 # other attributes, so that no confirm, cancellation or pause is refused because of the item's size.
 MAX_TOKEN_BYTES = 131_072
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
-# Seconds after its end during which no other caller removes a lease: the maximum difference of two clocks.
-LEASE_CLOCK_SKEW = 5
 # Expired leases that one call removes or takes over. Further ones are left to the next call.
 MAX_REMOVALS = 20
 # Seconds for which a turn delays the wakes of lower priorities, unless the process has its own `turn_seconds`. A longer
@@ -77,7 +76,7 @@ class Holder:
     @property
     def removable_from(self) -> int | None:
         """The time from which a lease may be removed by any caller; None for an execution, which never expires."""
-        return None if self.until is None else self.until + LEASE_CLOCK_SKEW
+        return None if self.until is None else self.until + CLOCK_SKEW_SECONDS
 
     def has_expired(self, now: float) -> bool:
         """Whether this is a lease that any caller may remove. `now` is in seconds since the epoch."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
-# Two containers' clocks differ by less than this many seconds.
-CLOCK_SKEW_SECONDS = 5.0
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+
 SUCCESS, FAILURE = "s", "f"  # in Health.outcomes
 
 # By class name, so with all their subclasses: failures that concern the downstream. ConnectionError,

@@ -37,7 +37,6 @@ from dataclasses import replace
 from typing import Any
 
 from slotkeeper.retry.downstream.health import (
-    CLOCK_SKEW_SECONDS,
     FAILURE,
     SUCCESS,
     Answer,
@@ -55,6 +54,7 @@ from slotkeeper.retry.downstream.health import (
     State,
 )
 from slotkeeper.retry.policy import share
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 
 MAX_CHANGES = 20  # DynamoDB charges each write by the size of the whole item
 # The weight of a call's duration in the mean duration.
