@@ -15,6 +15,7 @@ from typing import Any
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY
+from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.conditions import (
     NO_MESSAGE,
     Condition,
@@ -26,7 +27,7 @@ from slotkeeper_cli.conditions import (
     of_waiting,
 )
 from slotkeeper_cli.formatting import count, duration, iso, local_time, one_line, seconds
-from slotkeeper_cli.holders import lease_as_dict, lease_text, release_of, work_key, work_noun
+from slotkeeper_cli.holders import lease_as_dict, lease_text, release_of
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts
 from slotkeeper_cli.requests import RequestState
 
@@ -312,7 +313,7 @@ def _cancelled(one: RequestAttempts, last: RequestAttempt) -> Explanation:
 
 def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     details, target = last.details, last.details.get("target", one.process.target)
-    noun, work = work_noun(target), last.details.get(work_key(target))
+    noun, work = kind_of(target).work_noun, last.details.get(kind_of(target).work_key)
     stop = (_cancel(one, "--stop"),)
     age = facts.now - seconds(details["since"]) if "since" in details else 0.0
     match last.state:

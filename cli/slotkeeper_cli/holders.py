@@ -9,38 +9,17 @@ from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.targets import execution_arn, is_state_machine
-from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER, Children
+from slotkeeper.slots.targets import kind_of
+from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.target_checks import Work, target_in
 
-Work = dict[str, str]  # its id and state; of a child execution also its link
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
 # Seconds for which the messages of a status event and the calls delay the two checks (docs/correctness.md, S4).
 _EVENT_SECONDS = 5
 _ENDED = ENDED_STATES | {*CLOSED_STATUSES}
-
-
-def runs_by_execution(stack: StackConnection, job: str, since: float) -> dict[str, dict[str, str]]:
-    """The newest Glue run of each execution, `id` and `state`, among the runs of a job that started after a moment.
-
-    Args:
-        since: seconds since the epoch. Runs of the minute before are included, since the clocks of two services differ.
-    """
-    runs: dict[str, dict[str, str]] = {}
-    glue = stack.client("glue")
-    try:
-        for page in glue.get_paginator("get_job_runs").paginate(JobName=job):
-            for run in page["JobRuns"]:
-                execution = run.get("Arguments", {}).get(MARKER, "")
-                runs.setdefault(execution, {"id": run["Id"], "state": run["JobRunState"]})
-            started = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
-            if started and max(started) < since - CLOCK_DIFFERENCE_SECONDS:
-                break
-    except glue.exceptions.EntityNotFoundException:
-        pass  # the job was deleted, and its runs with it
-    return runs
 
 
 def executions_of(process: Process) -> dict[str, Holder]:
@@ -53,24 +32,6 @@ def target_of(process: Process, holder: Holder) -> str:
     return holder.target or process.target
 
 
-def work_key(target: str) -> str:
-    """The key under which JSON shows what a target runs."""
-    return "child" if is_state_machine(target) else "glue_run"
-
-
-def work_noun(target: str) -> str:
-    """What a target runs, in a sentence."""
-    return "child execution" if is_state_machine(target) else "Glue run"
-
-
-def work_of(stack: StackConnection, target: str, execution: str, since: float) -> Work | None:
-    """What a holder runs; None if nothing was started."""
-    if not is_state_machine(target):
-        return runs_by_execution(stack, target, since).get(execution)
-    child = Children(stack.client("stepfunctions")).describe(target, execution, stack.execution_arn(execution))
-    return _child(stack, target, execution, child.status) if child else None
-
-
 def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, Work]:
     """What each holder of these processes runs, by execution."""
     since: dict[str, dict[str, int]] = {}
@@ -79,30 +40,8 @@ def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dic
             since.setdefault(target_of(process, holder), {})[name] = holder.since
     found: dict[str, Work] = {}
     for target, holders in since.items():
-        if is_state_machine(target):
-            found |= _children(stack, target, sorted(holders))
-        else:
-            found |= runs_by_execution(stack, target, min(holders.values()))
+        found |= target_in(stack, target).works(holders)
     return found
-
-
-def _children(stack: StackConnection, target: str, names: list[str]) -> dict[str, Work]:
-    """The children of these names. One list contains those that run; the others are described one by one."""
-    stepfunctions = stack.client("stepfunctions")
-    try:
-        pages = stepfunctions.get_paginator("list_executions").paginate(stateMachineArn=target, statusFilter="RUNNING")
-        running = {listed["name"] for page in pages for listed in page["executions"]}
-    except stepfunctions.exceptions.StateMachineDoesNotExist:
-        running = set()
-    rest = [name for name in names if name not in running]
-    described = in_parallel(lambda name: work_of(stack, target, name, 0), rest)
-    found = {name: _child(stack, target, name, "RUNNING") for name in names if name in running}
-    return found | {name: work for name, work in zip(rest, described, strict=True) if work is not None}
-
-
-def _child(stack: StackConnection, target: str, name: str, status: str) -> Work:
-    arn = execution_arn(target, name)
-    return {"id": arn, "state": status, "link": stack.link_of(arn)}
 
 
 @dataclass(frozen=True)
@@ -161,9 +100,10 @@ def estimate(
         settle_seconds: those of the holder.
     """
     checks = 2 * check_gap_seconds(parameters)
-    if is_state_machine(target) and work is not None:
+    kind = kind_of(target)
+    if kind.is_final and work is not None:
         checks = settle_seconds
-    usual, noun = checks + _EVENT_SECONDS, work_noun(target)
+    usual, noun = checks + _EVENT_SECONDS, kind.work_noun
     rate = _RATE.fullmatch(parameters.get("JanitorSchedule") or "rate(1 minute)")
     if rate is None:
         return SlotRelease(None, usual, noun)
@@ -175,7 +115,7 @@ def estimate(
 def release_of(details: Mapping[str, Any]) -> SlotRelease:
     """The estimate that `SlotRelease.as_dict` has written."""
     by = details["slot_free_by"]
-    noun = work_noun(details.get("target", ""))
+    noun = kind_of(details.get("target", "")).work_noun
     return SlotRelease(by and seconds(by), details["slot_usually_free_after_seconds"], noun)
 
 

@@ -16,18 +16,19 @@ from typing import Any
 from slotkeeper.slots.executions import Execution, failed_run, failure_reason
 from slotkeeper.slots.process import RETENTION_SECONDS, Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import NO_TARGET, kind_of
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.conditions import ahead_of, as_dict, waiting_requests
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.formatting import iso
-from slotkeeper_cli.holders import estimate, target_of, work_key, work_of
+from slotkeeper_cli.holders import estimate, target_of
 from slotkeeper_cli.request_ids import RequestIds, callers_of, request_id_of
 from slotkeeper_cli.requests import RETURNED, RequestState, fields_in, hide_tokens, priority_in, weight_in
 from slotkeeper_cli.search import Search, read_dead_letters
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.target_checks import target_in
 
 # The search ends after this many unknown attempts in a row. A single one may have been dead-lettered without an
 # execution, and its message deleted.
@@ -265,9 +266,9 @@ class RequestFinder:
     ) -> tuple[RequestState, dict[str, Any]]:
         """The state and the details of an attempt that holds a slot."""
         target = target_of(process, holder)
-        work = work_of(self._stack, target, name, holder.since) if execution else None
+        work = target_in(self._stack, target).work(name, holder.since) if execution else None
         details = {"since": iso(holder.since), "slot": holder.state, "weight": holder.weight, "target": target}
-        details |= {"glue_run": None, work_key(target): work}
+        details |= {"glue_run": None, kind_of(target).work_key: work}
         if execution is None or execution.status in _OPEN:
             is_running = execution is not None and holder.state == "RUNNING"
             return (RequestState.RUNNING if is_running else RequestState.STARTING), details
@@ -280,12 +281,9 @@ class RequestFinder:
         target, name = process.target, execution.name
         if target == NO_TARGET:
             return {}
-        work = work_of(self._stack, target, name, execution.started_at or 0.0)
-        details: dict[str, Any] = {work_key(target): work}
-        if work and is_state_machine(target):
-            child = self._control.children.describe(target, name, self._stack.execution_arn(name))
-            details["output"] = hide_tokens(child.output) if child else ""
-        return details
+        found = target_in(self._stack, target)
+        work = found.work(name, execution.started_at or 0.0)
+        return {kind_of(target).work_key: work} | (found.output(name) if work else {})
 
 
 def _after_return(process: Process, name: str, before: Sequence[RequestAttempt]) -> RequestAttempt | None:

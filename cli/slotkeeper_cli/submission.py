@@ -24,7 +24,7 @@ from slotkeeper.slots.request import (
     message_group,
     parse_request,
 )
-from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, kind_of
 from slotkeeper_cli.errors import CommandError
 from slotkeeper_cli.formatting import one_line
 from slotkeeper_cli.requests import RETURNED, fields_in
@@ -211,9 +211,9 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
         target = known[one.process].target if one.process in known else ""
         if target == NO_TARGET:
             errors.append(f"{one.request_id}: process {one.process} is for leases only, it runs no requests")
-        elif is_state_machine(target) and one.arguments:
+        elif kind_of(target) is STATE_MACHINE and one.arguments:
             errors.append(f"{one.request_id}: {target_text(target)} takes an input (--input), not arguments")
-        elif target and not is_state_machine(target) and one.input is not None:
+        elif target and kind_of(target) is GLUE_JOB and one.input is not None:
             errors.append(f"{one.request_id}: {target_text(target)} takes arguments (--arg), not an input")
     if errors:
         text = "requests do not fit the target of their process."

@@ -1,16 +1,30 @@
-"""Targets of processes, Glue jobs and state machines: whether a process can use one, and how long its work takes."""
+"""Targets of processes, Glue jobs and state machines: whether a process can use one, what runs, and for how long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper.slots.targets import NO_TARGET, check_key, check_place, check_type, is_state_machine, matches
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper.slots.targets import (
+    NO_TARGET,
+    STATE_MACHINE,
+    check_key,
+    check_place,
+    check_type,
+    execution_arn,
+    kind_of,
+    matches,
+)
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, MARKER, Children
+from slotkeeper.slots.work import Work as ChildWork
+from slotkeeper_cli.requests import hide_tokens
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
+Work = dict[str, str]  # its id and state; of a child execution also its link
 NEWEST = 100  # runs of a target that are read: one page
 _NEWEST_EXECUTIONS = 1000  # of the workflow, of all processes: one page
 
@@ -79,7 +93,7 @@ def target_text(target: str) -> str:
     """A target with its kind: `Glue job load`, `state machine arn:...`, `leases only`."""
     if target == NO_TARGET:
         return "leases only"
-    return f"{'state machine' if is_state_machine(target) else 'Glue job'} {target}"
+    return f"{kind_of(target).noun} {target}"
 
 
 def check_account_and_region(stack: StackConnection, target: str) -> None:
@@ -94,14 +108,7 @@ def target_problems(stack: StackConnection, target: str) -> list[str]:
     Raises:
         ValueError: it is an Express workflow, which no workflow can wait for.
     """
-    if target == NO_TARGET:
-        return []
-    if not is_state_machine(target):
-        return job_problems(target, get_job(stack, target), allowed_jobs(stack))
-    machine = get_machine(stack, target)
-    if machine is not None:
-        check_type(target, machine)
-    return machine_problems(target, machine, allowed_machines(stack), stack.parameters.get("KmsKeyArn", ""))
+    return [] if target == NO_TARGET else target_in(stack, target).problems()
 
 
 def get_machine(stack: StackConnection, arn: str) -> dict[str, Any] | None:
@@ -149,7 +156,7 @@ def usual_seconds(stack: StackConnection, target: str) -> float | None:
     """The median duration of a target's newest successful runs; None if it has none."""
     if target == NO_TARGET:
         return None
-    times = _of_executions(stack, target) if is_state_machine(target) else _of_runs(stack, target)
+    times = target_in(stack, target).usual_times()
     return median(times) if times else None
 
 
@@ -170,19 +177,130 @@ def slot_seconds(stack: StackConnection) -> dict[str, list[float]]:
     return found
 
 
-def _of_runs(stack: StackConnection, job: str) -> list[float]:
-    glue = stack.client("glue")
-    try:
-        runs = glue.get_job_runs(JobName=job, MaxResults=NEWEST)["JobRuns"]
-    except glue.exceptions.EntityNotFoundException:
-        return []
-    return [float(run["ExecutionTime"]) for run in runs if run["JobRunState"] == "SUCCEEDED" and "ExecutionTime" in run]
+@dataclass(frozen=True)
+class GlueJobTarget:
+    """A Glue job as a target: what of it the commands read."""
+
+    stack: StackConnection
+    name: str
+
+    def problems(self) -> list[str]:
+        """As `target_problems`."""
+        return job_problems(self.name, get_job(self.stack, self.name), allowed_jobs(self.stack))
+
+    def limit_problems(self, slots: int) -> list[str]:
+        """Why fewer runs than `slots` may be started."""
+        job = get_job(self.stack, self.name)
+        return concurrency_problems(self.name, job, slots) if job else []
+
+    def usual_times(self) -> list[float]:
+        """The durations of the newest successful runs, in seconds."""
+        glue = self.stack.client("glue")
+        try:
+            runs = glue.get_job_runs(JobName=self.name, MaxResults=NEWEST)["JobRuns"]
+        except glue.exceptions.EntityNotFoundException:
+            return []
+        succeeded = (run for run in runs if run["JobRunState"] == "SUCCEEDED")
+        return [float(run["ExecutionTime"]) for run in succeeded if "ExecutionTime" in run]
+
+    def work(self, execution: str, since: float) -> Work | None:
+        """The newest run of an execution; None if it has none."""
+        return self._newest_runs(since).get(execution)
+
+    def works(self, since: Mapping[str, int]) -> dict[str, Work]:
+        """The newest run of each execution, by execution; also those of other ones. `since`: of each holder."""
+        return self._newest_runs(min(since.values()))
+
+    def output(self, _: str) -> dict[str, str]:
+        """A run has no output."""
+        return {}
+
+    def _newest_runs(self, since: float) -> dict[str, Work]:
+        """The newest run of each execution, among the runs that started after a moment.
+
+        Args:
+            since: seconds since the epoch. Runs of the minute before are included, since the clocks of two services
+                differ.
+        """
+        runs: dict[str, Work] = {}
+        glue = self.stack.client("glue")
+        try:
+            for page in glue.get_paginator("get_job_runs").paginate(JobName=self.name):
+                for run in page["JobRuns"]:
+                    execution = run.get("Arguments", {}).get(MARKER, "")
+                    runs.setdefault(execution, {"id": run["Id"], "state": run["JobRunState"]})
+                started = [run["StartedOn"].timestamp() for run in page["JobRuns"] if "StartedOn" in run]
+                if started and max(started) < since - CLOCK_DIFFERENCE_SECONDS:
+                    break
+        except glue.exceptions.EntityNotFoundException:
+            pass  # the job was deleted, and its runs with it
+        return runs
 
 
-def _of_executions(stack: StackConnection, arn: str) -> list[float]:
-    stepfunctions = stack.client("stepfunctions")
-    try:
-        listed = stepfunctions.list_executions(stateMachineArn=arn, statusFilter="SUCCEEDED", maxResults=NEWEST)
-    except stepfunctions.exceptions.StateMachineDoesNotExist:
+@dataclass(frozen=True)
+class StateMachineTarget:
+    """A state machine as a target: the same as of a Glue job."""
+
+    stack: StackConnection
+    arn: str
+
+    def problems(self) -> list[str]:
+        """As `target_problems`."""
+        machine = get_machine(self.stack, self.arn)
+        if machine is not None:
+            check_type(self.arn, machine)
+        key = self.stack.parameters.get("KmsKeyArn", "")
+        return machine_problems(self.arn, machine, allowed_machines(self.stack), key)
+
+    def limit_problems(self, _: int) -> list[str]:
+        """Step Functions does not limit the executions of a state machine."""
         return []
-    return [(each["stopDate"] - each["startDate"]).total_seconds() for each in listed["executions"]]
+
+    def usual_times(self) -> list[float]:
+        """The durations of the newest successful executions, in seconds."""
+        stepfunctions = self.stack.client("stepfunctions")
+        try:
+            listed = stepfunctions.list_executions(
+                stateMachineArn=self.arn, statusFilter="SUCCEEDED", maxResults=NEWEST
+            )
+        except stepfunctions.exceptions.StateMachineDoesNotExist:
+            return []
+        return [(each["stopDate"] - each["startDate"]).total_seconds() for each in listed["executions"]]
+
+    def work(self, execution: str, _: float) -> Work | None:
+        """The child of an execution; None if it has none. Its name finds it, whenever its slot was reserved."""
+        child = self._describe(execution)
+        return self._shown(execution, child.status) if child else None
+
+    def works(self, since: Mapping[str, int]) -> dict[str, Work]:
+        """The child of each execution. One list contains those that run; the others are described one by one."""
+        stepfunctions, names = self.stack.client("stepfunctions"), sorted(since)
+        try:
+            pages = stepfunctions.get_paginator("list_executions").paginate(
+                stateMachineArn=self.arn, statusFilter="RUNNING"
+            )
+            running = {listed["name"] for page in pages for listed in page["executions"]}
+        except stepfunctions.exceptions.StateMachineDoesNotExist:
+            running = set()
+        rest = [name for name in names if name not in running]
+        described = in_parallel(lambda name: self.work(name, 0), rest)
+        found = {name: self._shown(name, "RUNNING") for name in names if name in running}
+        return found | {name: work for name, work in zip(rest, described, strict=True) if work is not None}
+
+    def output(self, execution: str) -> dict[str, str]:
+        """The output of an execution's child, without tokens."""
+        child = self._describe(execution)
+        return {"output": hide_tokens(child.output) if child else ""}
+
+    def _describe(self, execution: str) -> ChildWork | None:
+        children = Children(self.stack.client("stepfunctions"))
+        return children.describe(self.arn, execution, self.stack.execution_arn(execution))
+
+    def _shown(self, execution: str, status: str) -> Work:
+        arn = execution_arn(self.arn, execution)
+        return {"id": arn, "state": status, "link": self.stack.link_of(arn)}
+
+
+def target_in(stack: StackConnection, target: str) -> GlueJobTarget | StateMachineTarget:
+    """A target, to be read in the stack's account."""
+    return StateMachineTarget(stack, target) if kind_of(target) is STATE_MACHINE else GlueJobTarget(stack, target)

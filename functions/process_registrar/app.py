@@ -25,7 +25,7 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.observability import logger
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.processes import Processes, check_settings
-from slotkeeper.slots.targets import check_key, check_place, check_type, is_state_machine, matches
+from slotkeeper.slots.targets import check_key, check_place, check_type, is_state_machine, kind_of, matches
 
 # Long timeouts: no request waits for a deployment.
 _client_config = client_config(read_timeout=15, attempts=5, connect_timeout=2)
@@ -118,23 +118,22 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
                 continue
             # A RESERVED holder has no target yet; its workflow will confirm this one.
             target = holder.target or process.target
-            if target in deleted or not _permits(properties, target):
-                kind, parameter = ("Glue job", "MoreGlueJobArns (not the sample job, which is deleted)")
-                if is_state_machine(target):
-                    kind, parameter = "state machine", "MoreStateMachineArns"
+            parameter, permitted = _permitted_by(properties, target)
+            if target in deleted or not matches(target, permitted):
                 raise ValueError(
-                    f"{execution} holds a slot of process {process.name} for {kind} {target}, which this update would "
-                    f"remove. Nothing was changed. Either keep it in {parameter}, or let its runs end: "
-                    f"slotkeeper process pause {process.name}, wait until slotkeeper status {process.name} shows no "
-                    f"holder, deploy, slotkeeper process resume {process.name}"
+                    f"{execution} holds a slot of process {process.name} for {kind_of(target).noun} {target}, which "
+                    f"this update would remove. Nothing was changed. Either keep it in {parameter}, or let its runs "
+                    f"end: slotkeeper process pause {process.name}, wait until slotkeeper status {process.name} shows "
+                    f"no holder, deploy, slotkeeper process resume {process.name}"
                 )
 
 
-def _permits(properties: Mapping[str, Any], target: str) -> bool:
-    """Whether the roles permit a target."""
+def _permitted_by(properties: Mapping[str, Any], target: str) -> tuple[str, list[str]]:
+    """The parameter that permits a target of this kind, and the names or ARNs that the roles permit."""
     if is_state_machine(target):
-        return matches(target, properties["StateMachineArns"])
-    return matches(target, (arn.rpartition("/")[2] for arn in properties["JobArns"]))
+        return "MoreStateMachineArns", properties["StateMachineArns"]
+    names = [arn.rpartition("/")[2] for arn in properties["JobArns"]]
+    return "MoreGlueJobArns (not the sample job, which is deleted)", names
 
 
 cold_start.over()

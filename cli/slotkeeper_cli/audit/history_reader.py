@@ -17,7 +17,7 @@ from typing import Any
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
-from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import NO_TARGET, STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper_cli.audit.work_history import (
     CHILD,
@@ -262,7 +262,7 @@ class _Reader:
         reach = min([self._window.since, *(each.started for each in attempts)]) - CLOCK_DIFFERENCE_SECONDS
         found: list[WorkInterval] = []
         for target in sorted(targets - {"", NO_TARGET}):
-            source, read = (CHILDREN, self._children) if is_state_machine(target) else (GLUE_RUNS, self._runs)
+            source, read = (CHILDREN, self._children) if kind_of(target) is STATE_MACHINE else (GLUE_RUNS, self._runs)
             found += self._search.try_read(source, partial(read, target, reach), list[WorkInterval]())
         window = self._window
         return [

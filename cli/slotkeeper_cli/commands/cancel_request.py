@@ -10,12 +10,13 @@ import typer
 
 from slotkeeper.slots.process import KEEP_SECONDS
 from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome
+from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.holders import estimate, release_of, work_key, work_noun
+from slotkeeper_cli.holders import estimate, release_of
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
 from slotkeeper_cli.request_ids import RequestId
 from slotkeeper_cli.requests import RequestState
@@ -153,7 +154,7 @@ def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> Non
 def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt, stop: bool) -> None:
     label = f"{of.request_id} ({attempt.execution})"
     target = attempt.details["target"]
-    noun = work_noun(target)
+    noun = kind_of(target).work_noun
     if attempt.state is RequestState.STARTING:
         raise CommandRefused(
             f"{label} holds a slot and is being started: it is no longer queued. Run this again in some "
@@ -165,9 +166,9 @@ def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt,
             f"--stop to stop its execution and its {noun}. Nothing was changed."
         )
     context.confirm(f"Stop {label}, running since {attempt.details['since']}, and its {noun}?")
-    work = attempt.details[work_key(target)]
+    work = attempt.details[kind_of(target).work_key]
     names = {"process": attempt.process, "request_id": of.request_id, "execution": attempt.execution}
-    audit("request cancel", stop=True, **names, **{work_key(target): work})
+    audit("request cancel", stop=True, **names, **{kind_of(target).work_key: work})
     stopped = context.stack.client("stepfunctions").stop_execution(
         executionArn=context.stack.execution_arn(attempt.execution),
         error="Cancelled",

@@ -13,7 +13,7 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.run_report import is_denied
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.targets import STATE_MACHINE, kind_of
 from slotkeeper.slots.work import NoSuchJob
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
@@ -27,12 +27,10 @@ from slotkeeper_cli.holders import (
     lease_text,
     target_of,
     weight_text,
-    work_noun,
-    work_of,
 )
 from slotkeeper_cli.request_ids import holders_of, request_id_of
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
-from slotkeeper_cli.target_checks import target_text
+from slotkeeper_cli.target_checks import target_in, target_text
 
 app = typer.Typer(help="Release the slots of dead holders.", no_args_is_help=True)
 
@@ -154,7 +152,7 @@ def _instead(context: CommandContext, process: Process, holder: Holder, executio
     else:
         ended = max(execution.stopped_at, holder.since)
         try:
-            work = work_of(context.stack, target, execution.name, holder.since)
+            work = target_in(context.stack, target).work(execution.name, holder.since)
         except ClientError as error:
             if not is_denied(error):
                 raise
@@ -186,7 +184,7 @@ def _in_use(
         case Verdict.CANCEL:
             return unanswered
         case Verdict.ALIVE:
-            return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
+            return _why_alive(holder, execution, kind_of(target_of(process, holder)).work_noun, now, grace)
         case _:
             return _work_alive(context, control, process, name, checked) or unanswered
 
@@ -206,7 +204,7 @@ def _work_alive(context: CommandContext, control: SlotControl, process: Process,
     """Why the work of a dead workflow may be alive; empty if it is not."""
     gap = check_gap_seconds(context.stack.parameters)
     target = target_of(process, process.holders[name])
-    check = _check_child if is_state_machine(target) else _check_glue
+    check = _check_child if kind_of(target) is STATE_MACHINE else _check_glue
     # Work that was being started when the workflow ended may show only at the second check.
     for number in (1, 2):
         try:
@@ -214,12 +212,12 @@ def _work_alive(context: CommandContext, control: SlotControl, process: Process,
         except ClientError as error:
             if not is_denied(error):
                 raise
-            checked.append(f"you may not read its {work_noun(target)}: {error}")
-            return f"you may not read whether its {work_noun(target)} of {target_text(target)} has ended"
+            checked.append(f"you may not read its {kind_of(target).work_noun}: {error}")
+            return f"you may not read whether its {kind_of(target).work_noun} of {target_text(target)} has ended"
         if alive is not None:
             return alive
         if number == 1:
-            context.out.note(f"No live {work_noun(target)} of it. The second check follows in {gap} s.")
+            context.out.note(f"No live {kind_of(target).work_noun} of it. The second check follows in {gap} s.")
             time.sleep(gap)
     return ""
 

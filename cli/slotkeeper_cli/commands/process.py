@@ -23,7 +23,7 @@ from slotkeeper.slots.process import (
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
 from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
-from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
 from slotkeeper_cli.completion import ProcessName, process_names
@@ -37,9 +37,8 @@ from slotkeeper_cli.slot_control import SlotControl, find_slotless_executions, r
 from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
 from slotkeeper_cli.target_checks import (
     check_account_and_region,
-    concurrency_problems,
-    get_job,
     most_holders,
+    target_in,
     target_problems,
     target_text,
     usual_seconds,
@@ -188,10 +187,9 @@ def _limit_problems(stack: StackConnection, process: Process, processes: Iterabl
     Args:
         processes: all processes, whose runs of the same Glue job are counted.
     """
-    job = None if is_state_machine(process.target) else get_job(stack, process.target)
     of_job = (one for one in processes if one.target == process.target)
     runs = sum(most_holders(one.slot_limit, one.default_weight) for one in of_job)
-    problems = concurrency_problems(process.target, job, runs) if job else []
+    problems = target_in(stack, process.target).limit_problems(runs)
     holders = most_holders(process.slot_limit, process.default_weight)
     try:
         run_seconds = usual_seconds(stack, process.target)

@@ -15,6 +15,7 @@ from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.conditions import (
     Condition,
@@ -26,7 +27,6 @@ from slotkeeper_cli.conditions import (
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.holders import (
-    Work,
     executions_of,
     holder_as_dict,
     holders_text,
@@ -34,8 +34,6 @@ from slotkeeper_cli.holders import (
     lease_text,
     target_of,
     weight_text,
-    work_key,
-    work_noun,
     work_of_holders,
 )
 from slotkeeper_cli.output import styled, table
@@ -52,7 +50,7 @@ from slotkeeper_cli.stack_connection import (
     in_parallel,
     message_counts,
 )
-from slotkeeper_cli.target_checks import target_text
+from slotkeeper_cli.target_checks import Work, target_text
 
 
 def status(
@@ -133,7 +131,7 @@ def _process(
         if not holder.is_lease:
             target = target_of(process, holder)
             shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
-            shown |= {"glue_run": None, "child": None, work_key(target): work.get(name)}
+            shown |= {"glue_run": None, "child": None, kind_of(target).work_key: work.get(name)}
             shown |= {"link": stack.execution_link(name)}
         holders.append(shown)
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
@@ -216,7 +214,7 @@ def _holder(holder: dict[str, Any]) -> Text:
     if holder["state"] == "LEASED":
         style = "red" if holder["seconds_left"] < -CLOCK_SKEW_SECONDS else ""
         return Text.assemble(f"  {holder['execution']}  {state}, ", (lease_text(holder), style))
-    status, noun = holder["execution_status"], work_noun(holder["target"])
+    status, noun = holder["execution_status"], kind_of(holder["target"]).work_noun
     work = holder["glue_run"] or holder["child"]
     line = styled(f"  {holder['request_id'] or 'request id unknown'}  {state}, execution ")
     line.append(status, style="" if status in ("RUNNING", "PENDING_REDRIVE", "UNKNOWN") else "red")

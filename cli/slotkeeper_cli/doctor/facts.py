@@ -16,7 +16,7 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper.slots.targets import is_state_machine
+from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
 from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
@@ -227,7 +227,7 @@ class Facts:
     @cached_property
     def jobs(self) -> dict[str, dict[str, Any] | None]:
         """The Glue jobs of the processes, by name; None for a job that does not exist."""
-        names = sorted({one.target for one in self.processes if not is_state_machine(one.target)})
+        names = self._targets(GLUE_JOB)
         return dict(zip(names, in_parallel(lambda name: get_job(self._stack, name), names), strict=True))
 
     @cached_property
@@ -244,8 +244,11 @@ class Facts:
     @cached_property
     def machines(self) -> dict[str, dict[str, Any] | None]:
         """The state machines of the processes, by ARN; None for one that does not exist."""
-        arns = sorted({one.target for one in self.processes if is_state_machine(one.target)})
+        arns = self._targets(STATE_MACHINE)
         return dict(zip(arns, in_parallel(lambda arn: get_machine(self._stack, arn), arns), strict=True))
+
+    def _targets(self, kind: TargetKind) -> list[str]:
+        return sorted({one.target for one in self.processes if kind_of(one.target) is kind})
 
     @cached_property
     def allowed_machines(self) -> set[str]:

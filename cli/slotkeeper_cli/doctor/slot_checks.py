@@ -8,7 +8,7 @@ from functools import partial
 
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
-from slotkeeper.slots.targets import NO_TARGET, is_state_machine
+from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
@@ -64,16 +64,16 @@ def targets(facts: Facts) -> Iterator[Finding]:
 def _target_problems(facts: Facts, target: str) -> list[str]:
     if target == NO_TARGET:
         return []
-    if is_state_machine(target):
-        return machine_problems(target, facts.machines[target], facts.allowed_machines, facts.key)
-    return job_problems(target, facts.jobs[target], facts.allowed_jobs)
+    if target in facts.jobs:
+        return job_problems(target, facts.jobs[target], facts.allowed_jobs)
+    return machine_problems(target, facts.machines[target], facts.allowed_machines, facts.key)
 
 
 def concurrency(facts: Facts) -> Iterator[Finding]:
     """Add the holders that the processes that share a job may have."""
     slots: defaultdict[str, int] = defaultdict(int)
     for one in facts.processes:
-        if not is_state_machine(one.target):
+        if one.target in facts.jobs:
             slots[one.target] += most_holders(one.slot_limit, one.default_weight)
     for name, wanted in sorted(slots.items()):
         job = facts.jobs[name]

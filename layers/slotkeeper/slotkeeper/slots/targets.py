@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 NO_TARGET = "none"  # of a process for leases alone, which admits no request
@@ -27,6 +28,32 @@ _EXPECTED = "a Glue job's name, or arn:aws:states:REGION:ACCOUNT:stateMachine:NA
 def is_state_machine(target: str) -> bool:
     """Whether the target is a state machine. All other targets are Glue jobs."""
     return target.startswith("arn:")
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """What a target is, and what runs in the slots of its process.
+
+    Attributes:
+        noun: the target, in a sentence.
+        work_noun: what it runs, in a sentence.
+        work_key: the field under which JSON shows what it runs.
+        is_final: whether no other work of a holder can start after the end of its work.
+    """
+
+    noun: str
+    work_noun: str
+    work_key: str
+    is_final: bool
+
+
+GLUE_JOB = TargetKind("Glue job", "Glue run", "glue_run", is_final=False)
+STATE_MACHINE = TargetKind("state machine", "child execution", "child", is_final=True)
+
+
+def kind_of(target: str) -> TargetKind:
+    """What a target is. One of a process for leases alone counts as a Glue job."""
+    return STATE_MACHINE if is_state_machine(target) else GLUE_JOB
 
 
 def execution_arn(state_machine_arn: str, name: str) -> str:
