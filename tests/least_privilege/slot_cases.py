@@ -45,6 +45,7 @@ WAITING = {
                     "weight": {"N": "1"},
                     "since": {"N": "1700000000"},
                     "execution": {"S": "p-waiting"},
+                    "hidden_until": {"N": "9999999999"},
                 }
             }
         }
@@ -90,7 +91,7 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "a reserved slot, not started", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
     yield Case(function, "a drifted counter", {}, put(SLOTS, process(job, slots_in_use={"N": "1"})))
     yield Case(function, "a request waits although a slot is free", {}, put(SLOTS, process(job, **WAITING)))
-    gone = {"hidden_until": {"N": "1700000000"}} | WAITING["waiting"]["M"]["normal"]["M"]
+    gone = WAITING["waiting"]["M"]["normal"]["M"] | {"hidden_until": {"N": "1700000000"}}
     overdue = {"waiting": {"M": {"normal": {"M": gone}}}, "paused": {"BOOL": True}}
     yield Case(function, "a waiting request's message does not come back", {}, put(SLOTS, process(job, **overdue)))
     yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))

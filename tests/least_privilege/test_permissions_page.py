@@ -71,7 +71,7 @@ NOT_CALLED = {
     "process pause": {"sqs:ChangeMessageVisibility"},
     "process set-turn": {"sqs:ChangeMessageVisibility"},
     "stack restore": {"dynamodb:GetItem"},
-    "status": {"dynamodb:UpdateItem"},
+    "status": {"dynamodb:UpdateItem", "ssm:GetParameter"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "process repair": {"states:ListExecutions"},

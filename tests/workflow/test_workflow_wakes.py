@@ -44,6 +44,7 @@ def _registration(priority: str, weight: int) -> dict[str, Any]:
         "weight": {"N": str(weight)},
         "since": {"N": "1"},
         "execution": {"S": f"p-{priority}"},
+        "hidden_until": {"N": "9"},
     }
 
 

@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table, Write
@@ -27,7 +27,6 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.targets import is_state_machine
 from slotkeeper.slots.work import Children, GlueRuns
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ _LOST_CHECKS = 50
 Shuffle = Callable[[list[Any]], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Janitor:
     """Repairs, wakes, settles and frees slots for all processes.
 
@@ -75,14 +74,11 @@ class Janitor:
     look_gap: int
     clock: Callable[[], float] = time.time
     shuffle: Shuffle = random.shuffle
-    _checks: GlueChecks = field(init=False)
-    _child_checks: ChildChecks = field(init=False)
 
     def __post_init__(self) -> None:
-        dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
-        children = ChildChecks(dead, self.workflow, self.settlement)
-        object.__setattr__(self, "_child_checks", children)
-        object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle, children.settle_caller))
+        self._dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
+        self._glue_checks = GlueChecks(self._dead, self.shuffle, self.settlement.settle_dead)
+        self._child_checks = ChildChecks(self._dead, self.workflow, self.settlement.settle_dead)
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
         """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
@@ -233,12 +229,12 @@ class Janitor:
         try:
             dead = self._judge_all(doubtful, freed, report, until)
             everyone = {name for process in processes for name in process.holders} if knows_all else None
-            by_child = [held for held in dead if is_state_machine(held.target)]
-            by_runs = [held for held in dead if not is_state_machine(held.target)]
+            by_child = [held for held in dead if held.has_child]
+            by_runs = [held for held in dead if not held.has_child]
             # Both kinds get time in each run, however many holders of the other kind there are.
             half = (self.clock() + until) / 2 if by_runs else until
             freed += self._child_checks.check(by_child, report, half)
-            freed += self._checks.check(by_runs, everyone, report, until)
+            freed += self._glue_checks.check(by_runs, everyone, report, until)
         except Exception as error:
             report.failed("Could not check the holders; they keep their slots", error)
         return freed
@@ -255,7 +251,7 @@ class Janitor:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
                 match judge(held.holder, execution, self.clock(), self.grace):
                     case Verdict.CANCEL:
-                        if self._child_checks.settle_caller(held, report) and self._checks.dead.cancel(held, report):
+                        if self._is_settled(held, report) and self._dead.cancel(held, report):
                             freed.append(held)
                     case Verdict.CHECK_WORK:
                         if execution is None:
@@ -271,6 +267,10 @@ class Janitor:
                 if is_outage(error):
                     break
         return dead
+
+    def _is_settled(self, held: Held, report: RunReport) -> bool:
+        """Settle the request of a reservation whose caller waits: only the holder is sure to have the token."""
+        return not held.holder.task_token or self.settlement.settle_dead(held.name, held.holder, None, report)
 
     def _closed(self, doubtful: Sequence[Held], until: float) -> dict[str, Execution]:
         """Return the closed executions that this run has listed, by name."""
