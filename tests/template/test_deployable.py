@@ -112,13 +112,6 @@ def test_a_queue_is_encrypted_by_exactly_one_kind_of_key(key: str) -> None:
         assert (queue.get("KmsMasterKeyId", ""), queue.get("SqsManagedSseEnabled")) == (key, not key), name
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_every_queue_sets_both_properties_of_encryption(name: str) -> None:
-    for queue in _of_type(TEMPLATES[name], "AWS::SQS::Queue").values():
-        assert queue["SqsManagedSseEnabled"] == {"Fn::If": ["HasKey", False, True]}
-        assert queue["KmsMasterKeyId"]["Fn::If"][0] == "HasKey"
-
-
 # ------------------------------------------------------------------------------------------------------- concurrency
 
 
@@ -162,12 +155,6 @@ def test_the_throttles_are_parameters() -> None:
     (stage,) = Stack(ChatbotRate="9", ChatbotBurst="20", **CHATBOT).of_type("AWS::ApiGateway::Stage").values()
     (settings,) = stage["MethodSettings"]
     assert (settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]) == ("9", "20")
-
-
-def test_the_sample_job_requests_no_more_runs_than_glues_default_quota() -> None:
-    """AWS Glue endpoints and quotas: 1,000 concurrent runs of a job. Glue refuses a larger value."""
-    (job,) = Stack().of_type("AWS::Glue::Job").values()
-    assert job["ExecutionProperty"]["MaxConcurrentRuns"] <= 1000
 
 
 # -------------------------------------------------------------------------------------------------- sam deploy --guided

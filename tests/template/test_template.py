@@ -71,6 +71,7 @@ def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
 
 
 def test_the_queue_is_fifo_by_group() -> None:
+    """As the simulated SQS assumes."""
     for name in ("RequestQueue", "RequestDeadLetterQueue"):
         queue = _properties(name)
         assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (
@@ -90,9 +91,10 @@ def test_the_queue_takes_the_largest_request_with_the_fields_that_a_resend_adds(
     assert _properties("RequestQueue")["MaximumMessageSize"] == MAX_BODY_BYTES + ADDED_BYTES
 
 
-def test_the_starter_takes_one_message_at_a_time_and_reports_failed_items() -> None:
-    source = FUNCTIONS["StarterFunction"]["Events"]["Requests"]["Properties"]
-    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+@pytest.mark.parametrize(("function", "source"), [("StarterFunction", "Requests"), ("WorkerFunction", "Work")])
+def test_a_function_takes_one_message_at_a_time_and_reports_failed_items(function: str, source: str) -> None:
+    properties = FUNCTIONS[function]["Events"][source]["Properties"]
+    assert (properties["BatchSize"], properties["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
 
 
 def test_f10_no_function_has_a_slot_limit_in_its_settings() -> None:
@@ -183,11 +185,6 @@ def _statements(role: Any) -> list[Any]:
     for policy in role["Policies"]:
         statements += [s for s in policy["PolicyDocument"]["Statement"] if "Action" in s]
     return statements
-
-
-def test_every_parameter_and_every_function_is_described() -> None:
-    assert all("Description" in parameter for parameter in TEMPLATE["Parameters"].values())
-    assert all("Description" in function for function in FUNCTIONS.values())
 
 
 def test_the_workflow_uses_exactly_the_substitutions_of_the_template() -> None:
