@@ -30,18 +30,6 @@ def _spare_seconds() -> float:
     return float(match[1])
 
 
-def test_the_outputs_of_the_contract_exist() -> None:
-    promised = {
-        "ChatbotUrl",
-        "ChatbotFunctionName",
-        "TokenTableName",
-        "SeenSignatureTableName",
-        "ApiCredentialsSecretArn",
-        "SigningKeySecretArn",
-    }
-    assert promised <= TEMPLATE["Outputs"].keys()
-
-
 def test_the_function_ends_before_the_timeout_of_api_gateway() -> None:
     assert FUNCTIONS["ChatbotFunction"]["Timeout"] < API_GATEWAY_SECONDS
 

@@ -59,20 +59,6 @@ def _variables(function: str) -> Any:
     }
 
 
-def test_the_outputs_of_the_contract_exist() -> None:
-    promised = {
-        "WorkQueueUrl",
-        "WorkDeadLetterQueueUrl",
-        "RequestLedgerTableName",
-        "DownstreamTableName",
-        "WorkerFunctionName",
-        "RetryPolicyParameterName",
-        "RetryScheduleGroupName",
-        "RetryScheduleDeadLetterQueueUrl",
-    }
-    assert promised <= TEMPLATE["Outputs"].keys()
-
-
 # ------------------------------------------------------------------------------------------------------------- times
 
 
