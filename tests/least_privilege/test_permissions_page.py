@@ -16,8 +16,8 @@ import typer
 from slotkeeper.token import item as token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
-from tests.least_privilege.call_resources import ACTIONS, PREFIXES
 from tests.least_privilege.evidence import stack
+from tests.least_privilege.needs import ACTIONS, PREFIXES
 from tests.least_privilege.permissions_page import named_in, rows
 from tests.least_privilege.resolved_template import ROOT
 from tests.support.template import parsed_template
