@@ -16,22 +16,20 @@ same_examples()  # before the tests are imported; --hypothesis-profile loads ano
 
 # The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
 # record: each worker would do it again. The first three take longest, so they begin.
-TURNS = ("e2e", "races", "engine", "least_privilege", "conformance", "benchmarks", "runtime")
+TURNS = ("e2e", "races", "conformance", "least_privilege", "benchmarks", "runtime")
 # Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first.
 ALONE = (
-    "tests/e2e/test_run_worker.py",
+    "tests/e2e/test_runs.py",
     "tests/e2e/test_pages_locally.py",
     "tests/e2e/test_flow_deployments.py",
     "tests/engine/test_cli.py",
     "tests/e2e/test_guided.py",
-    "tests/e2e/test_run_chatbot.py",
     "tests/engine/test_restarts.py",
-    "tests/engine/test_stack_deletion.py",
     "tests/engine/test_dynamodb_local.py",
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
 # prepares.
-TOGETHER = ("cli", "mutants", "own_work", "scenarios", "template", "unit", "workflow")
+TOGETHER = ("cli", "mutants", "own_work", "proof", "scenarios", "template", "unit", "workflow")
 
 simulated_tables.install()
 quick_clients.install()  # before a test creates a session

@@ -44,7 +44,7 @@ def process_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
     """The downstreams that DownstreamTable or the retry policy has."""
-    return _names(context, incomplete, lambda stack: DownstreamControl(stack).all)
+    return _names(context, incomplete, lambda stack: DownstreamControl(stack).healths)
 
 
 def _names(context: typer.Context, incomplete: str, read: Callable[[StackConnection], Iterable[str]]) -> list[str]:

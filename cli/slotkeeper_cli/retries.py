@@ -67,17 +67,17 @@ class DownstreamControl:
         self._stack = stack
 
     @cached_property
-    def all(self) -> dict[str, Health | MalformedHealth]:
+    def healths(self) -> dict[str, Health | MalformedHealth]:
         """The health of every downstream that the table or the policy has, and of `default`, by name."""
         read = self.table.read_all()
         return {name: read.get(name, Health()) for name in names(self.policy, read)}
 
-    def find(self, downstream: str) -> None:
-        """Add a downstream to `all` that has an item, and is beyond those that are read together."""
-        if "" in self.all and downstream not in self.all:
+    def add_unlisted(self, downstream: str) -> None:
+        """Add a downstream to `healths` that has an item, and is beyond those that are read together."""
+        if "" in self.healths and downstream not in self.healths:
             health = self.table.read(downstream)
             if health != Health():
-                self.all[downstream] = health
+                self.healths[downstream] = health
 
     def settings(self, downstream: str) -> DownstreamSettings:
         return replace(self.policy.downstream_settings(downstream), most=self.most)

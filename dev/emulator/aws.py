@@ -81,7 +81,7 @@ class EmbeddedAws:
             downstream: follow the script of dev.emulator.downstream.
             chat_service: run the simulated chat API in the engine.
             lasting: allow `restart`, and write every change of an item to journal.jsonl
-                (engine/patches/dynamodb_journal.py).
+                (engine/patches/dynamodb.py).
             container_host: the host by which containers reach this machine; the engine also listens there if it is an
                 address.
             environment: for the engine (SLOTKEEPER_ENGINE_WITHOUT, SLOTKEEPER_GLUE_PLACE_HELD_SECONDS).

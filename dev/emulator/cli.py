@@ -1,4 +1,4 @@
-"""The commands `python -m dev.emulator up`, `down`, `status`, `say` and `work`."""
+"""The commands `python -m dev.emulator up`, `down`, `say` and `work`."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from dev.emulator import chatbot_client as chatbot
-from dev.emulator import docker_bridge, processes, work_result
+from dev.emulator import docker_bridge, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
@@ -21,7 +21,6 @@ from dev.emulator.next_steps import (
     console,
     sample_body,
     say,
-    say_chatbot_url,
     say_next_steps,
     shown,
     upload_sample,
@@ -153,23 +152,6 @@ def down() -> None:
     _past_interrupts()
     aws.stop()
     say(f"ended the engine at {aws.endpoint}")
-
-
-@main.command()
-def status() -> None:
-    """Show whether it runs, its endpoint, and the URLs of chatbot and chat API."""
-    try:
-        aws = EmbeddedAws.attach(STATE_DIR)
-    except EngineError as error:
-        say(str(error))
-        raise SystemExit(1) from None
-    count = len(processes.session_members(aws.pid))
-    say(f"running at {aws.endpoint} (process {aws.pid}, {count} processes in all)")
-    if aws.chat_service:
-        say(f"the simulated chat API: {aws.chat_service}")
-    say_chatbot_url(aws)
-    if not aws.outputs:
-        say("nothing is deployed yet")
 
 
 @main.command("say")

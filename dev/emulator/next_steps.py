@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from dev.emulator import work_result
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.control import PREFIX
+from dev.emulator.chat_service.server import INVALIDATE
 from dev.emulator.sample_data import content, months_as_json_lines, read_dataset, split_by_month
 from dev.tools.function_folders import own_module
 
@@ -35,10 +35,11 @@ def say_next_steps(aws: EmbeddedAws, deployed: dict[str, str], chat_api: str | N
         say(f"containers reach it by {aws.container_host}; the variables of sam local invoke: {VARIABLES}")
     if chat_api:
         say(f"the chatbot calls the simulated chat API at {chat_api}; send a message: {TALK}")
-        say(f"invalidate the shared token: curl -X POST {chat_api}{PREFIX}invalidate")
+        say(f"invalidate the shared token: curl -X POST {chat_api}{INVALIDATE}")
     elif deployed[CHAT_API_URL]:
         say(f"the chatbot calls {escape(deployed[CHAT_API_URL])}; store its credentials: docs/deploy.md, The chatbot")
-    say_chatbot_url(aws)
+    if aws.chatbot_url:
+        say(f"the chatbot's URL: {aws.chatbot_url}")
     if "WorkQueueUrl" in aws.outputs:
         say(f"send a request to the worker: {escape(work_command())}")
     process = deployed["ProcessName"]
@@ -54,11 +55,6 @@ def _say_job(aws: EmbeddedAws, process: str, name: str) -> None:
     say(f"Glue job {escape(name)} runs {escape(script)}, which each run reads again")
     say(f"each run's output: {shown(aws.state_dir / 'glue')}/<execution>.output.log and .error.log; submit a request:")
     console.print(f"slotkeeper --local request submit --process {process} --request-id first --wait", markup=False)
-
-
-def say_chatbot_url(aws: EmbeddedAws) -> None:
-    if aws.chatbot_url:
-        say(f"the chatbot's URL: {aws.chatbot_url}")
 
 
 def upload_sample(aws: EmbeddedAws) -> None:

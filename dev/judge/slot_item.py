@@ -175,11 +175,13 @@ class Asked(NamedTuple):
         priority: None for a lease and for a request without a message, which all that wait keep out.
         weight: 0 is the process's default weight. None: not known.
         position: of its delivery, which has waited. None: not known, or no message.
+        adopted: an operator has adopted the execution, which ran already without a slot.
     """
 
     priority: Priority | None
     weight: int | None = None
     position: Position | None = None
+    adopted: bool = False
 
 
 AskedBy = Callable[[str, Holder], Asked | None]
@@ -233,8 +235,9 @@ def wrong_step(
     requests = {name: Asked(None) if holder.is_lease else asked(name, holder) for name, holder in added.items()}
     free = before.without(removed) if is_takeover else before
     for name, holder in added.items():
-        if not holder.redriven:  # the janitor has adopted it, since it runs already
-            yield from _wrong_grant(free, name, holder, requests[name])
+        of = requests[name]
+        if not (holder.redriven or (of and of.adopted)):  # the janitor or an operator has adopted what runs already
+            yield from _wrong_grant(free, name, holder, of)
     for holder in removed.values():
         early = holder.removable_from - writer.clock if writer and holder.is_lease else 0
         if writer and early > 0 and writer.code != holder.code:

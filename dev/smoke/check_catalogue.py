@@ -36,7 +36,6 @@ class Check:
 
 CHECKS = (
     Check("wake", "sends two requests for one slot", (workflow_checks.WAKE,), 20, (60, 60)),
-    Check("groups", "sends requests for two processes", (workflow_checks.GROUPS,), 20, (60, 60)),
     Check("listing", "sends a request", (workflow_checks.LISTING,), 10, (60,)),
     Check("stopped", "stops a Glue run, as in the console", (workflow_checks.STOPPED,), 10, (90,), mails=1),
     Check("redrive", "aborts and redrives an execution", (workflow_checks.REDRIVE,), 30, (120, 60)),
@@ -56,7 +55,7 @@ CHECKS = (
     ),
     Check(
         "errors",
-        "runs three deployed states in a separate state machine, without a slot",
+        "runs two deployed states in a separate state machine, without a slot",
         execution_facts.ERROR_FACTS,
         10,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
-from dev.smoke.facts import Fact, NotShown, refusal_of
+from dev.smoke.facts import Fact, NotShown
 from dev.smoke.state_facts import NUMBERS
 
 BIG = 200_000  # characters; twice as many exceed the 256 KiB of a state's input or result
@@ -43,9 +43,9 @@ def _run_chain(
 
 
 def _errors(context: CheckContext) -> dict[str, Any]:
-    """What the deployed states answer without a slot, with an invalid token and with an invalid receipt handle."""
-    states = {name: name for name in ("ConfirmSlot", "AskCaller", "WakeWaiting")}
-    variables = {"token": {"task_token": "smoke"}, "first": {"receipt_handle": {"S": "smoke"}}}
+    """What the deployed states answer without a slot and with an invalid receipt handle."""
+    states = {name: name for name in ("ConfirmSlot", "WakeWaiting")}
+    variables = {"first": {"receipt_handle": {"S": "smoke"}}}
     process = f"{context.run}-{context.check}"  # no such process exists
     return _run_chain(context, "errors", states, variables, process, {"process": process, "request_id": "1"})
 
@@ -59,14 +59,6 @@ ERROR_FACTS = (
         "the workflow",
         lambda context: context.once(_errors)["ConfirmSlot"],
         lambda answer: answer["Error"] == "DynamoDB.ConditionalCheckFailedException",
-    ),
-    Fact(
-        "heartbeat-of-invalid-token",
-        "Which error does aws-sdk:sfn:sendTaskHeartbeat return for an invalid token?",
-        "it contains InvalidToken",
-        "AskCaller decides by it that the caller is GONE. Otherwise change $contains in AskCaller",
-        lambda context: context.once(_errors)["AskCaller"],
-        lambda answer: "InvalidToken" in answer["Error"],
     ),
     Fact(
         "wake-by-invalid-handle",
@@ -250,11 +242,6 @@ def _answered(context: CheckContext, suffix: str, caller: tuple[str, str]) -> di
     return answers | {"caller": "waits" if waits else own.ended(context, arn)["status"]}
 
 
-def _heartbeat(context: CheckContext) -> dict[str, str]:
-    _, token = context.once(_caller)
-    return refusal_of(lambda: context.stack.client("stepfunctions").send_task_heartbeat(taskToken=token))
-
-
 def _distributed(context: CheckContext) -> dict[str, Any]:
     """A caller inside a Distributed Map: its token is answered under the permission for the Map's own state machine."""
     distributed = {"ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}}
@@ -277,21 +264,14 @@ CALLER_FACTS = (
         lambda answer: answer["characters"] <= TOKEN_LENGTH and not answer["has_space"],
     ),
     Fact(
-        "heartbeat-without-heartbeat-seconds",
-        "What does SendTaskHeartbeat answer for a task without HeartbeatSeconds?",
-        "it is accepted",
-        "AskCaller finds a caller that has gone by it. If the error is TaskTimedOut, TaskDoesNotExist or "
-        "InvalidToken, no caller's work is done: AskCaller needs another way",
-        _heartbeat,
-        lambda refusal: not refusal,
-    ),
-    Fact(
         "permitted-caller",
-        "May a role answer a task whose state machine's ARN its policy names?",
+        "May a role answer a task without HeartbeatSeconds whose state machine's ARN its policy names?",
         "yes: heartbeat and answer are accepted, and the caller succeeds",
-        _ARNS + "name what AWS evaluates",
+        "AskCaller finds a caller that has gone by the heartbeat; if that is refused, it needs another way. "
+        + _ARNS
+        + "name what AWS evaluates",
         lambda context: _answered(context, "caller", context.once(_caller)),
-        lambda answer: answer["caller"] == "SUCCEEDED",
+        lambda answer: answer["caller"] == "SUCCEEDED" and "Error" not in answer["AskCaller"],
     ),
     Fact(
         "other-caller",

@@ -90,8 +90,7 @@ def judged(fact: Fact, context: CheckContext) -> FactAnswer:
     except Exception as error:  # the other facts are still asked
         known = isinstance(error, Failed | ClientError | BotoCoreError)
         text = str(error) if known else f"unexpected error: {type(error).__name__}: {error}"
-        denied = isinstance(error, ClientError) and error.response["Error"]["Code"] in _DENIED
-        if fact.agrees or denied:  # no answer
+        if fact.agrees or _is_denied(error):  # no answer
             return FactAnswer(fact, Verdict.NOT_SHOWN, means=text)
         return FactAnswer(fact, Verdict.DIFFERENT, text, fact.depends)
     if fact.agrees_with(answer):
@@ -100,9 +99,15 @@ def judged(fact: Fact, context: CheckContext) -> FactAnswer:
 
 
 def refusal_of(call: Callable[[], Any]) -> dict[str, str]:
-    """The error with which AWS refuses a call, or an empty object if it accepts it."""
+    """The error with which AWS refuses a call, or an empty object. Raises it if the user lacks the permission."""
     try:
         call()
     except ClientError as error:
+        if _is_denied(error):
+            raise
         return {"error": error.response["Error"]["Code"], "message": error.response["Error"].get("Message", "")}
     return {}
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, ClientError) and error.response["Error"]["Code"] in _DENIED

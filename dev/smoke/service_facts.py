@@ -12,7 +12,6 @@ from botocore.exceptions import ClientError
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
 from dev.smoke.facts import Fact, Failed, NotShown, refusal_of
-from dev.smoke.state_facts import outcome_of
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, Granted
 
@@ -226,33 +225,26 @@ def _started(context: CheckContext, job: str) -> str:
 
 
 def _failure(context: CheckContext) -> dict[str, Any]:
-    """The error of a failed run, the order of its cause's keys, and the reason that RunGlueJob reads from the cause."""
+    """The error of a failed run, the order of its cause's keys, and what the workflow reads from the cause."""
     error = context.once(_glue)["failed"]
     if not error.get("Cause", "").startswith("{"):
         return dict(error)
-    caught = outcome_of(context, "RunGlueJob", error=(error["Error"], error["Cause"]))
     cause = json.loads(error["Cause"])
-    found = {
-        "error": error["Error"],
-        "keys": [*cause],
-        "state": cause["JobRunState"],
-        "message": cause.get("ErrorMessage"),
-    }
-    return found | {"reason": caught["variables"]["failure"]["reason"]}
+    read = {name: cause.get(name) for name in ("JobRunState", "ErrorMessage")}
+    return {"error": error["Error"], "keys": [*cause], **read}
 
 
 GLUE_FACTS = (
     Fact(
         "cause-of-a-failed-run",
         "Which error and cause has glue:startJobRun.sync when the run fails?",
-        "States.TaskFailed; the cause is the run as JSON, its keys in alphabetical order; the reason is the run's "
-        "ErrorMessage",
+        "States.TaskFailed; the cause is the run as JSON, its keys in alphabetical order, with ErrorMessage",
         "the mail and the kept request state the reason. Otherwise change the expression of `reason` in RunGlueJob",
         _failure,
         lambda answer: (
-            (answer["error"], answer["state"]) == ("States.TaskFailed", "FAILED")
+            (answer["error"], answer["JobRunState"]) == ("States.TaskFailed", "FAILED")
             and answer["keys"] == sorted(answer["keys"])
-            and bool(answer["reason"])
+            and bool(answer["ErrorMessage"])
         ),
     ),
     Fact(

@@ -1,4 +1,4 @@
-"""The report: on the screen, as report.json for programs, and as report.md for tickets.
+"""The report: on the screen and as report.txt, and as report.json for programs.
 
 Both files may be sent to others: account numbers, tokens, receipt handles and signed URLs are masked.
 """
@@ -71,42 +71,25 @@ def mask(value: Any) -> Any:
 
 
 def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write report.json and report.md, and return their paths."""
+    """Write report.json and report.txt, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / "report.json", folder / "report.md"]
+    files = [folder / "report.json", folder / "report.txt"]
     files[0].write_text(json.dumps(report, indent=2) + "\n")
-    files[1].write_text(markdown(report))
+    with files[1].open("w") as file:
+        show(Console(file=file, width=140), report)
     return files
-
-
-def markdown(report: Mapping[str, Any]) -> str:
-    lines = [
-        f"# Smoke test of {report['stack']}",
-        "",
-        f"{report['ended_at']}, {report['aws']} AWS, {report['region']}, run `{report['run']}`: "
-        f"{'holds' if report['ok'] else 'FAILS'}.",
-        "",
-    ]
-    for answer in report["answers"]:
-        lines.append(f"- {answer['check']}, **{answer['name']}: {answer['verdict']}.** {answer['asks']}")
-        lines.append(f"  - Assumed: {answer['expects']}. It matters for: {answer['depends']}.")
-        if answer["answer"] is not None:
-            lines.append(f"  - Answer: `{json.dumps(answer['answer'], ensure_ascii=False)}`")
-        elif answer["means"]:
-            lines.append(f"  - Reason: {answer['means']}.")
-    lines += [f"- Left behind: {each}" for each in report["left_behind"]]
-    return "\n".join(lines) + "\n"
 
 
 def show(console: Console, report: Mapping[str, Any]) -> None:
     """Print the report."""
-    table = Table(title=f"{report['stack']}: answers", title_justify="left")
+    title = f"{report['stack']}, {report['aws']} AWS, {report['region']}, {report['ended_at']}, {report['run']}"
+    table = Table(title=title, title_justify="left")
     for column in ("check", "fact", "verdict", "answer, or why there is none"):
         table.add_column(column)
     for each in report["answers"]:
         found = each["means"] if each["answer"] is None else json.dumps(each["answer"], ensure_ascii=False)
         verdict = f"[{COLOURS.get(each['verdict'], 'yellow')}]{each['verdict']}[/]"
-        table.add_row(each["check"], each["name"], verdict, escape(found[:200]))
+        table.add_row(each["check"], each["name"], verdict, escape(found))
     console.print(table)
     for each in report["answers"]:
         if each["verdict"] == Verdict.DIFFERENT:
@@ -120,15 +103,12 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
 
 def show_catalogue(console: Console, checks: Sequence[Check]) -> None:
     """Print each check with its cost, and each of its facts with what depends on it."""
-    table = Table(show_lines=True, title="Checks (ONLY= takes their names)", title_justify="left")
-    for column in ("check", "does", "$", "fact", "question", "assumed", "what depends on it"):
-        table.add_column(column)
     for check in checks:
-        first = check.name, check.does, f"{check.dollars:.4f}"
+        console.print(f"[bold]{check.name}[/] {escape(check.does)} (about ${check.dollars:.4f})", highlight=False)
         for fact in check.facts:
-            table.add_row(*map(escape, (*first, fact.name, fact.asks, fact.expects, fact.depends)))
-            first = "", "", ""
-    console.print(table)
+            console.print(escape(f"  {fact.name}: {fact.asks}"), highlight=False, soft_wrap=True)
+            console.print(escape(f"    Assumed: {fact.expects}."), highlight=False, soft_wrap=True)
+            console.print(escape(f"    It matters for: {fact.depends}."), highlight=False, soft_wrap=True)
 
 
 def show_plan(console: Console, checks: Sequence[Check]) -> None:

@@ -42,16 +42,6 @@ def _wake(context: CheckContext) -> str:
     return f"{started - released:.2f} s from the release to the next start"
 
 
-def _groups(context: CheckContext) -> str:
-    """Check that the workflows of two processes, with one slot and one request each, overlap."""
-    names = [context.send(context.process(suffix), "only", context.timings.hold) for suffix in ("-a", "-b")]
-    ended = [context.wait_for_end(context.arn(name), "SUCCEEDED") for name in names]
-    together = min(each["stopDate"] for each in ended) - max(each["startDate"] for each in ended)
-    if together.total_seconds() <= 0:
-        raise Failed("the second process's request started after the first one's end")
-    return f"ran in parallel for {together.total_seconds():.0f} s"
-
-
 def _listing(context: CheckContext) -> str:
     """Measure the time from StartJobRun's answer to the run's first appearance in GetJobRuns."""
     name = context.send(context.process(), "only", 0)
@@ -192,14 +182,6 @@ WAKE = Fact(
     "S6: the event source mapping's long poll receives a message as soon as it is made visible (Lambda guide, Using "
     "Lambda with Amazon SQS; SQS API Reference, ChangeMessageVisibility)",
     _wake,
-)
-GROUPS = Fact(
-    "groups",
-    "Do the workflows of two processes run in parallel?",
-    "yes",
-    "a process does not wait for another one's message group (Lambda guide, Configuring scaling behavior for SQS event "
-    "source mappings)",
-    _groups,
 )
 LISTING = Fact(
     "listing",

@@ -5,28 +5,27 @@ FIFO queues have the properties of the template's.
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from tests.conformance.facts import code_of
+from tests.conformance.workflows import unique
 from tests.simulation.aws import sqs
 from tests.simulation.frozen import Record, freeze, record
 from tests.support.waiting import wait_until
 
 URL = "queue"
 PREFIX = "AWS.SimpleQueueService."  # of most of the codes
-_numbers = itertools.count(1)
 
 
 class Queue(ABC):
     """One queue. A receive returns handles, and each message is known by its body."""
 
     @abstractmethod
-    def send(self, body: str, group: str = "g") -> None:
-        """Send a message. On a FIFO queue the body is its deduplication id; a standard queue ignores the group."""
+    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
+        """Send a message. On a FIFO queue the body is its deduplication id; only a standard queue uses the delay."""
 
     @abstractmethod
     def receive(self, most: int = 1) -> dict[str, str]:
@@ -46,7 +45,7 @@ class Queue(ABC):
 
     @abstractmethod
     def let_expire(self) -> None:
-        """Wait until the visibility timeouts of all messages have ended."""
+        """Wait until the visibility timeouts and the delays of all messages have ended."""
 
     def receive_one(self) -> str:
         """Receive a message that must be there; return its handle."""
@@ -67,11 +66,11 @@ class EngineQueue(Queue):
         if fifo:
             attributes |= {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}
             attributes |= {"FifoThroughputLimit": "perMessageGroupId"}
-        name = f"conformance-{next(_numbers)}" + ".fifo" * fifo
+        name = unique("queue") + ".fifo" * fifo
         self._url = self._client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
-    def send(self, body: str, group: str = "g") -> None:
-        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
+    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
+        fields = _sent(self._fifo, body, group, delay)
         self._client.send_message(QueueUrl=self._url, MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:
@@ -88,16 +87,20 @@ class EngineQueue(Queue):
         self._url += "-missing"
 
     def let_expire(self) -> None:
-        name = "ApproximateNumberOfMessagesNotVisible"
-        wait_until(
-            lambda: (
-                self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])["Attributes"][name] == "0"
-            ),
-            "the end of the visibility timeouts",
-        )
+        names = [f"ApproximateNumberOfMessages{each}" for each in ("NotVisible", "Delayed")]
+
+        def ended() -> bool:
+            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
+            return {answer["Attributes"][name] for name in names} == {"0"}
+
+        wait_until(ended, "the end of the visibility timeouts and delays")
 
     def _code(self, operation: str, **fields: Any) -> str:
         return code_of(lambda: getattr(self._client, operation)(QueueUrl=self._url, **fields)).removeprefix(PREFIX)
+
+
+def _sent(fifo: bool, body: str, group: str, delay: int) -> dict[str, Any]:
+    return {"MessageGroupId": group, "MessageDeduplicationId": body} if fifo else {"DelaySeconds": delay}
 
 
 class SimulatedQueue(Queue):
@@ -109,8 +112,8 @@ class SimulatedQueue(Queue):
         self._now = 0.0
         self._fifo = fifo
 
-    def send(self, body: str, group: str = "g") -> None:
-        fields = {"MessageGroupId": group, "MessageDeduplicationId": body} if self._fifo else {}
+    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
+        fields = _sent(self._fifo, body, group, delay)
         self._perform("send_message", MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:

@@ -5,8 +5,8 @@ They are run against the embedded AWS, the interpreter of the simulated AWS, and
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -14,18 +14,18 @@ import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from tests.conformance.facts import Fact, Facts, documented, localstack
-from tests.engine.conftest import MachineMaker
+from tests.conformance.workflows import PARTS, Workflows, unique
+from tests.support.tables import create_table
 from tests.workflow import reference
-from tests.workflow.interpreter import State, StateFailed, evaluate
-from tests.workflow.value_cases import Question
+from tests.workflow.expression_cases import CASES, template
+from tests.workflow.interpreter import State, StateFailed, deployed, evaluate
+from tests.workflow.value_cases import Question, questions
 
-PARTS = "stepfunctions/v2"
 JSONATA_2_0_6 = documented(
     'Step Functions Developer Guide, "Transforming data with JSONata": JSONata 2.0.6, run from the npm package'
 )
 FAILED = "States.QueryEvaluationError"
 TOO_LARGE = "States.DataLimitExceeded"
-_numbers = itertools.count(1)
 
 
 class Evaluator(Protocol):
@@ -38,33 +38,23 @@ class Embedded:
     """The embedded AWS."""
 
     def __init__(self, aws: EmbeddedAws) -> None:
-        self.machine = MachineMaker(aws, lambda stem: f"{stem}-jsonata-{next(_numbers)}")
-        self.dynamodb = aws.client("dynamodb")
-
-    def run(self, states: dict[str, Any]) -> dict[str, Any]:
-        """Run a state machine; return its description at its end."""
-        return self.machine.end_of(self.machine.start(self.machine(states)))
+        self.workflows = Workflows(aws)
 
     def evaluate(self, expression: str, **variables: Any) -> Any:
         know = {"Type": "Pass", "Assign": {"known": True, **variables}, "Next": "Evaluate"}
-        ended = self.run({"Know": know, "Evaluate": {"Type": "Pass", "Output": f"{{% {expression} %}}", "End": True}})
+        states = {"Know": know, "Evaluate": {"Type": "Pass", "Output": f"{{% {expression} %}}", "End": True}}
+        ended = self.workflows.end(states)
         return json.loads(ended["output"]) if ended["status"] == "SUCCEEDED" else ended["error"]
 
     def large_result(self, caught_by: str) -> str:
         """The error of a task with a result above 256 KiB, which a Catch of `caught_by` receives."""
-        table = f"large-{next(_numbers)}"
-        key = {"AttributeName": "name", "AttributeType": "S"}
-        self.dynamodb.create_table(
-            TableName=table,
-            KeySchema=[{"AttributeName": "name", "KeyType": "HASH"}],
-            AttributeDefinitions=[key],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        self.dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
+        dynamodb, table = self.workflows.client("dynamodb"), unique("large")
+        create_table(dynamodb, table, "name")
+        dynamodb.put_item(TableName=table, Item={"name": {"S": "a"}, "text": {"S": "x" * 270_000}})
         task = {"Type": "Task", "Resource": "arn:aws:states:::dynamodb:getItem", "End": True}
         task |= {"Arguments": {"TableName": table, "Key": {"name": {"S": "a"}}}}
         caught = {"ErrorEquals": [caught_by], "Output": "{% $states.errorOutput.Error %}", "Next": "Caught"}
-        ended = self.run({"Get": task | {"Catch": [caught]}, "Caught": {"Type": "Succeed"}})
+        ended = self.workflows.end({"Get": task | {"Catch": [caught]}, "Caught": {"Type": "Succeed"}})
         return str(json.loads(ended["output"])) if ended["status"] == "SUCCEEDED" else "not caught"
 
 
@@ -206,3 +196,43 @@ def its_name_catches_the_data_limit(service: Embedded | Interpreter) -> str:
 @pytest.mark.parametrize("fact", CATCHERS, ids=attrgetter("name"))
 def test_catchers(fact: Fact[Embedded | Interpreter], aws: EmbeddedAws) -> None:
     fact.check(embedded=Embedded(aws), simulated=Interpreter())
+
+
+def _in_a_pass_state(value: Any) -> Any:
+    """A field for a Pass state, which has no result and no error, so a variable replaces $states."""
+    if isinstance(value, dict):
+        return {name: _in_a_pass_state(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_in_a_pass_state(part) for part in value]
+    if isinstance(value, str) and value.startswith("{%"):
+        return deployed(value).replace("$states.", "$known.")
+    return value
+
+
+def _answers(workflows: Workflows, asked: Sequence[Question]) -> list[Any]:
+    """The value of each field: one state assigns the inputs of its expressions, the next one evaluates them."""
+    states: dict[str, Any] = {}
+    for number, (field, of_states, variables) in enumerate(asked):
+        known = {"known": of_states, **variables}
+        following = f"Know{number + 1}" if number + 1 < len(asked) else "Done"
+        states[f"Know{number}"] = {"Type": "Pass", "Assign": known, "Next": f"Evaluate{number}"}
+        value = {f"value_{number}": _in_a_pass_state(field)}
+        states[f"Evaluate{number}"] = {"Type": "Pass", "Assign": value, "Next": following}
+    values = [f"{{% $value_{number} %}}" for number in range(len(asked))]
+    description = workflows.end(states | {"Done": {"Type": "Succeed", "Output": values}})
+    assert description["status"] == "SUCCEEDED", (description["error"], description["cause"])
+    return list(json.loads(description["output"]))
+
+
+def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_as_the_interpreter(aws: EmbeddedAws) -> None:
+    values = _answers(Workflows(aws), [Question(template(case.path), case.states, case.variables) for case in CASES])
+    for case, value in zip(CASES, values, strict=True):
+        assert value == case.expected, case.path
+
+
+def test_the_embedded_aws_has_the_numbers_and_nulls_of_jsonata_2_0_6(aws: EmbeddedAws) -> None:
+    asked = questions(random_numbers=20)
+    expected = reference.reference_answers(asked)
+    defined = [number for number, value in enumerate(expected) if value != reference.NO_VALUE]
+    asked, expected = [asked[number] for number in defined], [expected[number] for number in defined]
+    assert reference.disagreements(asked, _answers(Workflows(aws), asked), expected) == []

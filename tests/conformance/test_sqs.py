@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dev.emulator.aws import EmbeddedAws
-from tests.conformance.facts import Fact, Facts, documented, localstack, localstack_validated
+from tests.conformance.facts import Fact, Facts, code_of, documented, localstack, localstack_validated
 from tests.conformance.queues import EngineQueue, MakeQueue, SimulatedQueue
+from tests.conformance.workflows import Workflows, unique
+from tests.support.profiles import share
 
 MODULE = "sqs/test_sqs.py"
 EXTENDED = "test_fifo_group_visibility_extends_with_change_message_visibility"
@@ -206,6 +212,87 @@ def missing_queue(make: MakeQueue) -> str:
     return queue.hide(handle, 0)
 
 
+@FACTS.row(
+    "A delayed message is delivered after its delay.",
+    source=documented("Amazon SQS Developer Guide, Amazon SQS message timers"),
+    expected=[[], ["a"]],
+)
+def delayed_message(make: MakeQueue) -> list[list[str]]:
+    queue = make()
+    queue.send("a", delay=1)
+    early = [*queue.receive()]
+    queue.let_expire()
+    return [early, [*queue.receive()]]
+
+
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
 def test_sqs(fact: Fact[MakeQueue], aws: EmbeddedAws) -> None:
     fact.check(embedded=partial(EngineQueue, aws), simulated=SimulatedQueue)
+
+
+HANDLES = st.integers(0, 5)  # modulo their number
+RECEIVE = st.tuples(st.just("receive"), st.sampled_from([1, 10]))
+CALLS = st.one_of(
+    st.tuples(st.tuples(st.just("send"), st.sampled_from("123"), st.sampled_from("ab"))),
+    st.tuples(RECEIVE),
+    st.tuples(st.tuples(st.just("hide"), HANDLES, st.just(0)), RECEIVE),  # older handles are outdated then
+    st.tuples(st.tuples(st.just("hide"), HANDLES, st.sampled_from([0, 60]))),
+    st.tuples(st.tuples(st.just("delete"), HANDLES)),
+)
+BEGIN: list[Any] = [("send", "1", "a"), ("send", "2", "a"), ("send", "1", "b"), ("receive", 1)]
+
+
+@pytest.mark.parametrize("fifo", [True, False])
+def test_the_simulated_queue_answers_as_the_embedded_aws_in_any_order_of_calls(aws: EmbeddedAws, fifo: bool) -> None:
+    """The simulation follows the engine's order among groups, because SQS defines none."""
+    met: Counter[tuple[str, str]] = Counter()
+
+    @share(0.2)
+    @given(calls=st.lists(CALLS, min_size=6, max_size=14))
+    def answered_alike(calls: list[Any]) -> None:
+        embedded, simulated = EngineQueue(aws, fifo=fifo), SimulatedQueue(fifo=fifo)
+        handles: list[tuple[str, str]] = []
+        for name, *arguments in [*BEGIN, *chain(*calls), ("receive", 10)]:
+            if name == "send":
+                body, group = arguments
+                embedded.send(group + body, group)
+                simulated.send(group + body, group)
+            elif name == "receive":
+                received = [queue.receive(*arguments) for queue in (embedded, simulated)]
+                assert [*received[0]] == [*received[1]], calls
+                handles += zip(received[0].values(), received[1].values(), strict=True)
+            else:
+                number, *seconds = arguments
+                pair = zip((embedded, simulated), handles[number % len(handles)], strict=True)
+                codes = [getattr(queue, name)(handle, *seconds) for queue, handle in pair]
+                assert codes[0] == codes[1], calls
+                met[name, codes[0]] += 1
+
+    answered_alike()
+    refused = {("hide", "MessageNotInflight"), ("delete", "InvalidParameterValue")} if fifo else set()
+    expected = {("hide", "accepted"), ("delete", "accepted"), ("hide", "InvalidParameterValue")}
+    assert met.keys() >= expected | refused
+
+
+WITH_CODE = {"code": {"DataType": "String", "StringValue": "Poison"}}  # 16 bytes
+ENGINE: Facts[Workflows] = Facts()
+
+
+@ENGINE.row(
+    "Body and attributes together may have MaximumMessageSize, the body alone too.",
+    source=documented("Amazon SQS Developer Guide, Message metadata for Amazon SQS"),
+    expected=["accepted", "InvalidParameterValue", "accepted", "InvalidParameterValue", "InvalidParameterValue"],
+)
+def attributes_count_as_size(workflows: Workflows) -> list[str]:
+    sqs, name = workflows.client("sqs"), unique("small")
+    url = sqs.create_queue(QueueName=name, Attributes={"MaximumMessageSize": "1024"})["QueueUrl"]
+    sizes: list[tuple[int, Any]] = [(1024, {}), (1025, {}), (1008, WITH_CODE), (1009, WITH_CODE)]
+    messages = [{"MessageBody": "x" * size, "MessageAttributes": attributes} for size, attributes in sizes]
+    codes = [code_of(partial(sqs.send_message, QueueUrl=url, **message)) for message in messages]
+    (failed,) = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", **messages[-1]}])["Failed"]
+    return [*codes, failed["Code"]]
+
+
+@pytest.mark.parametrize("fact", ENGINE, ids=attrgetter("name"))
+def test_queues_of_the_engine(fact: Fact[Workflows], aws: EmbeddedAws) -> None:
+    fact.check(embedded=Workflows(aws))

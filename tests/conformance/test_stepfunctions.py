@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dev.emulator.aws import EmbeddedAws
-from tests.conformance.facts import Fact, Facts, code_of, documented, localstack, moto_verified
-from tests.conformance.workflows import PARTS, WAIT, Workflows
+from tests.conformance.facts import Fact, Facts, code_of, documented, localstack
+from tests.conformance.workflows import PARTS, WAIT, Workflows, unique
 from tests.support.waiting import wait_until
 
 FACTS: Facts[Workflows] = Facts()
@@ -29,10 +29,9 @@ SLOW = {
 
 def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
     """The details of the last event of this type, or {}."""
-    events = workflows.machine.client.get_execution_history(executionArn=execution, maxResults=1000)["events"]
     details = kind[0].lower() + kind[1:] + "EventDetails"
-    found: dict[str, Any] = next((event.get(details, {}) for event in reversed(events) if event["type"] == kind), {})
-    return found
+    found = (event.get(details, {}) for event in reversed(workflows.history(execution)) if event["type"] == kind)
+    return next(found, {})
 
 
 @FACTS.row(
@@ -41,7 +40,7 @@ def _last(workflows: Workflows, execution: str, kind: str) -> dict[str, Any]:
     expected={"Error": "States.Timeout", "Cause": ""},
 )
 def task_timeout_is_caught_without_cause(workflows: Workflows) -> Any:
-    return workflows.output({"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.machine(WAIT)})
+    return workflows.output({"Run": SLOW | {"Catch": CATCH}, **CAUGHT}, {"child": workflows.create(WAIT)})
 
 
 @FACTS.row(
@@ -50,9 +49,8 @@ def task_timeout_is_caught_without_cause(workflows: Workflows) -> Any:
     expected=({"error"}, {"error": "States.Timeout"}),
 )
 def task_timeout_fails_without_cause(workflows: Workflows) -> Any:
-    machine = workflows.machine
-    execution = machine.start(machine({"Run": SLOW}), {"child": machine(WAIT)})
-    machine.end_of(execution)
+    execution = workflows.start(workflows.create({"Run": SLOW}), {"child": workflows.create(WAIT)})
+    workflows.end_of(execution)
     timed_out = _last(workflows, execution, "TaskTimedOut")
     return timed_out.keys() & {"error", "cause"}, _last(workflows, execution, "ExecutionFailed")
 
@@ -64,7 +62,7 @@ def task_timeout_fails_without_cause(workflows: Workflows) -> Any:
 )
 def optimized_start_has_metadata(workflows: Workflows) -> set[str]:
     task = {"Type": "Task", "Resource": "arn:aws:states:::states:startExecution", "End": True}
-    return {*workflows.output({"Start": task | {"Arguments": {"StateMachineArn": workflows.machine(WAIT)}}})}
+    return {*workflows.output({"Start": task | {"Arguments": {"StateMachineArn": workflows.create(WAIT)}}})}
 
 
 def _failure(workflows: Workflows, resource: str, arguments: dict[str, Any]) -> tuple[str, str]:
@@ -80,7 +78,7 @@ def _failure(workflows: Workflows, resource: str, arguments: dict[str, Any]) -> 
     expected=("SQS.AmazonSQSException", "MissingParameter"),
 )
 def optimized_sqs_error(workflows: Workflows) -> tuple[str, str]:
-    url = workflows.client("sqs").create_queue(QueueName=workflows.unique("queue"))["QueueUrl"]
+    url, _ = workflows.queue()
     return _failure(workflows, "sqs:sendMessage", {"QueueUrl": url, "MessageBody": None})
 
 
@@ -100,31 +98,14 @@ def optimized_sns_error(workflows: Workflows) -> tuple[str, str]:
     expected=["own", "stateMachine", "execution"],
 )
 def event_resources(workflows: Workflows) -> list[str]:
-    sqs, events, source = workflows.client("sqs"), workflows.client("events"), workflows.unique("source")
-    url = sqs.create_queue(QueueName=source)["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events, source, (url, arn) = workflows.client("events"), unique("source"), workflows.queue()
     events.put_rule(Name=source, EventPattern=json.dumps({"source": [source]}))
     events.put_targets(Rule=source, Targets=[{"Id": "queue", "Arn": arn}])
     entry = {"Source": source, "DetailType": "t", "Detail": {"a": 1}, "Resources": ["own"]}
     put = {"Type": "Task", "Resource": "arn:aws:states:::events:putEvents", "Arguments": {"Entries": [entry]}}
     workflows.end({"Put": put | {"End": True}})
-    (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=url).get("Messages"), "the event")
-    resources = json.loads(message["Body"])["resources"]
+    resources = workflows.receive(url)["resources"]
     return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
-
-
-@FACTS.row(
-    "SendTaskSuccess checks the token before the output.",
-    source=moto_verified(
-        "test_stepfunctions/parser/test_stepfunctions_dynamodb_integration.py", "test_send_task_failure_invalid_token"
-    ),
-    expected="the token",
-)
-def token_is_checked_first(workflows: Workflows) -> str:
-    client = workflows.client("stepfunctions")
-    code = code_of(lambda: client.send_task_success(taskToken="bad_token", output="not JSON"))
-    # moto's test has the second code, LocalStack's test_sfn_send_task_outcome_with_no_such_token the first.
-    return "the token" if code in ("InvalidToken", "UnrecognizedClientException") else code
 
 
 def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]:
@@ -151,19 +132,8 @@ def cause_of_an_undefined_value(workflows: Workflows) -> tuple[str, str]:
     expected=("StepFunctions.StateMachineDoesNotExistException", "StateMachineDoesNotExist"),
 )
 def optimized_start_error(workflows: Workflows) -> tuple[str, str]:
-    arguments = {"StateMachineArn": workflows.machine(WAIT) + "-missing"}
+    arguments = {"StateMachineArn": workflows.create(WAIT) + "-missing"}
     return _failure(workflows, "states:startExecution", arguments)
-
-
-@FACTS.row(
-    "A token that was never valid fails an SDK task as Sfn.InvalidTokenException.",
-    source=localstack(
-        f"{PARTS}/services/test_aws_sdk_task_service.py", "test_sfn_send_task_outcome_with_no_such_token"
-    ),
-    expected="Sfn.InvalidTokenException",
-)
-def sdk_error(workflows: Workflows) -> str:
-    return _failure(workflows, "aws-sdk:sfn:sendTaskSuccess", {"TaskToken": "bad_token", "Output": "1"})[0]
 
 
 @FACTS.row(
@@ -240,6 +210,60 @@ def assign_sees_earlier_values(workflows: Workflows) -> Any:
     second = {"Type": "Pass", "Assign": {"a": 2, "b": "{% $a %}"}, "Next": "Last"}
     last = {"Type": "Pass", "Output": {"a": "{% $a %}", "b": "{% $b %}"}, "End": True}
     return workflows.output({"First": first, "Second": second, "Last": last})
+
+
+@FACTS.row(
+    "The first failure of an iteration ends a Map with its error, and stops the waits and children of the others.",
+    source=documented("Step Functions Developer Guide, Map workflow state"),
+    expected=("FAILED", "States.TaskFailed", "ABORTED"),
+)
+def failed_iteration(workflows: Workflows) -> tuple[str, str, str]:
+    child, names = workflows.create(WAIT), [unique("child") for _ in range(2)]
+    choices = [{"Condition": "{% $states.input = 'wait' %}", "Next": "Wait"}]
+    choice = {"Type": "Choice", "Choices": choices, "Default": "Run"}
+    arguments = {"StateMachineArn": child, "Name": "{% $states.input %}"}
+    run = {"Type": "Task", "Resource": SLOW["Resource"], "Arguments": arguments, "End": True}
+    states = {"Which": choice, **WAIT, "Run": run}
+    each = {"Type": "Map", "Items": ["wait", *names], "ItemProcessor": {"StartAt": "Which", "States": states}}
+    execution = workflows.start(workflows.create({"Each": each | {"End": True}}))
+    arns = [f"{child.replace(':stateMachine:', ':execution:')}:{name}" for name in names]
+    for arn in arns:
+        wait_until(lambda arn=arn: code_of(lambda: workflows.describe(arn)) == "accepted", "the children")  # type: ignore[misc]
+    workflows.stepfunctions.stop_execution(executionArn=arns[0])
+    ended = workflows.end_of(execution)
+    return ended["status"], ended["error"], workflows.end_of(arns[1])["status"]
+
+
+@FACTS.row(
+    "An SDK task of SQS fails by the exception's name, or by the service's, if the Java SDK has no class for the code.",
+    source=documented("Step Functions Developer Guide, Learning to use AWS service SDK integrations"),
+    expected=[
+        "Sqs.MessageNotInflightException",
+        "Sqs.ReceiptHandleIsInvalidException",
+        ("Sqs.SqsException", True),
+    ],
+)
+def sdk_errors(workflows: Workflows) -> list[Any]:
+    sqs, name = workflows.client("sqs"), f"{unique('queue')}.fifo"
+    url = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="a", MessageGroupId="g", MessageDeduplicationId="a")
+
+    def handle() -> str:
+        (message,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+        return str(message["ReceiptHandle"])
+
+    def hide(handle: str) -> dict[str, Any]:
+        arguments = {"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": 0}
+        task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:changeMessageVisibility", "End": True}
+        return workflows.end({"Hide": task | {"Arguments": arguments}})
+
+    earlier, newest = handle(), handle()
+    outdated = hide(earlier)
+    return [
+        hide(newest)["error"],
+        hide("junk")["error"],
+        (outdated["error"], "for parameter ReceiptHandle is invalid" in outdated["cause"]),
+    ]
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))

@@ -11,10 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-import urllib3
 from click.testing import CliRunner
 
-from dev.emulator import cli, next_steps, processes
+from dev.emulator import cli, processes
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
 from dev.emulator.own_job import OwnJob, read_job
@@ -91,42 +90,26 @@ def test_a_killed_up_leaves_no_engine(tmp_path: Path) -> None:
         wait_until(lambda: not processes.session_members(engine), "the engine's end")
 
 
-def test_the_simulated_chat_api_runs_with_the_engine_and_a_second_up_uses_the_same(
+def test_a_second_up_uses_the_same_engine_and_leaves_the_users_own_credentials(
     left_behind: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = up_once(left_behind)
-    body = json.loads(output.splitlines()[-1])
-    assert body == {
-        "process": "sample",
-        "request_id": "first",
-        "arguments": {"--input_key": "input/2012-01.csv", "--output_key": "output/2012-01.json"},
-    }
     engine = EmbeddedAws.attach(left_behind)
+    secrets = engine.client("secretsmanager")
     assert f"the simulated chat API at {engine.chat_service}" in output
-    uploaded = engine.client("s3").get_object(Bucket="data", Key=body["arguments"]["--input_key"])
-    assert uploaded["Body"].read().startswith(b"date,")
-    assert f"local: send a request to the worker: {next_steps.work_command()}\n" in output
-    assert f"\n{next_steps.OWN_CODE}\n" in output
-    assert f"the functions' log: {left_behind / 'engine.log'}\n" in output
     service = json.loads((left_behind / "outputs.json").read_text())["chat_service"]
-    assert json.loads(credentials(engine)) == {name: service[name] for name in ("client_id", "client_secret")}
-    token = urllib3.request("POST", f"{service['url']}/auth", body=credentials(engine)).json()["access_token"]
-    engine.client("secretsmanager").put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
+    stored = json.loads(secrets.get_secret_value(SecretId=CREDENTIALS)["SecretString"])
+    assert stored == {name: service[name] for name in ("client_id", "client_secret")}
+    secrets.put_secret_value(SecretId=CREDENTIALS, SecretString="the user's own")
     output = up_once(left_behind, "--parameters", "ChatApiUrl=https://chat.example")
-    assert "'ChatApiUrl': 'https://chat.example'" in output
-    assert "simulated chat API" not in output
-    assert credentials(engine) == "the user's own"
-    output = up_once(left_behind)
     assert "already running" in output
-    assert f"'ChatApiUrl': '{service['url']}'" in output
-    assert json.loads((left_behind / "outputs.json").read_text())["chat_service"] == service
-    bearer = {"Authorization": f"Bearer {token}"}
-    assert urllib3.request("GET", f"{service['url']}/me", headers=bearer).status == 200
-    status = carry_out("status", left_behind, monkeypatch)
-    assert service["url"] in status
-    carry_out("down", left_behind, monkeypatch)
+    assert "the chatbot calls https://chat.example; store its credentials: docs/deploy.md, The chatbot\n" in output
+    assert "simulated chat API" not in output
+    assert secrets.get_secret_value(SecretId=CREDENTIALS)["SecretString"] == "the user's own"
+    monkeypatch.setattr(cli, "STATE_DIR", left_behind)
+    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # it ignores signals, and this process continues
+    assert CliRunner().invoke(cli.main, ["down"]).exit_code == 0
     assert processes.session_members(engine.pid) == []
-    assert not is_reachable(engine)
 
 
 def test_say_is_refused_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,15 +164,6 @@ def test_a_jobs_name_and_default_arguments_are_read_as_a_shell_reads_them(
     assert read_job(str(script), "sales-load", "").name == "sales-load"
 
 
-def test_with_another_chat_api_none_is_simulated(left_behind: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = up_once(left_behind, "--parameters", "ChatApiUrl=https://chat.example")
-    engine = EmbeddedAws.attach(left_behind)
-    assert engine.chat_service is None
-    assert "chat_service" not in json.loads((left_behind / "outputs.json").read_text())
-    assert "the chatbot calls https://chat.example; store its credentials: docs/deploy.md, The chatbot\n" in output
-    assert "simulated chat API" not in carry_out("status", left_behind, monkeypatch)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The Makefile with an incomplete environment, whose Python only prints its arguments."""
@@ -212,16 +186,11 @@ def finish_setup(checkout: Path) -> None:
     (checkout / "build" / "venv" / ".installed-local").touch()
 
 
-@pytest.mark.parametrize("text", ["cost $5", "$(shell id) $$x", '`id` "it\'s" \\ #', ""])
-def test_make_say_passes_the_text_unchanged(checkout: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ['{"cost": "$5"}', "$(shell id) $$x", '`id` "it\'s" \\ #', "two\nlines", ""])
+def test_make_say_and_make_work_pass_the_text_unchanged(checkout: Path, text: str) -> None:
     finish_setup(checkout)
-    assert make(checkout, "say", f"TEXT={text}").stdout == f"-m\ndev.emulator\nsay\n--\n{text}\n"
-
-
-@pytest.mark.parametrize("body", ['{"cost": "$5"}', "$(shell id) $$x", '`id` "it\'s" \\ #', "two\nlines", ""])
-def test_make_work_passes_the_body_unchanged(checkout: Path, body: str) -> None:
-    finish_setup(checkout)
-    assert make(checkout, "work", f"BODY={body}").stdout == f"-m\ndev.emulator\nwork\n--\n{body}\n"
+    for target, name in (("say", "TEXT"), ("work", "BODY")):
+        assert make(checkout, target, f"{name}={text}").stdout == f"-m\ndev.emulator\n{target}\n--\n{text}\n"
 
 
 def test_make_local_up_passes_job_arguments_and_parameters_unchanged(checkout: Path) -> None:
@@ -249,26 +218,6 @@ def up_once(state_dir: Path, *options: str) -> str:
         output, _ = up.communicate()
         assert up.returncode == 0, output
     return output
-
-
-def carry_out(command: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(cli, "STATE_DIR", state_dir)
-    monkeypatch.setattr(cli, "_past_interrupts", lambda: None)  # it ignores signals, and this process continues
-    result = CliRunner().invoke(cli.main, [command])
-    assert result.exit_code == 0
-    return result.output
-
-
-def credentials(engine: EmbeddedAws) -> str:
-    return str(engine.client("secretsmanager").get_secret_value(SecretId=CREDENTIALS)["SecretString"])
-
-
-def is_reachable(engine: EmbeddedAws) -> bool:
-    try:
-        urllib3.request("GET", f"{engine.chat_service}/_control/state", retries=False)
-    except urllib3.exceptions.HTTPError:
-        return False
-    return True
 
 
 def test_down_clears_up_after_an_engine_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

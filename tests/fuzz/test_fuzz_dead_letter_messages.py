@@ -11,7 +11,6 @@ from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import Delivery, execution_name, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.redrive import NotRedrivable, plan
-from slotkeeper_cli.submission import InvalidRequests, read_lines
 from tests.fuzz.strategies import bodies, sqs_texts
 
 REQUEST = {"process": "p", "arguments": {"--month": "1"}, "request_id": "order-1", "attempt": 2}
@@ -48,17 +47,6 @@ def test_any_dead_letter_message_is_listed_and_redriven_under_its_key_or_refused
     again = parse_request(_delivery(redrive.body, redrive.request.process))
     assert (again.request_id, again.attempt) == (message.request_id, message.attempt + 1)
     assert again.execution_name == execution_name("p", message.request_id, message.attempt + 1)
-
-
-@given(lines=st.lists(bodies(REQUEST).filter(lambda text: "\n" not in text), max_size=4))
-@example(lines=[HALF])
-def test_lines_are_requests_that_the_starter_accepts_or_all_are_refused(lines: list[str]) -> None:
-    try:
-        requests = read_lines(lines)
-    except InvalidRequests:
-        return
-    for line in requests:
-        assert parse_request(_delivery(line.request.to_json(), line.request.process)) == line.request
 
 
 def _delivery(body: str, process: str) -> Delivery:

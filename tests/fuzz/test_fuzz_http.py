@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.cold_functions import RESPONSE_URL, Functions, Ran, invocation
+from tests.fuzz.cold_functions import Functions, Ran, invocation
 from tests.fuzz.raw_api import RawApi, ok
 from tests.fuzz.strategies import bodies, items, texts, values
 from tests.support.in_process_aws import InProcessAws
@@ -241,50 +240,6 @@ def test_any_token_item_is_used_replaced_or_reported(world: World, item: dict[st
     assert ran.answer["statusCode"] in {200, 500, 502, 503}
     if ran.answer["statusCode"] == 500:
         assert "MalformedToken" in ran.logged, ran
-
-
-@given(
-    item=token_items,
-    ask=st.sampled_from([{}, {"release_code": "code-1"}, {"release_code": "x"}])
-    | texts.map(lambda code: {"release_code": code}),
-)
-def test_the_refresher_reveals_no_token_with_any_item(world: World, item: dict[str, Any], ask: dict[str, Any]) -> None:
-    account = world.new()
-    account.tables.put(TOKENS, item)
-    ran = world.functions.run(world.functions.load("token_refresher"), ask, invocation())
-    check_no_secret_is_revealed(ran)
-    assert ran.raised is None or type(ran.raised).__name__ == "MalformedToken", ran
-
-
-DEPLOYMENT = {
-    "RequestType": "Create",
-    "StackId": "stack",
-    "RequestId": "request",
-    "LogicalResourceId": "TokenAtDeployment",
-    "ResourceProperties": {},
-}
-
-
-@given(
-    item=token_items,
-    request=st.sampled_from(["Create", "Update", "Delete", "", None, 1]),
-    refusal=st.none() | st.text(st.characters(exclude_categories=["Cs"])),
-)
-@example(item={}, request="Create", refusal="ü" * 5000).via("an answer of 30 KB; CloudFormation accepts 4")
-def test_the_refresher_answers_cloudformation_with_any_item(
-    world: World, item: dict[str, Any], request: Any, refusal: str | None
-) -> None:
-    account = world.new()
-    if refusal is not None:
-        until = {"refused_until": {"N": f"{time.time() + 20:.3f}"}, "refused_reason": {"S": refusal}}
-        item = ITEM | until
-    account.tables.put(TOKENS, item)
-    event = {"RequestType": request, "ResponseURL": RESPONSE_URL}
-    ran = world.functions.run(world.functions.load("token_refresher"), DEPLOYMENT | event, invocation())
-    check_no_secret_is_revealed(ran)
-    assert ran.raised is None, ran
-    (answer,) = world.functions.answered
-    assert answer["Status"] == "SUCCESS"
 
 
 @st.composite

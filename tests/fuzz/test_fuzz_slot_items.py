@@ -150,32 +150,6 @@ def test_the_janitor_handles_other_processes_next_to_any_item(
         assert account.tables.item(SLOTS, "p") == before
 
 
-@given(before=others(), request=st.sampled_from(["Create", "Update"]))
-def test_a_deployment_changes_only_the_job_of_any_item(
-    functions: Functions, before: dict[str, Any], request: str
-) -> None:
-    account = functions.new_account()
-    before = account.tables.put(SLOTS, before)
-    account.jobs["new-job"] = {"Name": "new-job"}
-    properties = {"ProcessName": "p", "SlotLimit": "4", "Target": "new-job"}
-    event = {
-        "RequestType": request,
-        "ResponseURL": "http://cloudformation/answer",
-        "StackId": "stack",
-        "RequestId": "request",
-        "LogicalResourceId": "Process",
-        "ResourceProperties": properties,
-        "OldResourceProperties": properties | {"Target": "job"} if request == "Update" else {},
-    }
-    ran = functions.run(functions.load("process_registrar"), event)
-    assert ran.raised is None, ran
-    (answer,) = functions.answered
-    assert answer["Status"] == "SUCCESS"
-    after = account.tables.item(SLOTS, "p")
-    follows = request == "Update" and before.get("target") == {"S": "job"}
-    assert after == before | ({"target": {"S": "new-job"}} if follows else {})
-
-
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=80).filter(
     lambda name: not re.search(r"[\s<>{}\[\]?*\"#%\\^|~`$&,;:/]", name)
 )

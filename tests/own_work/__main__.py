@@ -25,7 +25,6 @@ TESTS = (
     "tests/least_privilege",
     "tests/mutants/test_mutant_catalogue.py",
     "tests/scenarios/test_worker_client.py",
-    "tests/scenarios/test_worker_scenario.py",
     "tests/unit/retry",
 )
 TEMPLATE_TESTS = "tests/template/test_*template*.py"

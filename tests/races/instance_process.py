@@ -1,7 +1,7 @@
 """Instances in a separate process, which can be killed and frozen like a container.
 
 1. It sends "ready" and waits for a line.
-2. Its instances get a token. At the breakpoint it sends the breakpoint's name and waits for a line.
+2. Its instances get a token. If it stops between POST and store, it sends these words and waits for a line.
 3. It sends tokens and events, waits for a line, and sends the answers to a message.
 """
 
@@ -18,7 +18,6 @@ from slotkeeper.chatbot.api import ChatApi
 from slotkeeper.chatbot.credentials import Credentials
 from slotkeeper.token import Timing
 from tests.races.controlled_process import ControlledProcess, receive_line, send_line
-from tests.races.frozen_instances import Point
 from tests.races.shared_token import Instance, TokenSharers, simultaneously
 
 
@@ -31,18 +30,18 @@ class Orders:
     name: str
     timing: dict[str, float]
     skews: list[float]  # one instance each
-    stop: Point
+    stops: bool  # once between POST and store
 
 
 class InstanceProcess(ControlledProcess):
     """The parent's side."""
 
-    def __init__(self, sharing: TokenSharers, skews: list[float] | None = None, stop: Point = "nowhere") -> None:
+    def __init__(self, sharing: TokenSharers, skews: list[float] | None = None, *, stops: bool = False) -> None:
         service = sharing.service
         endpoint: str = sharing.dynamodb.meta.endpoint_url
         timing = asdict(sharing.timing)
         credentials = (service.client_id, service.client_secret)
-        orders = Orders(endpoint, service.url, *credentials, sharing.name, timing, skews or [0.0], stop)
+        orders = Orders(endpoint, service.url, *credentials, sharing.name, timing, skews or [0.0], stops)
         super().__init__("tests.races.instance_process", asdict(orders))
 
 
@@ -61,17 +60,12 @@ def main() -> None:
 
 def _instance(orders: Orders, dynamodb: Any, skew: float) -> Instance:
     api = ChatApi(orders.api, lambda: Credentials(orders.client_id, orders.client_secret))
-    stops = {orders.stop}
-
-    def pause_once_at(point: Point) -> None:
-        if point in stops:
-            stops.remove(point)
-            _report_and_wait(point)
+    stops = [orders.stops]
 
     def authenticate(seconds: float) -> str:
-        pause_once_at("before the POST")
         token = api.authenticate(seconds)
-        pause_once_at("between POST and store")
+        if stops and stops.pop():
+            _report_and_wait("between POST and store")
         return token
 
     return Instance(dynamodb, orders.name, api, Timing(**orders.timing), skew=skew, authenticate=authenticate)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import invoke_command as command
-from dev.tools.invoke.function_stack import bring_up, folders, logical_id, reached_by
+from dev.tools.invoke.function_stack import bring_up
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 
@@ -65,30 +65,3 @@ def test_it_uses_a_running_local_stack_and_accepts_a_file(
     # Not an event of SQS: the function fails, which is the exit code.
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the function failed: KeyError: 'Records'" in result.stderr
-
-
-def test_a_function_is_found_in_the_template_by_its_folder() -> None:
-    template = (ROOT / "template.yaml").read_text()
-    for function in folders():
-        assert f"\n  {logical_id(function)}:\n" in template
-
-
-def test_only_resources_that_the_function_uses_are_created() -> None:
-    template = {
-        "Globals": {"Function": {"Layers": [{"Ref": "Layer"}]}},
-        "Resources": {
-            "Asked": {
-                "Type": "AWS::Serverless::Function",
-                "Properties": {"Events": {"Queue": {"Ref": "Far"}}, "Role": {"Fn::GetAtt": ["Role", "Arn"]}},
-            },
-            "Role": {"Type": "AWS::IAM::Role", "Properties": {"Policies": [{"Fn::Sub": "${Table.Arn}/${Other}"}]}},
-            "Table": {"Type": "AWS::DynamoDB::Table"},
-            "Layer": {"Type": "AWS::Serverless::LayerVersion", "Properties": {}},
-            "Far": {"Type": "AWS::SQS::Queue"},
-        },
-        "Outputs": {"Far": {"Value": {"Ref": "Far"}}},
-    }
-    made = reached_by("Asked", template)
-    assert made["Resources"].keys() == {"Asked", "Role", "Table", "Layer"}
-    assert "Events" not in made["Resources"]["Asked"]["Properties"]
-    assert "Outputs" not in made

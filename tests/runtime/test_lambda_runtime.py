@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -92,25 +91,9 @@ def test_a_function_that_hangs_is_ended_at_its_timeout_and_started_again(start: 
     wait_until(answered, "an answer after the timeout")
 
 
-def test_it_listens_on_127_0_0_1_only_and_leaves_no_process(start: Callable[..., Runtime]) -> None:
+def test_its_end_leaves_no_process(start: Callable[..., Runtime]) -> None:
     runtime = start()
     runtime.invoke({})
-    members = processes.session_members(runtime.pid)
-    assert len(members) == 2  # the emulator and its function
-    addresses = [address for pid in members for address in _listens_at(pid)]
-    assert addresses == ["0100007F"] * 2  # 127.0.0.1 in the kernel's format
+    assert len(processes.session_members(runtime.pid)) == 2  # the emulator and its function
     runtime.__exit__(None, None, None)
     assert processes.session_members(runtime.pid) == []
-
-
-def _listens_at(pid: int) -> list[str]:
-    """The addresses on which a process listens ("proc_net(5)")."""
-    sockets = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
-    lines = [line.split() for name in ("tcp", "tcp6") for line in _table(pid, name)]
-    listening = "0A"
-    return [line[1].split(":")[0] for line in lines if line[3] == listening and f"socket:[{line[9]}]" in sockets]
-
-
-def _table(pid: int, name: str) -> list[str]:
-    table = Path(f"/proc/{pid}/net/{name}")
-    return table.read_text().splitlines()[1:] if table.exists() else []

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from dev.emulator import next_steps, work_result
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EngineError
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
-from tests.support.tables import create_table
 
 FIRST = "1970-01-01T00:16:40.500Z"
 UNREAD = DeadLetter("the body", 1002.0, "InvalidMessage", "body is not JSON", None, None, None, None, None)
@@ -85,10 +81,10 @@ def test_a_dead_letter_is_sent_again_unchanged_by_a_command_that_can_be_copied(b
     assert (command and shlex.split(command)) == (["make", "work", f"BODY={body}"] if copied else None)
 
 
-def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (worker, next_steps):
         monkeypatch.setattr(module, "own_module", lambda *_: None)
-    assert worker.result_lines(aws, replace(SUCCEEDED, result="[1]")) == ["its result: [1]"]
+    assert worker.result_lines(Mock(), replace(SUCCEEDED, result="[1]")) == ["its result: [1]"]
     with pytest.raises(EngineError, match=r"BODY is empty: .* as in make work BODY=.*request_id.*Nothing was sent"):
         next_steps.sample_body()
 
@@ -99,69 +95,3 @@ def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(aws: Any, monk
 )
 def test_only_an_id_that_the_ledger_can_know_is_looked_up(body: str, name: str | None) -> None:
     assert worker.request_id_of(body) == name
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A worker's queues and ledger. The test acts as the worker."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        clients: dict[str, Any] = {name: boto3.client(name, "us-east-1") for name in ("dynamodb", "sqs")}
-        create_table(clients["dynamodb"], "ledger", "request_id")
-        queues = ("WorkQueue", "WorkDeadLetterQueue")
-        urls = {f"{name}Url": clients["sqs"].create_queue(QueueName=name)["QueueUrl"] for name in queues}
-        yield SimpleNamespace(client=clients.__getitem__, outputs={**urls, "RequestLedgerTableName": "ledger"})
-
-
-def put_row(aws: Any, status: str, attempts: int, **texts: str) -> None:
-    item = {"request_id": "a", "status": status, **texts}
-    fields: dict[str, Any] = {name: {"S": value} for name, value in item.items()}
-    aws.client("dynamodb").put_item(TableName="ledger", Item={**fields, "attempts": {"N": str(attempts)}})
-
-
-def put_dead_letter(aws: Any, **texts: str) -> None:
-    attributes = {name: {"DataType": "String", "StringValue": value} for name, value in texts.items()}
-    url = aws.outputs["WorkDeadLetterQueueUrl"]
-    aws.client("sqs").send_message(QueueUrl=url, MessageBody="dead letter", MessageAttributes=attributes)
-
-
-def consume(aws: Any) -> None:
-    sqs, url = aws.client("sqs"), aws.outputs["WorkQueueUrl"]
-    for message in sqs.receive_message(QueueUrl=url)["Messages"]:
-        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-
-
-def test_the_dead_letter_of_a_body_without_an_id_is_found_by_its_message_id(aws: Any) -> None:
-    sent = worker.SentMessage(aws, "no JSON")
-    answer = aws.client("sqs").receive_message(QueueUrl=aws.outputs["WorkQueueUrl"], VisibilityTimeout=0)
-    put_dead_letter(aws, code="InvalidMessage", reason="mine", source_message_id=answer["Messages"][0]["MessageId"])
-    put_dead_letter(aws, code="InvalidMessage", reason="another one's", source_message_id="another")
-    consume(aws)
-    last = sent.observe(1.0)
-    assert (last.end, last.dead_letter and last.dead_letter.reason) == (End.DEAD_LETTERED, "mine")
-
-
-def test_the_dead_letter_of_an_earlier_attempt_is_ignored(aws: Any) -> None:
-    put_dead_letter(aws, code="Poison", idempotency_key="a", retry_count="2")
-    put_dead_letter(aws, code="TooOld", idempotency_key="a", retry_count="1")
-    put_row(aws, "WAITING", 1, next_attempt_at=FIRST)
-    sent = worker.SentMessage(aws, '{"request_id": "a"}')
-    put_row(aws, "DEAD_LETTERED", 2)
-    last = sent.observe(1.0)
-    assert last.dead_letter is not None
-    assert (last.end, last.dead_letter.code, last.unworked) == (End.DEAD_LETTERED, "Poison", False)
-
-
-def test_peeking_removes_no_dead_letter(aws: Any) -> None:
-    for number in range(12):
-        put_dead_letter(aws, code=str(number))
-    sqs, url = aws.client("sqs"), aws.outputs["WorkDeadLetterQueueUrl"]
-    assert len(worker.peek_dead_letters(sqs, url)) == len(worker.peek_dead_letters(sqs, url)) == 12
-
-
-@pytest.mark.parametrize(("due", "late"), [("2999-01-01T00:00:00.000Z", True), ("1999-01-01T00:00:00.000Z", False)])
-def test_only_a_late_attempt_is_not_waited_for(aws: Any, due: str, late: bool) -> None:
-    sent = worker.SentMessage(aws, '{"request_id": "a"}')
-    put_row(aws, "WAITING", 1, next_attempt_at=due)
-    assert sent.observe(1.0).late == late

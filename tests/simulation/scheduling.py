@@ -13,10 +13,6 @@ from tests.simulation.worlds import Choice, Violation, World
 
 MOST_STEPS = 400  # in the part of a schedule that has faults
 MOST_STEPS_TO_THE_END = 20_000
-# What random schedules must reach: take-overs of expired leases in as many schedules of slots, and each state of the
-# workflow in as many schedules of targets.
-PER_SCHEDULES = 1_500
-LEAST_TAKE_OVERS = {"done": 200, "refused": 20}
 
 
 def run(world: World, random: Random) -> int:

@@ -67,7 +67,6 @@ class Plan:
         page: the most runs on a page of GetJobRuns.
         others: how many runs of the same job other users start, at any time.
         fails: every `fails`-th Glue run fails; none if 0.
-        argument_bytes: the size of the argument of a request with a star, and of each run of another user.
         machines: the processes whose target is a state machine.
         settle_seconds: of these.
         callers: the ids of the requests that carry a task token.
@@ -123,7 +122,6 @@ class Plan:
     page: int = glue.LARGEST_PAGE
     others: int = 0
     fails: int = 0
-    argument_bytes: int = 0
     run_seconds: tuple[int, ...] = (60, 120, 1800)
     stop_seconds: int = 0
     lag: int = 0
@@ -161,15 +159,15 @@ def process_of(request: str) -> str:
     return SECOND if request.isupper() else PROCESS
 
 
-def arguments_of(request: str, argument_bytes: int) -> dict[str, str]:
+def arguments_of(request: str) -> dict[str, str]:
     """The arguments of one of a plan's requests."""
-    return {"--other": "x" * argument_bytes or "arguments"} if request.endswith("*") else {}
+    return {"--other": "arguments"} if request.endswith("*") else {}
 
 
 def body_of(request: str, plan: Plan) -> str:
     """The message body of one of a plan's requests."""
     fields: dict[str, Any] = {"process": process_of(request), "request_id": id_of(request)}
-    arguments = arguments_of(request, plan.argument_bytes)
+    arguments = arguments_of(request)
     takes_input = (process_of(request) in plan.machines) != plan.wrong_kind
     fields |= {"input" if takes_input else "arguments": arguments} if arguments else {}
     fields |= {"task_token": token} if (token := token_of(request, plan.callers)) else {}

@@ -243,9 +243,7 @@ class SlotsWorld(SlotsProperties):
         self.others -= 1
         self._keep_older("glue")
         self.log("other user", "runs the job")
-        self.services["glue"] = glue.another(
-            self.services["glue"], JOB, freeze(arguments_of("*", self.plan.argument_bytes)), self.now
-        )
+        self.services["glue"] = glue.another(self.services["glue"], JOB, freeze(arguments_of("*")), self.now)
 
     def outage(self, service: str, _: str) -> None:
         """A service refuses all calls for a while."""

@@ -149,8 +149,6 @@ SMALL: dict[str, Small] = {
     "2 requests, 1 slot, janitor while others are frozen": Small(_slots("ab", 1, 0, True), 1, False),
     "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
     "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
-    "2 priorities, 1 slot, no fault": Small(_slots(("+a", "b"), 1, 0, False), 0, True),
-    "2 priorities, 2 slots, no fault": Small(_slots(("+a", "b"), 2, 0, False, True), 0, True),
     "2 priorities, 3 requests, 1 slot, no fault": Small(_slots(("+a", "+b", "c"), 1, 0, False, starters=1), 0, True),
     "3 priorities, 1 slot, no fault": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 0, True),
     "2 priorities, 1 slot, a message removed": Small(_slots(("+a", "b"), 1, 0, False, removals=1), 0, True),
@@ -195,7 +193,6 @@ SMALL: dict[str, Small] = {
     "leases, 2 callers within the skew and 1 request, no fault": Small(
         _slots("a", 1, 0, False, starters=1, leases=(0, 64)), 0, False
     ),
-    "child, no caller": Small(_target("a"), 1, False),
     "child, a caller that may leave": Small(_target("a", callers="a", leaves=1), 1, True),
     "child that fails, a caller": Small(_target("a", callers="a", fails=1), 1, False),
     "child, another workflow starts its name": Small(_target("a", namesakes=1), 1, True),
@@ -229,6 +226,23 @@ SMALL: dict[str, Small] = {
     "child, a caller, malformed items": Small(_target("a", callers="a", starters=1, damages=1), 1, True),
     "child, a caller, malformed items, no status event": Small(
         _target("a", callers="a", starters=1, damages=1, events_lost=True), 1, True
+    ),
+    "child, no status event, two deaths": Small(
+        _target("a", timeless=False, starters=1, aim="deaths", events_lost=True, run_seconds=(60,)), 2, True
+    ),
+    "Glue run, a caller, no status event, two deaths": Small(
+        _target(
+            "a",
+            child=False,
+            timeless=False,
+            starters=1,
+            callers="a",
+            aim="deaths",
+            events_lost=True,
+            run_seconds=(60,),
+        ),
+        2,
+        True,
     ),
     "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
     "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
@@ -283,6 +297,13 @@ SMALL: dict[str, Small] = {
     "downstream down for 90 s, a worker is frozen": Small(
         _downstream("a", down=(0, 90), fault_kinds=("beyond its lease",), **_BREAKER), 1, True
     ),
+    # A late hide concerns a message that another worker has. A strict queue refuses it, as documented.
+    "downstream down for 90 s, a worker is frozen for long": Small(
+        _downstream("a", down=(0, 90), fault_kinds=("until its message is back",), **_BREAKER), 1, True
+    ),
+    "downstream down for 90 s, a worker is frozen for long, strict queue": Small(
+        _downstream("a", down=(0, 90), fault_kinds=("until its message is back",), lax=False, **_BREAKER), 1, True
+    ),
     "downstream down for 90 s, a worker dies": Small(
         _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
     ),
@@ -303,7 +324,6 @@ SMALL: dict[str, Small] = {
     "downstream down for 90 s, breaker only": Small(_downstream("a", down=(0, 90), **_BREAKER), 1, False),
     "downstream down for 90 s, breaker only, 2 requests": Small(_downstream("ab", down=(0, 90), **_BREAKER), 1, False),
     "downstream down after a minute, 3 requests, no fault": Small(_downstream("abc", down=(60, 150)), 0, False),
-    "token, 3 clients, no fault": Small(_tokens("lll"), 0, True),
     "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
     "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
     "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0)), 1, True),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Program
-from tests.unit.test_document_tables import COSTS
+
+COSTS = (Path(__file__).parents[2] / "docs" / "costs.md").read_text()
 
 
 class CountingWorld(SlotsWorld):

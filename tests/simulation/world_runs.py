@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import NamedTuple
+
+import pytest
 
 from tests.simulation import scheduling
 from tests.simulation.exploring import explore, history
@@ -19,6 +22,27 @@ def first_violation(make: Callable[[], World], faults: int, most_states: int = 3
     """
     explored = explore(make(), faults, most_states)
     return (explored.violation.name, "\n".join(history(make(), explored))) if explored.violation else ("", "")
+
+
+class Control(NamedTuple):
+    """A small world in which a guarantee breaks without a guard.
+
+    Attributes:
+        remove: removes the guard from the code or from the workflow.
+        broken: the guarantee; several, separated by a space, of which the first that breaks depends on the order.
+    """
+
+    remove: Callable[[pytest.MonkeyPatch], None]
+    make: Callable[[], World]
+    faults: int
+    broken: str
+
+    def check(self, patch: pytest.MonkeyPatch) -> None:
+        """Remove the guard, and search the world. Raises AssertionError with the history if the guarantee holds."""
+        self.remove(patch)
+        name, history = first_violation(self.make, self.faults)
+        assert name in self.broken.split(), history
+        assert history.splitlines()[-1].startswith(f"broken: {name}")
 
 
 def breaks(draw: Callable[[Random], World], seeds: Iterable[int], name: str, times: int) -> bool:

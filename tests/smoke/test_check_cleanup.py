@@ -39,10 +39,13 @@ def removed() -> list[str]:
 @pytest.fixture
 def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext:
     """A check with one process, an execution that has ended, and its Glue run that lives."""
+
+    def delete_item(Key: Any, **_asked: Any) -> Any:
+        removed.append(Key["process_name"]["S"])
+        return {"Attributes": {}}
+
     services = {
-        "dynamodb": SimpleNamespace(
-            delete_item=lambda Key, **_: removed.append(Key["process_name"]["S"]) or {"Attributes": {}}
-        ),
+        "dynamodb": SimpleNamespace(delete_item=delete_item),
         "stepfunctions": SimpleNamespace(describe_execution=lambda **_: {"status": "FAILED"}),
         "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
         "sqs": SimpleNamespace(receive_message=lambda **_: {}),
@@ -59,42 +62,36 @@ def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext
     return made
 
 
-def test_a_run_that_cannot_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
-    context.stack.client("glue").batch_stop_job_run = _denied
-    left = check_cleanup.clean_up(context)
-    assert "Glue runs: " in left[0]
-    assert "AccessDeniedException" in left[0]
-    assert "slotkeeper process remove smoke-1-stopped" in left[1]
-    assert (len(left), removed) == (2, [])
-
-
-def test_a_run_that_does_not_end_is_reported(context: CheckContext, removed: list[str]) -> None:
-    assert check_cleanup.clean_up(context)[0].startswith("Glue runs: waited 0 s for them to end")
-    assert removed == []
-
-
-def test_an_execution_that_closes_before_it_is_stopped_is_not_left_behind(
-    context: CheckContext, removed: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("service", "answers", "reported"),
+    [
+        ("glue", {"batch_stop_job_run": _denied}, "Glue runs: An error occurred (AccessDeniedException)"),
+        ("glue", {}, "Glue runs: waited 0 s for them to end"),
+        (
+            "stepfunctions",
+            {"describe_execution": lambda **_: {"status": "RUNNING"}, "stop_execution": _denied},
+            "executions: An error occurred (AccessDeniedException)",
+        ),
+    ],
+)
+def test_what_cannot_be_ended_is_reported_and_keeps_its_process(
+    context: CheckContext, removed: list[str], service: str, answers: dict[str, Any], reported: str
 ) -> None:
-    monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: None)
-    statuses = chain(["RUNNING"], repeat("SUCCEEDED"))
-    context.stack.client("stepfunctions").describe_execution = lambda **_: {"status": next(statuses)}
-    context.stack.client("stepfunctions").stop_execution = _denied
-    assert check_cleanup.clean_up(context) == []
-    assert removed == ["smoke-1-stopped"]
-
-
-def test_an_execution_that_cannot_be_stopped_keeps_its_process(context: CheckContext, removed: list[str]) -> None:
-    context.stack.client("stepfunctions").describe_execution = lambda **_: {"status": "RUNNING"}
-    context.stack.client("stepfunctions").stop_execution = _denied
-    assert "AccessDeniedException" in check_cleanup.clean_up(context)[0]
+    vars(context.stack.client(service)).update(answers)
+    left = check_cleanup.clean_up(context)
+    assert left[0].startswith(reported)
+    assert "slotkeeper process remove smoke-1-stopped" in left[-1]
     assert removed == []
 
 
 def test_other_resources_are_removed_newest_first_despite_failures(
     context: CheckContext, removed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The execution closes before it is stopped."""
     monkeypatch.setattr(CheckContext, "glue_run", lambda _self, _name: None)
+    statuses = chain(["RUNNING"], repeat("SUCCEEDED"))
+    closing = {"describe_execution": lambda **_: {"status": next(statuses)}, "stop_execution": _denied}
+    vars(context.stack.client("stepfunctions")).update(closing)
     context.undo += [("schedule s", lambda: removed.append("schedule")), ("state machine m", _denied)]
     (left,) = check_cleanup.clean_up(context)
     assert left.startswith("state machine m: ")
@@ -104,5 +101,4 @@ def test_other_resources_are_removed_newest_first_despite_failures(
 def test_a_check_without_a_process_is_cleaned_up_in_a_stack_without_the_sample_job(context: CheckContext) -> None:
     context.processes.clear()
     vars(context.stack)["sample_job"] = None
-    context.executions.append("arn:aws:states:us-east-1:1:execution:smoke-1-errors:e")
     assert check_cleanup.clean_up(context) == []

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from dev.smoke.check_catalogue import CHECKS
-from dev.smoke.facts import Fact, Failed, NotShown, Verdict, judged
+from dev.smoke.facts import Fact, Failed, NotShown, Verdict, judged, refusal_of
 from dev.smoke.workflow_checks import _check_log
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "CreateRole")
@@ -55,24 +55,30 @@ def test_what_the_embedded_aws_cannot_show_is_not_asked_there() -> None:
     assert _verdict({"it": "yes"}, not_here="it has none") is Verdict.AS_ASSUMED
 
 
+def test_a_refusal_is_an_answer_and_a_missing_permission_is_not() -> None:
+    def refuse(error: Exception) -> Any:
+        raise error
+
+    assert refusal_of(lambda: refuse(THROTTLED)) == {"error": "Throttling", "message": "no"}
+    assert refusal_of(lambda: None) == {}
+    with pytest.raises(ClientError, match="AccessDenied"):
+        refusal_of(lambda: refuse(DENIED))
+
+
 # For each fact that compares, an answer that AWS might give and that the product does not assume.
 DIFFERENT: dict[str, Any] = {
     "run-that-did-not-succeed": {"status": "FAILED", "error": "States.QueryEvaluationError"},
     "missing-task-token": {"status": "SUCCEEDED", "nextState": "AskCaller", "variables": {"caller": "UNKNOWN"}},
-    "computed-seconds": {"status": "FAILED", "error": "States.Runtime"},
     "deduplication-id": {"sent": "p-1", "expected": "p-2"},
     "numbers-kept": {"digits_15": "123456789012345", "digits_16": "1234567890123456"},
-    "largest-answer": {"status": "FAILED", "length": 0, "error": "States.DataLimitExceeded"},
     "condition-refused": {"Error": "DynamoDb.ConditionalCheckFailedException"},
-    "heartbeat-of-invalid-token": {"Error": "Sfn.SfnException"},
     "wake-by-invalid-handle": {"Error": "Sqs.SqsException", "Cause": "invalid"},
     "name-taken": {"Error": "StepFunctions.ExecutionAlreadyExists"},
     "numbers-of-a-child": {"digits_15": "123456789012345", "digits_16": "1234567890123460"},
     "data-limit-of-a-child": {"uncaught": "States.DataLimitExceeded"},
     "order-of-closed-executions": ["quick", "slow"],
     "token-length": {"characters": 1600, "has_space": False},
-    "heartbeat-without-heartbeat-seconds": {"error": "TaskTimedOut", "message": ""},
-    "permitted-caller": {"caller": "waits"},
+    "permitted-caller": {"caller": "SUCCEEDED", "AskCaller": {"Error": "Sfn.TaskTimedOutException"}},
     "other-caller": {"AnswerSuccess": {"result": "{}"}},
     "caller-in-a-distributed-map": {"caller": "waits"},
     "updated-new-of-a-nested-path": {"holders": {"M": {"smoke": {"M": {}}}}, "run_settings": {"M": {}}},
@@ -83,9 +89,9 @@ DIFFERENT: dict[str, Any] = {
     "visibility-after-batch-item-failures": {"receives before": 1, "receives after": 2},
     "cause-of-a-failed-run": {
         "error": "States.TaskFailed",
-        "state": "FAILED",
+        "JobRunState": "FAILED",
         "keys": ["Id", "Arguments"],
-        "reason": "r",
+        "ErrorMessage": "m",
     },
     "too-many-runs": {"Error": "Glue.AWSGlueException"},
     "order-of-runs": ["2026-11-24 00:00:01+00:00", "2026-11-24 00:00:02+00:00"],

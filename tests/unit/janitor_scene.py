@@ -1,4 +1,4 @@
-"""A process with a holder, for the tests of the janitor."""
+"""A process with a holder, for the tests of the janitor: of a Glue job, of a child execution, with a waiting caller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import caller_of, execution_name
+from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.work import PARENT_FIELD
 from tests.unit.conftest import NOW, Account, delivery
+
+TARGET = "arn:aws:states:us-east-1:123456789012:stateMachine:nightly"
+TOKEN = "AAAA-the-token-of-the-caller"
+REQUEST = {"process": "p", "request_id": "order-1", "input": {"day": "monday"}}
 
 
 class JanitorScene:
@@ -85,5 +91,170 @@ class JanitorScene:
         ]
 
 
+class ChildScene(JanitorScene):
+    """The scene of the janitor, with the executions of other state machines than the workflow as a dictionary.
+
+    Attributes:
+        children: execution ARN -> DescribeExecution's answer.
+        stops: the ARNs that were stopped. A stopped child closes unless `stopping_takes_long`.
+        calls: the operations on other state machines, with their ARNs.
+        refused: the ARN of a state machine for which each call is denied.
+    """
+
+    def __init__(self, account: Account, **settings: Any) -> None:
+        super().__init__(account)
+        self.children: dict[str, dict[str, Any]] = {}
+        self.stops: list[str] = []
+        self.calls: list[tuple[str, str]] = []
+        self.stopping_takes_long = False
+        self.refused = ""
+        account.write("target", {"S": TARGET})
+        account.write("run_settings", {"M": {name: {"N": str(value)} for name, value in settings.items()}})
+        self.answer_calls_of(account.stepfunctions)
+
+    def answer_calls_of(self, client: Any) -> None:
+        """Answer the calls of a client of Step Functions; moto answers those on the workflow's executions."""
+        for operation in ("DescribeExecution", "StopExecution", "ListExecutions"):
+            client.meta.events.register_first(f"before-call.stepfunctions.{operation}", self._answer)
+
+    def _answer(self, model: Any, params: Any, **_: Any) -> Any:
+        given = json.loads(params["body"])
+        arn = given.get("executionArn") or given["stateMachineArn"]
+        workflow = self.account.workflow_arn
+        if arn.startswith((workflow, workflow.replace(":stateMachine:", ":execution:"))):
+            return None
+        self.calls.append((model.name, arn))
+        if self.refused and self.refused.rpartition(":")[2] in arn.split(":"):
+            return http(400), {"Error": {"Code": "AccessDeniedException", "Message": "not permitted"}}
+        if model.name == "ListExecutions":
+            # With a state machine's ARN redriveFilter is an error (API Reference, ListExecutions).
+            assert (given["statusFilter"], "redriveFilter" in given) == ("RUNNING", False)
+            prefix = arn.replace(":stateMachine:", ":execution:") + ":"
+            listed = [child for of, child in self.children.items() if of.startswith(prefix)]
+            return http(200), {"executions": [c for c in listed if c["status"] == "RUNNING"]}
+        child = self.children.get(arn)
+        if child is None:
+            return http(400), {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no such execution"}}
+        if model.name == "StopExecution":
+            self.stops.append(arn)
+            if not self.stopping_takes_long:
+                child |= {"status": "ABORTED", "stopDate": _Moment(self.account.now)}
+            return http(200), {}
+        return http(200), dict(child)
+
+    def _set_dates(self, parsed: Any, **more: Any) -> None:
+        described = [parsed, *parsed.get("executions", [])]
+        if not any(each.get("executionArn") in self.children for each in described):
+            super()._set_dates(parsed, **more)
+
+    def child(self, status: str, /, at: float = NOW, name: str = "", target: str = TARGET, **changes: Any) -> None:
+        """Set the child execution of a holder. `at`: when it closed. `changes`: of DescribeExecution's answer."""
+        name = name or self.execution
+        arn = execution_arn(target, name)
+        answer = {
+            "executionArn": arn,
+            "name": name,
+            "status": status,
+            "startDate": _Moment(NOW),
+            "input": json.dumps({"day": "monday", PARENT_FIELD: self.account.execution_arn(name)}),
+            "redriveCount": 0,
+        }
+        if status != "RUNNING":
+            answer["stopDate"] = _Moment(at)
+        self.children[arn] = answer | changes
+
+    def no_child(self) -> None:
+        """Step Functions knows no child execution."""
+        self.children.clear()
+
+
+class CallerScene(ChildScene):
+    """The scene of a child execution, whose request has a task token.
+
+    Attributes:
+        answers: the answers that callers received: token, then output, or error and cause.
+        refusal: the error code with which Step Functions refuses answers; "" for none.
+        history: the events of the workflow's execution.
+        seen: what the table and the queue contained when an answer was given: holder's state, number of kept requests.
+    """
+
+    def __init__(self, account: Account, **settings: Any) -> None:
+        self.answers: list[tuple[str, ...]] = []
+        self.refusal = ""
+        self.history: list[dict[str, Any]] = []
+        self.history_fails = False
+        self.reads_of_history = 0
+        self.seen: list[tuple[bool, int]] = []
+        super().__init__(account, **settings)
+        self.execution = execution_name("p", "order-1", 1, caller_of(TOKEN))
+
+    def answer_calls_of(self, client: Any) -> None:
+        super().answer_calls_of(client)
+        events = client.meta.events
+        events.register("before-call.stepfunctions.SendTaskSuccess", self._receive)
+        events.register("before-call.stepfunctions.SendTaskFailure", self._receive)
+        events.register("before-call.stepfunctions.GetExecutionHistory", self._read_history)
+
+    def _receive(self, params: Any, **_: Any) -> Any:
+        given = json.loads(params["body"])
+        kept = len(self.account.messages(self.account.failed_url))
+        self.seen.append((self.execution in self.account.item().holders, kept))
+        if self.refusal:
+            # The message of a real error may repeat the token.
+            return http(400), {"Error": {"Code": self.refusal, "Message": f"refused {given['taskToken']}"}}
+        self.answers.append(tuple(given.values()))
+        return http(200), {}
+
+    def _read_history(self, params: Any, **_: Any) -> Any:
+        self.reads_of_history += 1
+        if self.history_fails:
+            return http(400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
+        asked = json.loads(params["body"])
+        events = self.history[::-1] if asked["reverseOrder"] else self.history
+        return http(200), {"events": events[: asked["maxResults"]]}
+
+    def start(self, at: float = NOW) -> None:
+        self.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), at)
+        self.account.confirm(self.execution)
+
+    def release(self) -> None:
+        """Free the slot, as the workflow does before it answers. Its history contains the token that it has read."""
+        holder = self.account.item().holders[self.execution]
+        self.account.slots.release("p", self.execution, holder.raw)
+        read = {"Item": {"holders": {"M": {self.execution: {"M": {"task_token": {"S": TOKEN}}}}}}}
+        self.history = [
+            {"type": "ExecutionStarted"},
+            {"taskSucceededEventDetails": {"output": '{"Attributes": {}}'}},
+            {"taskSucceededEventDetails": {"output": json.dumps(read)}},
+        ]
+
+    def could_not_answer(self, cause: str, **parameters: str) -> None:
+        """Let the workflow have ended as AnswerFailed. `parameters`: of the call that failed."""
+        self.release()
+        scheduled = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN} | parameters)}}
+        asked = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN})}}
+        self.history += [asked, scheduled, {"taskFailedEventDetails": {"error": "Sfn.ThrottlingException"}}]
+        self.fail("AnswerFailed", cause)
+
+    def fail(self, error: str, cause: str) -> None:
+        """Let the workflow's execution have failed with this error, where it was aborted."""
+
+        def failed(parsed: Any, **_: Any) -> None:
+            if parsed.get("executionArn", "").endswith(f":workflow:{self.execution}"):
+                parsed.update(status="FAILED", error=error, cause=cause)
+
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", failed)
+
+
 def http(status: int) -> Any:
     return SimpleNamespace(status_code=status)
+
+
+class _Moment:
+    """A time as botocore parses it, as far as the code uses it."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+
+    def timestamp(self) -> float:
+        return self._at

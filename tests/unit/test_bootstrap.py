@@ -1,4 +1,4 @@
-"""The set-up without an installation: which Python it chooses, and its error if there is none."""
+"""The set-up without an installation: a chosen Python is taken or refused, and a moved environment is made again."""
 
 from __future__ import annotations
 
@@ -10,32 +10,17 @@ import pytest
 from dev.tools import bootstrap
 
 
-def _fake_python(folder: Path, answer: str) -> str:
-    script = folder / "python3.13"
-    script.write_text(f"#!/bin/sh\necho {answer}\n")
-    script.chmod(0o755)
-    return str(script)
-
-
-@pytest.fixture
-def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine whose only Python is the one in this folder."""
-    monkeypatch.delenv("SLOTKEEPER_PYTHON", raising=False)
-    monkeypatch.setattr(bootstrap, "_candidates", lambda: [str(tmp_path / "python3.13")])
-    return tmp_path
-
-
-def test_the_runtimes_python_is_taken(only: Path) -> None:
-    python = _fake_python(only, "3.13 True")
-    assert bootstrap.find_python() == python
-
-
-def test_a_chosen_python_is_taken_or_refused_but_never_replaced(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _fake_python(only, "3.13 True")
-    for chosen in ("/nonexistent", _fake_python(only.parent, "3.9 True")):
-        monkeypatch.setenv("SLOTKEEPER_PYTHON", chosen)
-        with pytest.raises(SystemExit, match=f"SLOTKEEPER_PYTHON={chosen} is not Python 3.13"):
-            bootstrap.find_python()
+@pytest.mark.parametrize("answer", [None, "3.9 True"], ids=["absent", "another version"])
+def test_a_chosen_python_that_is_not_the_runtimes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str | None
+) -> None:
+    chosen = tmp_path / "python"
+    if answer:
+        chosen.write_text(f"#!/bin/sh\necho {answer}\n")
+        chosen.chmod(0o755)
+    monkeypatch.setenv("SLOTKEEPER_PYTHON", str(chosen))
+    with pytest.raises(SystemExit, match=f"SLOTKEEPER_PYTHON={chosen} is not Python 3.13"):
+        bootstrap.find_python()
 
 
 def test_an_unfinished_or_moved_environment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The tables of the documents agree with the template and the schemas."""
+"""The tables of the documents have the names of the template and the schemas, and the parameters' defaults."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry.downstream.health import DownstreamSettings
+from tests.support.completion_events import SCHEMA
 from tests.support.template import parsed_template
-from tests.workflow.walks import all_walks
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers" / "slotkeeper" / "slotkeeper"
 PARAMETERS: dict[str, Any] = parsed_template()["Parameters"]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+EVENTS = (ROOT / "docs" / "completion-events.md").read_text()
 RETRIES_REFERENCE = (ROOT / "docs" / "retries-reference.md").read_text()
 
 
@@ -45,13 +45,6 @@ def test_a_parameters_default_and_range_are_the_templates(name: str) -> None:
         assert str(value) in allowed
 
 
-def test_the_page_has_the_order_of_the_consoles_parameter_groups() -> None:
-    template: Any = parsed_template()
-    groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-
-    assert [name for group in groups for name in group["Parameters"]] == list(ROWS)
-
-
 @pytest.mark.parametrize(
     ("heading", "schema"),
     [
@@ -69,27 +62,16 @@ def test_the_fields_of_a_message_are_its_schemas(heading: str, schema: Path) -> 
     }
 
 
-POLICY_SCHEMA = json.loads((LAYER / "retry" / "policy.schema.json").read_text())
-DOWNSTREAM_FIELDS = [
-    (part, name, field)
-    for part, settings in POLICY_SCHEMA["definitions"]["downstream"]["properties"].items()
-    for name, field in settings["properties"].items()
-]
+def test_the_page_of_retries_has_each_setting_of_a_downstream_and_no_other() -> None:
+    declared = json.loads((LAYER / "retry" / "policy.schema.json").read_text())["definitions"]["downstream"]
+    settings = {f"{part}.{name}" for part, of in declared["properties"].items() for name in of["properties"]}
+    named = {name for row in _rows(RETRIES_REFERENCE) for name in row[0].split("`, `")}
+    assert {name for name in named if name.partition(".")[0] in declared["properties"]} == settings
 
 
-@pytest.mark.parametrize(("part", "name", "field"), DOWNSTREAM_FIELDS, ids=lambda value: str(value)[:20])
-def test_a_downstreams_setting_has_its_default_and_its_bounds(part: str, name: str, field: dict[str, Any]) -> None:
-    rows = {one: cells for row in _rows(RETRIES_REFERENCE) for one in row[0].split("`, `") for cells in [row[1:]]}
-    _, meaning = rows[f"{part}.{name}"]
-    default = getattr(getattr(DownstreamSettings(), part), name.removesuffix("_seconds"))
-    shown = RETRIES_REFERENCE.split(f"`{part}.{name}`")[1].split("|")[1]
-
-    if isinstance(default, tuple):
-        assert default[0] in shown
-    else:
-        assert re.search(rf"\b{json.dumps(default).removesuffix('.0')}\b", shown)
-    if "maximum" in field and name.endswith("_seconds"):
-        assert f"{field['maximum']:,}" in meaning
+def test_the_page_of_events_has_each_field_and_no_other() -> None:
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| [^|]+ \| [^|]+ \|$", EVENTS, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`([a-z_]+)`", row)) == sorted(SCHEMA["properties"])
 
 
 def test_the_codes_of_dead_letter_messages_are_the_starters() -> None:
@@ -98,39 +80,3 @@ def test_the_codes_of_dead_letter_messages_are_the_starters() -> None:
     (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
 
     assert set(re.findall(r"`(\w+)`", row[1])) == given
-
-
-COSTS = (ROOT / "docs" / "costs.md").read_text()
-
-
-@pytest.mark.parametrize("section", COSTS.split("\n| | arithmetic | USD |\n")[1:], ids=range(7))
-def test_each_cost_is_the_result_of_its_arithmetic(section: str) -> None:
-    together, total = 0.0, None
-    for line in section.split("\n\n", maxsplit=1)[0].splitlines()[1:]:
-        what, arithmetic, result = (cell.strip() for cell in line.strip("|").split("|"))
-        if what.startswith("**"):
-            total = float(result.strip("*"))
-            continue
-        product = 1.0
-        for number in re.findall(r"\d[\d,]*\.?\d*", arithmetic):
-            product *= float(number.replace(",", ""))
-        assert float(result) == pytest.approx(product, abs=0.00005), what
-        together += product
-    assert total == pytest.approx(together, abs=0.005)
-
-
-def test_the_costs_count_the_states_and_alarms_of_the_template() -> None:
-    straight = min(
-        (walk.names for walk in all_walks() if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names),
-        key=len,
-    )
-    alarms: dict[str, Any] = parsed_template()["Resources"]
-    watched = {None: 0, "HasChatbot": 0, "HasWorker": 0, "HasRefresher": 0, "HasRetryReport": 0}
-    for alarm in alarms.values():
-        if alarm["Type"] == "AWS::CloudWatch::Alarm":
-            given = alarm["Properties"].get("Metrics", [])
-            watched[alarm.get("Condition")] += max(1, sum("MetricStat" in metric for metric in given))
-
-    assert f"{len(straight)} states on the way" in COSTS
-    stated = re.findall(r"^\| alarms, .*\| (\d+) metrics x \$0\.10", COSTS, re.MULTILINE)
-    assert stated == [str(watched[condition]) for condition in (None, "HasChatbot", "HasWorker")]

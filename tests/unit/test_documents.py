@@ -1,4 +1,4 @@
-"""The Python examples of the documents run unchanged."""
+"""The examples of the documents are valid, and those in Python run unchanged."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from moto import mock_aws
 
 from slotkeeper import observability, retry
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, check_headers, verify
+from slotkeeper.events import DETAIL_TYPES
 from slotkeeper.retry import Failure, WorkRequest
 from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.policy import parse_policy
+from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, checked
 from tests.support.tables import create_table
-from tests.unit.conftest import CONTEXT
+from tests.unit.conftest import CONTEXT, Account
 
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
@@ -42,6 +44,8 @@ def _blocks(language: str, page: str) -> list[str]:
 (OWN_WORK,) = _blocks("python", RETRIES)
 MESSAGE, CORRECTION = _blocks("json", RETRIES)
 (POLICY,) = _blocks("json", REFERENCE)
+(SLOTS,) = _blocks("python", (ROOT / "docs" / "your-functions.md").read_text())
+*EVENTS, BREAKER_EVENT = map(json.loads, _blocks("json", (ROOT / "docs" / "completion-events.md").read_text()))
 
 
 def test_a_message_signed_with_the_standard_library_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,3 +152,39 @@ def test_the_policy_of_the_page_has_the_stated_effects() -> None:
     assert not policy.rule_for(["RateLimited", "Retryable"]).counts
     assert not policy.rule_for(["CredentialsRefused", "Retryable"]).counts
     assert policy.rule_for(["TooSlow", "Retryable"]).max_attempts == 3
+
+
+def test_no_more_callers_work_in_another_table_than_it_has_slots(
+    account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worked: list[str] = []
+
+    def run(request_id: str, work: Any) -> None:
+        exec(SLOTS, {"table_name": account.slot_table, "request_id": request_id, "work": work})
+
+    def second() -> None:
+        worked.append("second")
+        run("third", lambda: worked.append("third"))
+
+    run("first", lambda: run("second", second))
+    assert worked == ["second"]
+    assert capsys.readouterr().out == "not now: Full()\n"
+    assert account.item("licence").slots_in_use == 0
+
+
+def test_each_kind_of_event_has_a_valid_example() -> None:
+    (event,) = [example for example in EVENTS if "detail-type" in example]
+    details = [event["detail"], *(example for example in EVENTS if "detail-type" not in example)]
+    for detail in details:
+        checked({"Source": "slotkeeper", "DetailType": DETAIL_TYPES[detail["status"]], "Detail": detail})
+    assert {(detail["flow"], detail["status"]) for detail in details} == {
+        (LIMITED_FLOW, "SUCCEEDED"),
+        ("worker", "SUCCEEDED"),
+        (LIMITED_FLOW, "FAILED"),
+        (LIMITED_FLOW, "DEAD_LETTERED"),
+    }
+
+
+def test_the_example_of_a_breakers_event_is_valid_and_has_every_field() -> None:
+    event = {"Source": BREAKER_EVENT["source"], "DetailType": BREAKER_EVENT["detail-type"]}
+    assert checked(event | {"Detail": BREAKER_EVENT["detail"]}).keys() == BREAKER_SCHEMA["properties"].keys()

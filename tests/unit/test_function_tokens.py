@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.boundary import refuse
-from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
+from tests.unit.janitor_scene import REQUEST, TOKEN, CallerScene
 
 LONG_AGO = NOW - 10**7  # before the functions' own clock
 REFUSALS = ["", "TaskTimedOut", "AccessDeniedException"]

@@ -27,12 +27,6 @@ from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_starter_consumes_an_admitted_message(account: Account, load: Load) -> None:
-    answer = load("starter").handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
-    assert answer == {"batchItemFailures": []}
-    assert len(account.executions()) == 1
-
-
 def test_a_refused_message_and_its_successors_are_failed_items(account: Account, load: Load) -> None:
     starter = load("starter")
     account.sqs.meta.events.register(
@@ -41,16 +35,6 @@ def test_a_refused_message_and_its_successors_are_failed_items(account: Account,
     records = [request_record({"process": "p"}, f"m{n}") for n in range(3)]
     answer = starter.handler({"Records": records}, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}, {"itemIdentifier": "m2"}]}
-
-
-def test_an_error_is_logged_and_leaves_the_message_on_the_queue(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    starter = load("starter")
-    account.dynamodb.delete_table(TableName=account.slot_table)
-    answer = starter.handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert '"StarterErrors":[1.0]' in capsys.readouterr().out
 
 
 def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservation(
@@ -74,10 +58,11 @@ def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(acco
 
 
 @pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
-def test_the_starter_counts_its_outcomes(
+def test_the_starter_consumes_a_message_and_counts_its_outcome(
     load: Load, capsys: pytest.CaptureFixture[str], body: Any, metric: str
 ) -> None:
-    load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
+    answer = load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
+    assert answer == {"batchItemFailures": []}
     emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
     assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
 
@@ -128,20 +113,6 @@ def test_a_failed_run_returns_its_lease(load: Load, monkeypatch: pytest.MonkeyPa
     assert janitor.handler({}, CONTEXT) == {}
 
 
-# Sample event of the chatbot -> code of its refusal.
-CODES = {
-    "wrong_signature": "WrongSignature",
-    "missing_signature": "MissingHeader",
-    "stale_timestamp": "StaleTimestamp",
-    "malformed_timestamp": "MalformedTimestamp",
-    "not_json": "MalformedMessage",
-    "no_message_id": "MalformedMessage",
-    "unknown_field": "MalformedMessage",
-    "wrong_method": "MethodNotAllowed",
-    "unknown_path": "NotFound",
-}
-
-
 def _sample(function: str, name: str) -> dict[str, Any]:
     event: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
     return event
@@ -156,24 +127,24 @@ def sample_chatbot(chat: ChatbotAccount, load: Load) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("when", ["as it is", "freshened"])
-@pytest.mark.parametrize(("name", "code"), CODES.items())
-def test_a_sample_message_is_refused_with_its_code_also_when_it_is_signed_again(
-    sample_chatbot: ModuleType, name: str, code: str, when: str
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("wrong_signature", "WrongSignature"),
+        ("missing_signature", "MissingHeader"),
+        ("stale_timestamp", "StaleTimestamp"),
+        ("malformed_timestamp", "MalformedTimestamp"),
+        ("not_json", "MalformedMessage"),
+    ],
+)
+def test_a_sample_message_that_is_signed_again_is_refused_for_the_same_reason(
+    sample_chatbot: ModuleType, name: str, code: str
 ) -> None:
-    event = _sample("chatbot", name)
-    if when == "freshened":
-        later = SAMPLE_MOMENT + 10**6
-        sample_chatbot._chatbot._clock = lambda: later
-        event = freshen(event, SAMPLE_KEY, later)
+    """tests/runtime has each sample message as it is."""
+    later = SAMPLE_MOMENT + 10**6
+    sample_chatbot._chatbot._clock = lambda: later
+    event = freshen(_sample("chatbot", name), SAMPLE_KEY, later)
     assert json.loads(sample_chatbot.handler(event, CONTEXT)["body"])["code"] == code
-
-
-def test_the_sample_replay_is_refused_after_the_message_that_it_repeats(sample_chatbot: ModuleType) -> None:
-    assert sample_chatbot.handler(_sample("chatbot", "happy"), CONTEXT)["statusCode"] == 200
-    another = SimpleNamespace(**vars(CONTEXT) | {"aws_request_id": "another"})
-    refused = sample_chatbot.handler(_sample("chatbot", "replay"), another)
-    assert json.loads(refused["body"])["code"] == "ReplayedSignature"
 
 
 def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(chat: ChatbotAccount, load: Load) -> None:
@@ -292,7 +263,7 @@ def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
     assert answer["PhysicalResourceId"] == "permitted-jobs"
 
 
-@pytest.mark.parametrize("jobs", [("new", "job"), ("new", "jo*"), ("new", "j?b"), ("*",)], ids=" ".join)
+@pytest.mark.parametrize("jobs", [("new", "job"), ("new", "j?*")], ids=" ".join)
 def test_a_job_that_stays_permitted_may_be_in_use(
     account: Account, registrar: Registrar, jobs: tuple[str, ...]
 ) -> None:
@@ -306,10 +277,6 @@ def test_the_sample_job_counts_as_removed_even_if_a_pattern_permits_it(account: 
     assert registrar.handle(_permitted("new", "*", before=before))["Status"] == "FAILED"
     kept = _permitted("sample-job", "*", before=before, sample="sample-job")
     assert registrar.handle(kept)["Status"] == "SUCCESS"
-
-
-def test_an_unused_job_can_be_removed(registrar: Registrar) -> None:
-    assert registrar.handle(_permitted("new"))["Status"] == "SUCCESS"
 
 
 def test_no_job_can_be_removed_while_a_process_cannot_be_read(account: Account, registrar: Registrar) -> None:
@@ -343,11 +310,10 @@ def test_a_process_can_run_a_state_machine(account: Account, registrar: Registra
         ("arn:aws:states:us-east-1:123456789012:stateMachine:missing", "missing does not exist; create it before"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:nightly:1", "without version or alias"),
         ("arn:aws:states:us-east-1:999999999999:stateMachine:nightly", "must be in the stack's account 123456789012"),
-        ("arn:aws:states:eu-west-1:123456789012:stateMachine:nightly", "Region us-east-1, got"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:quick", "is of type EXPRESS; it must be STANDARD"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:secret", "is encrypted with arn:aws:kms:other"),
     ],
-    ids=["missing", "qualified", "another account", "another region", "express", "encrypted"],
+    ids=["missing", "qualified", "another account", "express", "encrypted"],
 )
 def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
     account: Account, registrar: Registrar, target: str, reason: str

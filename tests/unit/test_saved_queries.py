@@ -114,26 +114,3 @@ def test_the_query_of_one_request_finds_the_lines_of_each_function(lines: dict[s
     execution = FILL_IN["ITS-EXECUTION"]
     assert query.matches({"message": "Freed the slot of a workflow that has ended", "execution": execution})
     assert query.matches({"type": "TaskFailed", "execution_arn": f"arn:aws:states:::execution:workflow:{execution}"})
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_query_reads_existing_logs(name: str) -> None:
-    known = {"starter", "janitor", "chatbot", "worker", "workflow"}
-    assert ALL[name].functions
-    assert set(ALL[name].functions) <= known
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "matches"),
-    [
-        ('fields a, b.c\n| filter a = "1" or b like /^x/\n| sort a desc', {"a", "b.c", "b"}, True),
-        (
-            'filter a = "2"\n| stats count(*) as n, latest(@timestamp) as last by coalesce(a, d) as why\n| sort n desc',
-            {"a", "d"},
-            False,
-        ),
-    ],
-)
-def test_a_query_is_parsed(text: str, fields: set[str], matches: bool) -> None:
-    query = Query(text, ())
-    assert (query.fields, query.matches({"a": "1"})) == (fields, matches)

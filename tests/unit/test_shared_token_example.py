@@ -93,9 +93,3 @@ def test_a_secret_without_a_value_is_named_as_in_the_readme(app: Any, monkeypatc
     (message,) = re.findall(r"```text\n(.+)\n```", README)
     with pytest.raises(TokenRefused, match=f"^{message}$"):
         _call(app, TIMEOUT["MinValue"])
-
-
-def test_the_linter_runs_the_type_check_of_the_readme() -> None:
-    (command,) = [line for line in README.splitlines() if '" mypy ' in line]
-    assert command.partition(" mypy ")[2] == "greeter tests"
-    assert "mypy --no-error-summary greeter tests" in (ROOT / "Makefile").read_text()

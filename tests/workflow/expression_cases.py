@@ -1,6 +1,6 @@
 """The values of each expression of the definition, by its field.
 
-`test_expressions.py` checks this project's interpreter, `tests/engine/test_workflow_expressions.py` the embedded AWS.
+`test_expressions.py` checks this project's interpreter, `tests/conformance/test_jsonata.py` the embedded AWS.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ def show(
     """
     context = current_context()
     control, now = _control(context, downstream), time.time()
-    if downstream and downstream not in control.all:
-        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
-    shown = {downstream: control.all[downstream]} if downstream else control.all
+    if downstream:
+        _require(control, downstream)
+    shown = {downstream: control.healths[downstream]} if downstream else control.healths
     data: dict[str, list[Any]] = {
         "downstreams": [
             details(name, health, control.settings(name), now)
@@ -118,8 +118,7 @@ def close_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     context = current_context()
     control = _control(context, downstream)
     health = _health(control, downstream)
-    if downstream not in control.all:
-        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {', '.join(control.all)}")
+    _require(control, downstream)
     closes = health.breaker.state != State.CLOSED
     if closes:
         context.confirm(f"Close the breaker of downstream {downstream!r}, so that messages are attempted again?")
@@ -178,7 +177,7 @@ def _callers(text: str) -> int | None:
 def _control(context: CommandContext, downstream: str | None) -> DownstreamControl:
     control = DownstreamControl(context.stack)
     if downstream:
-        control.find(downstream)
+        control.add_unlisted(downstream)
     if control.policy_problem:
         context.out.note(
             f"Warning: {control.policy_problem}. This command uses the built-in policy, and a worker the one that it "
@@ -189,19 +188,25 @@ def _control(context: CommandContext, downstream: str | None) -> DownstreamContr
 
 def _health(control: DownstreamControl, downstream: str) -> Health:
     """The health of a downstream, of a new one if it is not known. Raises MalformedHealth."""
-    health = control.all.get(downstream, Health())
+    health = control.healths.get(downstream, Health())
     if isinstance(health, MalformedHealth):
         raise health
     return health
 
 
+def _require(control: DownstreamControl, downstream: str) -> None:
+    if downstream not in control.healths:
+        known = ", ".join(control.healths)
+        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {known}")
+
+
 def _unknown(control: DownstreamControl, downstream: str) -> str:
     """A sentence if a downstream is not known; it may be one that was not called yet."""
-    if downstream in control.all:
+    if downstream in control.healths:
         return ""
     return (
         f"No downstream {downstream!r} has been called, and the policy does not name it. The known downstreams are: "
-        f"{', '.join(control.all)}. "
+        f"{', '.join(control.healths)}. "
     )
 
 

@@ -262,7 +262,7 @@ class Explained:
         name = (work.row and work.row.downstream) or DEFAULT
 
         def fail() -> list[Condition]:
-            health = control.all.get(name, Health())
+            health = control.healths.get(name, Health())
             if isinstance(health, MalformedHealth):
                 self._search.note_unread("DownstreamTable", str(health))
                 return []

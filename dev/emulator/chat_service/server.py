@@ -10,53 +10,35 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from . import control
 from .exchanges import Reply
 from .simulated_chat_api import ChatApi
 
+INVALIDATE = "/_control/invalidate"  # a POST, which is not in the log, invalidates the live token
 MAX_BODY = 1_000_000  # bytes
 BACKLOG = 1024  # connections that wait for accept; the system's limit (somaxconn) applies too
 END_SECONDS = 5.0  # for the threads of closed connections to end
 
 
-class Server:
-    """Serves `service` on 127.0.0.1 until `close`. Raises OSError if the port is taken."""
-
-    def __init__(self, port: int, service: ChatApi) -> None:
-        self._http = _Http(port, service)
-        self.port: int = self._http.server_address[1]
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, name="chat-service", daemon=True
-        )
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the listener and every connection."""
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-        self._http.end_connections()
-
-
 class ChatService(ChatApi):
-    """A ChatApi that serves from `__enter__` (or `start`) to `__exit__` (or `stop`)."""
+    """A ChatApi that serves on 127.0.0.1 from `__enter__` (or `start`) to `__exit__` (or `stop`)."""
 
-    _server: Server | None = None
+    _http: _Http | None = None
 
     def start(self) -> Self:
         """Serve on a separate thread. Raises OSError if the port is taken."""
         self._stopping.clear()
-        self._server = Server(self._port, self)
-        self._port = self._server.port  # another start serves at the same address
+        self._http = _Http(self._port, self)
+        self._port = self._http.server_address[1]  # another start serves at the same address
+        threading.Thread(target=self._http.serve_forever, args=[0.02], name="chat-service", daemon=True).start()
         return self
 
     def stop(self) -> None:
         """Close every connection and free the port. Log and tokens stay."""
         self._stopping.set()
         self.end_outage()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._http is not None:
+            self._http.close()
+            self._http = None
 
     @property
     def url(self) -> str:
@@ -91,8 +73,10 @@ class _Http(ThreadingHTTPServer):
             self._open.discard(request)
             self._changed.notify_all()
 
-    def end_connections(self) -> None:
-        """Close open connections. Otherwise they outlive the server, and clients still receive answers."""
+    def close(self) -> None:
+        """End the listener and the open connections, which otherwise outlive it and still give answers."""
+        self.shutdown()
+        self.server_close()
         with self._changed:
             for connection in self._open:
                 with contextlib.suppress(OSError):  # its client has closed it
@@ -103,14 +87,6 @@ class _Http(ThreadingHTTPServer):
         """Tests disconnect clients in the middle of a request: log nothing."""
 
 
-class _BadRequest(Exception):
-    """The request cannot be read. Its connection is closed."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "chat-service"
@@ -119,15 +95,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
 
     def _handle(self) -> None:
-        path = urlsplit(self.path).path
-        try:
-            body = self._body()
-        except _BadRequest as error:
+        path, length = urlsplit(self.path).path, self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not length.isdecimal() or int(length) > MAX_BODY:
             self.close_connection = True
-            self._send(Reply(error.status, {"error": str(error)}))
+            self._send(Reply(400, {"error": f"expected a body with Content-Length, of at most {MAX_BODY} bytes"}))
             return
-        if path.startswith(control.PREFIX):
-            self._send(control.answer(self.server.service, self.command, path, body))
+        body = self.rfile.read(int(length))
+        if (self.command, path) == ("POST", INVALIDATE):
+            self._send(Reply(200, {"invalidated_at": self.server.service.invalidate()}))
             return
         reply = self.server.service.serve(self.command, path, self.headers.get("Authorization", ""), body)
         if reply is None:
@@ -136,19 +111,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(reply)
 
     do_GET = do_POST = do_PUT = do_DELETE = _handle
-
-    def _body(self) -> bytes:
-        if "Transfer-Encoding" in self.headers:
-            raise _BadRequest(411, "send the body with Content-Length, not in chunks")
-        length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal():
-            raise _BadRequest(400, "Content-Length is not a number")
-        if int(length) > MAX_BODY:
-            raise _BadRequest(413, f"the body is longer than {MAX_BODY} bytes")
-        body = self.rfile.read(int(length))
-        if len(body) < int(length):
-            raise _BadRequest(400, "the body is shorter than its Content-Length")
-        return body
 
     def _send(self, reply: Reply) -> None:
         content = json.dumps(reply.body).encode()

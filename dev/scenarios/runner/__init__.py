@@ -1,1 +1,1 @@
-"""The parts that all scenarios share: command line, engine, phases, claims, report.json and chart."""
+"""The parts that all scenarios share: command line, engine, phases, checks, report.json and chart."""

@@ -11,15 +11,12 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper_cli.audit import judge
-from slotkeeper_cli.audit.history_checks import CheckResult, Result, never_above
+from slotkeeper_cli.audit.history_checks import CheckResult, never_above
 from slotkeeper_cli.audit.history_reader import MAX_DESCRIBED, Window, read_history
 from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 from slotkeeper_cli.stack_connection import StackConnection
 
-from . import claims
-from .claims import Claim
-
-OK = {Result.HOLDS: True, Result.FAILS: False, Result.NOT_SHOWN: None}
+from .checks import check_none
 
 
 def read(
@@ -48,26 +45,25 @@ def versions(items: Sequence[Item]) -> dict[str, list[ItemVersion]]:
     return found
 
 
-def claims_of(history: WorkHistory, items: Sequence[Item]) -> list[Claim]:
+def checks_of(history: WorkHistory, items: Sequence[Item]) -> list[CheckResult]:
     """The audit's checks, and that no version of an item and no write breaks a guarantee."""
-    return [*map(claim_of, judge(history)), *([_items_are_right(history, items)] if items else [])]
+    return [*judge(history), *([_items_are_right(history, items)] if items else [])]
 
 
-def claim_of(check: CheckResult) -> Claim:
-    """A check of the audit in a report: its finding, with examples of what fails."""
-    return Claim(check.claim, OK[check.result], "; ".join([check.finding, *check.examples]))
+def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> CheckResult:
+    adopted = {name for act in history.acts for name in act.fields.get("adopt", [])}
 
-
-def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> Claim:
     def asked(name: str, _: Holder) -> Asked | None:
         attempt = history.by_execution.get(name)
-        return Asked(attempt.priority) if attempt and attempt.priority else None
+        if name not in adopted and not (attempt and attempt.priority):
+            return None
+        return Asked(attempt.priority if attempt else None, adopted=name in adopted)
 
     problems: dict[str, list[str]] = defaultdict(list)
     for process, breach in wrong_history(items, asked):
         problems[breach.guarantee].append(f"{process}: {breach.text}")
     finding = f"each of {counted(len(items), 'write')} is one that its condition allows"
-    return claims.judge("every version of the items is right, and each write is allowed", problems, finding)
+    return check_none("every version of the items is right, and each write is allowed", problems, finding)
 
 
 def most_at_work(history: WorkHistory, process: str, kind: str) -> dict[str, int | None]:

@@ -8,7 +8,7 @@ Every report.json has these keys. The module with a scenario's figures lists the
 |---|---|
 | `parameters` | the options of this run |
 | `started_at` | the instant from which all others count, ISO 8601, UTC |
-| `checks` | the claims: name, ok (null: this run could not show it), found |
+| `checks` | name, ok (null: this run could not show it), found |
 | `ok` | no check fails |
 | `phases` | duration of each phase in seconds |
 """
@@ -37,9 +37,9 @@ from rich.table import Table
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import STALLED_AFTER, Progress, Stalled, watch
+from slotkeeper_cli.audit.history_checks import CheckResult
 
-from . import claims
-from .claims import Claim
+from . import checks as checks_of_run
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -124,35 +124,46 @@ class Run:
         return watch(self.console, read, title, stalled_after)
 
     def report(
-        self, parameters: DataclassInstance, started: float, checks: Sequence[Claim], figures: Mapping[str, Any]
+        self, parameters: DataclassInstance, started: float, checks: Sequence[CheckResult], figures: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The content of report.json. `started`: epoch seconds."""
         return {
             "parameters": asdict(parameters),
             "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
             **figures,
-            **claims.as_json(checks),
+            **checks_of_run.as_json(checks),
             "phases": {name: round(seconds, 2) for name, seconds in self.seconds.items()},
         }
 
 
 @dataclass(frozen=True)
-class Scenario[R: Mapping[str, Any]]:
-    """The files and the tables of a run, whose report is an R.
+class Scenario:
+    """The files of a run.
 
     Args:
         folder: of report.json and the chart.
         chart: the chart's file name.
-        draw: draws the chart of a report into a file.
-        tables: the report for the terminal, without its checks.
         engine: see EmbeddedAws.start.
     """
 
     folder: Path
     chart: str
-    draw: Callable[[R, Path], None]
-    tables: Callable[[R], Sequence[Table]]
     engine: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has found.
+
+    Args:
+        report: the content of report.json.
+        tables: for the terminal, without the checks.
+        draw: draws the chart into a file.
+    """
+
+    report: Mapping[str, Any]
+    tables: Sequence[Table]
+    draw: Callable[[Path], object]
 
 
 def terminal() -> Console:
@@ -194,14 +205,21 @@ def engine(folder: Path, run: Run, **options: Any) -> Iterator[EmbeddedAws]:
             aws.stop()
 
 
-def carry_out[R: Mapping[str, Any]](scenario: Scenario[R], perform: Callable[[EmbeddedAws, Run], R]) -> NoReturn:
-    """Start an engine, call `perform`, write and show the report that it returns, and exit."""
+def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[EmbeddedAws, Run], Outcome]) -> NoReturn:
+    """Start an engine, deploy the template, call `measure`, write and show what it returns, and exit.
+
+    Args:
+        stack: the parameters of the stack.
+        measure: may raise CannotContinue and Stalled.
+    """
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
         with alone(folder, ("report.json", scenario.chart)), engine(folder, run, **scenario.engine) as aws:
-            report = perform(aws, run)
-            write(scenario, report, console)
+            with run.phase("deploy", "build and deploy"):
+                aws.deploy(stack)
+            outcome = measure(aws, run)
+            write(scenario, outcome, console)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and its processes have ended; nothing is left running.")
         sys.exit(130)
@@ -212,17 +230,17 @@ def carry_out[R: Mapping[str, Any]](scenario: Scenario[R], perform: Callable[[Em
         console.print(f"[bold red]A call of the embedded AWS failed:[/] {escape(str(error))}", highlight=False)
         console.print(f"Its log: {folder}/engine.log")
         sys.exit(1)
-    failed = claims.failing(report)
+    failed = checks_of_run.failing(outcome.report)
     for check in failed:
         console.print(f"[bold red]FAILS[/] {escape(check['name'])}: {escape(check['found'])}", highlight=False)
     sys.exit(1 if failed else 0)
 
 
-def write[R: Mapping[str, Any]](scenario: Scenario[R], report: R, console: Console) -> None:
+def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
     """Write report.json and the chart, and print the tables."""
-    (scenario.folder / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    scenario.draw(report, scenario.folder / scenario.chart)
-    for each in (*scenario.tables(report), claims.table(report)):
+    (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
+    outcome.draw(scenario.folder / scenario.chart)
+    for each in (*outcome.tables, checks_of_run.table(outcome.report)):
         console.print("", each, sep="\n")
     console.print("", f"{scenario.folder}/report.json, {scenario.folder}/{scenario.chart}", sep="\n", highlight=False)
 

@@ -22,16 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
-from dev.scenarios.runner.claims import Claim
-from dev.scenarios.runner.scenario import Run, figure_table, list_table, spread_text
-from slotkeeper_cli.audit.history_checks import Result, in_order
+from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
+from slotkeeper_cli.audit.history_checks import CheckResult, Result, in_order
 from slotkeeper_cli.audit.picture import draw_history, figures, held
 from slotkeeper_cli.audit.work_history import WorkHistory
 
@@ -60,24 +59,16 @@ class SlotsOfRun:
     items: Sequence[Item] = ()
 
 
-class SlotReport(dict[str, Any]):
-    """report.json, with the history for the pictures."""
-
-    def __init__(self, content: Mapping[str, Any], slots: SlotsOfRun) -> None:
-        super().__init__(content)
-        self.slots = slots
-
-
 def build(
-    parameters: Parameters, slots: SlotsOfRun, claims: Sequence[Claim], more: Mapping[str, object], run: Run
-) -> SlotReport:
-    """The report of one run. `claims` and `more`: checks and rows of this target alone."""
+    parameters: Parameters, slots: SlotsOfRun, checks: Sequence[CheckResult], more: Mapping[str, object], run: Run
+) -> Outcome:
+    """The report of one run, and the picture of `slotkeeper audit`. `checks` and `more`: those of this target alone."""
     history, process = slots.history, slots.process
     starts = [each.started for each in history.attempts]
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
     of = figures(history, window).get(process, {})
     ended = [each for each in history.attempts if each.error != "RequestReturned"]
-    judged = [*audit.claims_of(history, slots.items), *claims]
+    judged = [*audit.checks_of(history, slots.items), *checks]
     item = history.processes.get(process)
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     content = {
@@ -95,7 +86,8 @@ def build(
         "total_seconds": round(end - history.since, 3),
         "more": dict(more),
     }
-    return SlotReport(run.report(parameters, history.since, judged, content), slots)
+    report = run.report(parameters, history.since, judged, content)
+    return Outcome(report, tables(report, slots), partial(draw_history, history))
 
 
 def _messages(history: WorkHistory, queue: str) -> list[dict[str, str]]:
@@ -106,7 +98,7 @@ def _messages(history: WorkHistory, queue: str) -> list[dict[str, str]]:
     ]
 
 
-def tables(report: SlotReport) -> list[Table]:
+def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
     """The figures, the kept messages and the timeline."""
     most, use = report["most_at_work"], report["slot_utilisation"]
     waits = {f"wait of {name} requests": spread_text(wait) for name, wait in report["wait"].items()}
@@ -118,7 +110,7 @@ def tables(report: SlotReport) -> list[Table]:
         "in FailedRequestQueue": len(report["kept"]),
         "dead-lettered": len(report["dead_lettered"]),
         **report["more"],
-        f"most {report.slots.kind}s alive": f"{most['weight']} (limit {most['limit']})",
+        f"most {slots.kind}s alive": f"{most['weight']} (limit {most['limit']})",
         "starts in message order": "yes" if report["starts_in_message_order"] else "no",
         "slots in use at the end": report["slots_in_use_at_end"],
         **(waits if len(waits) > 1 else {}),
@@ -130,7 +122,7 @@ def tables(report: SlotReport) -> list[Table]:
     return [
         figure_table("The run, by AWS's own records", rows),
         *list_table("Kept or dead-lettered", ("request", "error", "reason"), kept),
-        *timeline(report.slots.history),
+        *timeline(slots.history),
     ]
 
 
@@ -150,8 +142,3 @@ def timeline(history: WorkHistory) -> list[Table]:
         line = " " * queued + "·" * (started - queued) + "█" * max(1, released - started)
         rows.add_row(str(number), line + f" {attempt.status}" * (attempt.status != "SUCCEEDED"))
     return [rows]
-
-
-def draw(report: SlotReport, path: Path) -> None:
-    """The picture of `slotkeeper audit`."""
-    draw_history(report.slots.history, path)

@@ -1,18 +1,22 @@
-"""The requests of `make run`: one for each month of the sample data, and their inputs."""
+"""The requests of `make run`, one for each month of the sample data, and their sending."""
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from dev.emulator.sample_data import split_by_month
+from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.scenarios.runner import sending
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, message_group
 from slotkeeper_cli.audit.work_history import Sending
 
 PROCESS = "sample"  # the template's default of ProcessName
+MACHINE_PROCESS = "weather"
+NOT_A_NUMBER = "n/a"
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,8 @@ class Request:
     """
 
     request_id: str
-    month: str
-    arguments: dict[str, str]
     damaged: bool
+    arguments: Mapping[str, str]
     priority: Priority = DEFAULT_PRIORITY
     weight: int = 1
     input: Mapping[str, Any] | None = None
@@ -43,14 +46,6 @@ class Request:
         body |= {"arguments": self.arguments} if self.input is None else {"input": self.input}
         body |= {"priority": self.priority} if self.priority != DEFAULT_PRIORITY else {}
         return body | ({"weight": self.weight} if self.weight != 1 else {})
-
-
-@dataclass(frozen=True)
-class WorkList:
-    """`inputs`: objects by key."""
-
-    inputs: dict[str, bytes]
-    requests: list[Request]
 
 
 @dataclass(frozen=True)
@@ -79,14 +74,13 @@ class SentRequest:
         )
 
 
-def damage(body: bytes) -> bytes:
-    """The same month with a sensor failure in the middle: one day's temp_max is not a number."""
-    lines = body.decode().splitlines()
-    middle = 1 + (len(lines) - 1) // 2
-    cells = lines[middle].split(",")
-    cells[lines[0].split(",").index("temp_max")] = "n/a"
-    lines[middle] = ",".join(cells)
-    return ("\n".join(lines) + "\n").encode()
+def months(requests: int, fail: float) -> Iterator[tuple[str, str, bytes, bool]]:
+    """A request id, month, its CSV, and whether to damage it, for each request; from the first month again."""
+    of_months = list(split_by_month(read_dataset()).items())
+    run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    for i, damaged in enumerate(evenly_marked(fail, requests)):
+        month, text = of_months[i % len(of_months)]
+        yield f"{run_id}-{i + 1:04d}-{month}", month, text, damaged
 
 
 def evenly_marked(share: float, count: int) -> list[bool]:
@@ -95,22 +89,40 @@ def evenly_marked(share: float, count: int) -> list[bool]:
     return [(i + 1) * marked // count > i * marked // count for i in range(count)]
 
 
-def plan(text: str, *, requests: int, fail: float, run_id: str) -> WorkList:
-    """One request per month, in order, and from the first month again if there are more requests.
+def damage(body: bytes) -> bytes:
+    """The same month with a sensor failure in the middle: one day's temp_max is not a number."""
+    lines = body.decode().splitlines()
+    middle = 1 + (len(lines) - 1) // 2
+    cells = lines[middle].split(",")
+    cells[lines[0].split(",").index("temp_max")] = NOT_A_NUMBER
+    lines[middle] = ",".join(cells)
+    return ("\n".join(lines) + "\n").encode()
 
-    A damaged request reads a damaged copy of its month. Only inputs that a request reads are listed.
-    """
-    months = split_by_month(text)
-    names = list(months)
-    work = WorkList({}, [])
-    for i, damaged in enumerate(evenly_marked(fail, requests)):
-        month = names[i % len(names)]
+
+def for_the_job(requests: int, fail: float) -> tuple[list[Request], dict[str, bytes]]:
+    """The requests of the Glue job, and the inputs that they read, by key."""
+    made, inputs = [], dict[str, bytes]()
+    for request_id, month, text, damaged in months(requests, fail):
         key = f"input/{'damaged/' if damaged else ''}{month}.csv"
-        work.inputs.setdefault(key, damage(months[month]) if damaged else months[month])
-        request_id = f"{run_id}-{i + 1:04d}-{month}"
-        arguments = {"--input_key": key, "--output_key": f"output/{run_id}/{request_id}.json"}
-        work.requests.append(Request(request_id, month, arguments, damaged))
-    return work
+        inputs.setdefault(key, damage(text) if damaged else text)
+        arguments = {"--input_key": key, "--output_key": f"output/{request_id}.json"}
+        made.append(Request(request_id, damaged, arguments))
+    return made, inputs
+
+
+def for_the_machine(requests: int, fail: float) -> list[Request]:
+    """The requests of the state machine, which have the days of their month as input."""
+    made = []
+    for request_id, month, text, damaged in months(requests, fail):
+        days: list[dict[str, float | str]] = [
+            {name: float(day[name]) for name in ("temp_max", "precipitation")}
+            for day in csv.DictReader(text.decode().splitlines())
+        ]
+        if damaged:
+            days[len(days) // 2]["temp_max"] = NOT_A_NUMBER
+        given = {"month": month, "days": days}
+        made.append(Request(request_id, damaged, {}, input=given, process=MACHINE_PROCESS))
+    return made
 
 
 def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequest]:

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
-from dev.emulator.sample_data import read_dataset
-from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
+from dev.scenarios.runner.scenario import Command, FiniteRange, Outcome, Run, Scenario, carry_out, option
 
-from . import priority_scenario, slot_requests, slot_stack, target_scenario
-from .priority_requests import MIN_LIMIT, MIN_REQUESTS
-from .slot_report import Parameters, SlotReport, build, draw, tables
+from . import machine_run, priority_run, slot_requests, slot_stack
+from .priority_run import MIN_LIMIT, MIN_REQUESTS
+from .slot_report import Parameters, build
 from .slot_requests import PROCESS
 
-SCENARIO = Scenario(Path("build/run"), "timeline.png", draw, tables, {"lasting": True})
+SCENARIO = Scenario(Path("build/run"), "timeline.png", {"lasting": True})
 
 
-def perform(aws: EmbeddedAws, parameters: Parameters, run: Run) -> SlotReport:
-    """Run on an engine started with `lasting`, and return the report. Raises Stalled and SendFailed."""
-    with run.phase("deploy", "build and deploy"):
-        outputs = aws.deploy({"ProcessName": PROCESS, "SlotLimit": str(parameters.limit)})
-    run_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    work = slot_requests.plan(read_dataset(), requests=parameters.requests, fail=parameters.fail, run_id=run_id)
-    slot_stack.upload(aws, work.inputs, run)
-    with run.phase("send", f"send {counted(len(work.requests), 'request')}"):
-        sent = slot_requests.send(aws.client("sqs"), outputs["RequestQueueUrl"], work.requests)
+def stack(parameters: Parameters) -> dict[str, str]:
+    """The stack's parameters."""
+    limit = str(parameters.limit)
+    return {"ProcessName": PROCESS, "SlotLimit": limit, "MoreStateMachineArns": machine_run.MACHINE}
+
+
+def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
+    """Run on a deployed stack. Raises Stalled and SendFailed."""
+    requests, inputs = slot_requests.for_the_job(parameters.requests, parameters.fail)
+    slot_stack.upload(aws, inputs, run)
+    with run.phase("send", f"send {counted(len(requests), 'request')}"):
+        sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], requests)
     with run.phase("run", "run"):
         run.watch(lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
     with run.phase("collect", "collect the records"):
         slots = slot_stack.collect(aws, [each.sending() for each in sent])
-        results = slot_stack.outputs_of(aws, f"output/{run_id}/")
-    claim = slot_stack.results_are_those(slots.history, sent, results)
-    return build(parameters, slots, [claim], {"results in the bucket": len(results)}, run)
+        results = slot_stack.outputs_of(aws)
+    checks = [slot_stack.results_are_those(slots.history, sent, results)]
+    return build(parameters, slots, checks, {}, run)
 
 
 @click.command(cls=Command)
@@ -63,20 +64,13 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str) -
     build/run/report.json and build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
     """
     parameters = Parameters(requests, limit, fail, priorities == "yes", target)
-    if target == "workflow":
-        if parameters.priorities:
+    measured = machine_run.measure if target == "workflow" else measure
+    if parameters.priorities:
+        if target == "workflow" or requests < MIN_REQUESTS or limit < MIN_LIMIT:
             raise click.BadParameter(
-                f"workflow cannot be combined with --priorities yes: choose one of them.\n{main.epilog}",
-                param_hint="'--target'",
+                f"it needs at least {MIN_REQUESTS} requests, so that every kind is sent, at least {MIN_LIMIT} slots, "
+                f"so that a heavy request leaves one, and the target glue.\n{main.epilog}",
+                param_hint="'--priorities'",
             )
-        carry_out(target_scenario.SCENARIO, lambda aws, run: target_scenario.perform(aws, parameters, run))
-    if not parameters.priorities:
-        carry_out(SCENARIO, lambda aws, run: perform(aws, parameters, run))
-    for name, given, least in (("requests", requests, MIN_REQUESTS), ("limit", limit, MIN_LIMIT)):
-        if given < least:
-            raise click.BadParameter(
-                f"{given} is below {least}, the minimum with --priorities yes: every kind of request must be sent, and "
-                f"a heavy one must leave a slot.\n{main.epilog}",
-                param_hint=f"'--{name}'",
-            )
-    carry_out(priority_scenario.SCENARIO, lambda aws, run: priority_scenario.perform(aws, parameters, run))
+        measured = priority_run.measure
+    carry_out(SCENARIO, stack(parameters), lambda aws, run: measured(aws, parameters, run))

@@ -2,24 +2,56 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
+from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
-from dev.scenarios.runner.claims import Claim, judge
+from dev.scenarios.runner.checks import check_none
 from dev.scenarios.runner.scenario import CannotContinue, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
+from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
 
-from .item_journal import Journal
 from .slot_report import SlotsOfRun
 from .slot_requests import PROCESS, SentRequest
 
 # Seconds. A wake takes a fraction of a second, and some on a busy machine. Without one, a message is hidden for 225.
 BOUNDS = AuditBounds(free_slot=60.0)
+
+
+class Journal:
+    """Reads the versions of the items in the slot table from the engine's journal.
+
+    The journal has the order of the writes, which no other record has: one write reserves a slot, and Step Functions
+    lists the start of the workflow some milliseconds later.
+    """
+
+    def __init__(self, file: Path, table: str) -> None:
+        self._file = file
+        self._table = table
+        self._offset = 0
+        self._newest: dict[str, Item] = {}
+        self.changes: list[Item] = []
+
+    def read(self) -> dict[str, Item]:
+        """Read the new entries, as far as their lines are whole; the newest state of every process."""
+        if self._file.exists():
+            with self._file.open("rb") as lines:
+                lines.seek(self._offset)
+                while (line := lines.readline()).endswith(b"\n"):
+                    self._offset += len(line)
+                    entry = json.loads(line)
+                    if entry["table"] == self._table:
+                        change = Item.read(entry["item"], entry["at"])
+                        self.changes.append(change)
+                        self._newest[change.process] = change
+        return self._newest
 
 
 def upload(aws: EmbeddedAws, inputs: Mapping[str, bytes], run: Run) -> None:
@@ -74,26 +106,28 @@ def progress(aws: EmbeddedAws, requests: int, limit: int, elapsed: float, proces
 
 
 def collect(aws: EmbeddedAws, sent: Sequence[Sending], process: str = PROCESS, kind: str = GLUE_RUN) -> SlotsOfRun:
-    """What a process has left, with each version of its item if the engine wrote them."""
+    """What a process has left, with each version of its item."""
     journal = Journal(aws.state_dir / "journal.jsonl", aws.outputs["SlotTableName"])
     journal.read()
     items = [item for item in journal.changes if item.process == process]
     return SlotsOfRun(process, kind, audit.read(aws, sent, WholeRun(audit.versions(items)), BOUNDS, process), items)
 
 
-def outputs_of(aws: EmbeddedAws, prefix: str) -> set[str]:
+def outputs_of(aws: EmbeddedAws) -> set[str]:
     """The keys of the results in the data bucket."""
     pages = aws.client("s3").get_paginator("list_objects_v2")
     bucket = aws.outputs["DataBucketName"]
-    return {each["Key"] for page in pages.paginate(Bucket=bucket, Prefix=prefix) for each in page.get("Contents", [])}
+    return {
+        each["Key"] for page in pages.paginate(Bucket=bucket, Prefix="output/") for each in page.get("Contents", [])
+    }
 
 
-def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], outputs: set[str]) -> Claim:
+def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], outputs: set[str]) -> CheckResult:
     """A result exists exactly if the job succeeded."""
     succeeded = {each.request_id for each in history.attempts if each.status == "SUCCEEDED"}
-    due = {each.request.output_key for each in sent if each.request.request_id in succeeded}
+    keys = {each.request.output_key: each.request.request_id for each in sent}
     problems = {
-        "succeeded without a result": sorted(due - outputs),
-        "result without a success": sorted(outputs - due),
+        "succeeded without a result": sorted(k for k, name in keys.items() if name in succeeded and k not in outputs),
+        "result without a success": sorted(k for k, name in keys.items() if name not in succeeded and k in outputs),
     }
-    return judge("each success has its result", problems, counted(len(outputs), "result"))
+    return check_none("each success has its result", problems, counted(len(outputs & keys.keys()), "result"))

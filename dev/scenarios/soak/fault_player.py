@@ -3,29 +3,80 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from dev.emulator.faults import Faults
+from dev.emulator.faults import Action, Faults
 from dev.emulator.live_view import LiveView, Snapshot
-from dev.judge.slot_item import Item
 
-from .soak_plan import RESTARTED, Fault, Plan, Send
-from .soak_records import FaultMark, JanitorRun, SentMessage
+from .soak_plan import ENGINE_KILLED, Fault, Plan, Send
+from .soak_report import FaultMark, JanitorRun, SentMessage
 from .soak_stack import JANITOR_PERIOD, SoakStack
 
 TICK = 0.04  # seconds
 WAKE_AFTER = 0.3  # seconds after a limit was changed
-LATE = 1.2  # seconds of an answer's delay, during which the containers are killed
-CALL_WITHIN = 4.0  # seconds to wait for the call during which the containers are killed
-# Seconds without a change, after which the claims report the remainder. A killed janitor has its lease for so long.
+LATE = 1.2  # seconds of an answer's delay
+KILL_AFTER = 1.0  # seconds in which all calls of a kind are answered late, before the containers are killed
+ABORT_AFTER = 1.5  # seconds, so that there is a Glue run
+UNDONE_AFTER = (3.0, 9.0)  # seconds of a changed limit, a pause, and lost events
+# Seconds without a change, after which the checks report the remainder. A killed janitor has its lease for so long.
 STALLED_AFTER = 180.0
+
+ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "KeepRequest", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "NotifyFailure")
+_DYNAMODB = (
+    "refuse DynamoDB.ProvisionedThroughputExceededException",
+    "lose_answer DynamoDB.InternalServerErrorException",
+)
+_SQS = ("refuse Sqs.RequestThrottledException", "lose_answer Sqs.SqsException")
+_LIMITED, _THROTTLED = "refuse ProvisionedThroughputExceededException", "refuse ThrottlingException"
+_GLUE = ("refuse Glue.InternalServiceException", "lose_answer Glue.InternalServiceException")
+# By kind, state or operation: the actions with their errors.
+RULES: dict[str, dict[str, Sequence[str]]] = {
+    "abort at a step": dict.fromkeys(ABORT_STEPS, ("abort_before", "abort_after")),
+    "fault in a task": {
+        "ConfirmSlot": (*_DYNAMODB, "delay"),
+        "RunGlueJob": (
+            *_GLUE,
+            "refuse Glue.ConcurrentRunsExceededException",
+            "refuse Glue.ThrottlingException",
+            "lose_answer States.Timeout",
+        ),
+        "FindGlueRun": _GLUE[:1],
+        "KeepRequest": _SQS,
+        "ReleaseSlot": (*_DYNAMODB, "late"),
+        "ReadWaiting": _DYNAMODB[:1],
+        "WakeWaiting": _SQS,
+        "ReturnRequest": _SQS[1:],
+        "NotifyFailure": ("refuse SNS.ThrottledException",),
+    },
+    "fault in StartExecution": {
+        "StartExecution": (
+            "lose_answer",
+            _THROTTLED,
+            "refuse ExecutionLimitExceeded",
+            "refuse AccessDeniedException",
+            "delay",
+            "abort_after",
+        )
+    },
+    "fault in an API call": {
+        "UpdateItem": (_LIMITED, "lose_answer"),
+        "GetItem": (_LIMITED,),
+        "ChangeMessageVisibility": ("refuse RequestThrottled", "lose_answer"),
+        "SendMessage": ("lose_answer",),
+        "DescribeExecution": (_THROTTLED,),
+        "GetJobRuns": (_THROTTLED,),
+    },
+}
+KILLED_IN = ("UpdateItem", "StartExecution", "ChangeMessageVisibility", "GetItem", "DescribeExecution", "")
+BAD = ("not JSON", "unknown process", "another group", "reserved argument")
 
 
 class JanitorClock:
@@ -50,21 +101,6 @@ class JanitorClock:
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join(5)
-
-
-@dataclass(frozen=True)
-class SlotState:
-    """The queue, the executions and the slot table. `writes`: of the table so far."""
-
-    queued: int
-    running: int
-    slots: Mapping[str, Item]
-    writes: int
-
-    @property
-    def settled(self) -> bool:
-        """No request is queued, runs or holds a slot."""
-        return not (self.queued or self.running or any(slot.holders for slot in self.slots.values()))
 
 
 @dataclass
@@ -112,20 +148,24 @@ class FaultPlayer:
     def settle(self, phase: str, *, janitor_runs: int) -> None:
         """Wait until no request is left, and then for these janitor runs. Stop if nothing changes any more."""
         self.phase = phase
-        last, since = self._read_state(), time.time()
-        while not last.settled:
-            if time.time() - since > STALLED_AFTER:
+        last, since = None, time.time()
+        while (left := self._left())[0]:
+            if left != last:
+                last, since = left, time.time()
+            elif time.time() - since > STALLED_AFTER:
                 return
             self._show()
             time.sleep(TICK * 5)
-            state = self._read_state()
-            if state != last:
-                last, since = state, time.time()
         enough = self._complete_runs() + janitor_runs
         deadline = time.time() + STALLED_AFTER
         while self._complete_runs() < enough and time.time() < deadline:
             self._show()
             time.sleep(TICK)
+
+    def _left(self) -> tuple[int, int]:
+        """The messages, executions and holders that are left, and the number of writes of the slot table."""
+        holders = sum(len(item.holders) for item in self.stack.journal.read().values())
+        return self.stack.queued() + len(self.stack.running()) + holders, len(self.stack.journal.changes)
 
     def _complete_runs(self) -> int:
         return sum(run.ok for run in self.janitor.runs)
@@ -137,88 +177,99 @@ class FaultPlayer:
         self.sent.append(self.stack.send(send.process, send.request_id, body, send.request_id))
 
     def cause(self, fault: Fault) -> None:
-        fields = fault.fields
-        match fault.kind:
+        """Cause a fault, or prepare the engine to cause it."""
+        kind, drawn = fault.kind, random.Random(fault.seed)  # noqa: S311 - a schedule, not a secret
+        process = drawn.choice(list(self.plan.limits))
+        match kind:
             case "engine restarted" | "engine killed":
-                self._restart(fields["hard"])
+                self._restart(kind)
             case "containers killed":
-                self._kill(fields["call"])
+                self._kill(drawn.choice(KILLED_IN))
             case "abort":
-                self._pick(fault, self.stack.running(), self.stack.abort)
+                self._pick(kind, drawn, self.stack.running(), self.stack.abort)
             case "redriven":
-                self._pick(fault, self.stack.unsuccessful(), self.stack.redrive)
+                self._pick(kind, drawn, self.stack.unsuccessful(), self.stack.redrive)
             case "abort, run left alive":
                 rule = self.faults.add("RunGlueJob", "leave_running")
-                self._when_met(rule, lambda met: self._abort_soon(fault.kind, met))
+                self._in(ABORT_AFTER, lambda: [self._control(kind, name, self.stack.abort) for name in self._met(rule)])
             case "limit changed":
-                process, limit = fields["process"], self.plan.limits[fields["process"]]
-                self._set_limit(process, fields["limit"])
-                self._undo_later(fault, lambda: self._set_limit(process, limit))
+                usual = self.plan.limits[process]
+                limit = drawn.choice([new for new in range(usual + 3) if new != usual])
+                self._set_limit(process, limit)
+                self._undo_later(kind, drawn, lambda: self._set_limit(process, usual), process, str(limit))
             case "paused":
-                self.stack.operations.pause(fields["process"])
-                self._undo_later(fault, lambda: self.stack.operations.resume(fields["process"]))
+                self.stack.operations.pause(process)
+                self._undo_later(kind, drawn, lambda: self.stack.operations.resume(process), process)
             case "status events lost":
                 self.stack.status_events(lost=True)
-                self._undo_later(fault, lambda: self.stack.status_events(lost=False), every_process=True)
+                self._undo_later(kind, drawn, lambda: self.stack.status_events(lost=False))
             case "bad message":
-                self._send_bad(fields["process"], fields["what"])
-            case "redelivery" | "sent again" | "woken for nothing":
-                self._repeat(fault)
+                self._send_bad(process, drawn.choice(BAD))
+            case "woken for nothing" | "sent again":
+                self._repeat(kind, drawn, process)
             case _:
+                state, how = drawn.choice([(state, how) for state, some in RULES[kind].items() for how in some])
+                action, _, error = how.partition(" ")
+                # Most faults have ended at the second attempt. Some outlast every attempt of a call.
+                times = 1 if kind == "abort at a step" else drawn.choice((1, 1, 2, 3, 5))
                 rule = self.faults.add(
-                    fields["state"],
-                    fields["action"],
-                    error=fields["error"] or "States.TaskFailed",
-                    seconds=LATE,
-                    times=fields["times"],
+                    state, cast(Action, action), error=error or "States.TaskFailed", seconds=LATE, times=times
                 )
-                self._rules[rule] = (fault.kind, f"{fields['state']}: {fields['action']}", 0)
+                self._rules[rule] = (kind, f"{state}: {action}", 0)
 
-    def _restart(self, hard: bool) -> None:
+    def _restart(self, kind: str) -> None:
         self._mark_rules()
         self._rules.clear()  # the engine forgets them
         started = time.time()
-        self.stack.aws.restart(hard=hard)
-        self._mark(RESTARTED[hard], started=started)
+        self.stack.aws.restart(hard=kind == ENGINE_KILLED)
+        self._mark(kind, started=started)
 
     def _kill(self, call: str) -> None:
-        """Kill the containers during a call that takes effect, so that the caller gets no answer; or without a call."""
-        if call:
-            rule = self.faults.add(call, "late", seconds=LATE)
-            self._when_met(rule, lambda _met: self._kill_now(call), otherwise=lambda: self._kill_now(""))
-        else:
-            self._kill_now("")
+        """Kill the containers while calls of a kind, or of none, take effect and are not answered yet."""
+        rule = self.faults.add(call, "late", seconds=LATE, times=0) if call else ""
 
-    def _kill_now(self, call: str) -> None:
-        killed = self.stack.kill_containers()
-        if killed:
-            self._mark("containers killed", f"{killed} of them, in {call or 'no call'}")
+        def kill() -> None:
+            in_call = call if rule and self._met(rule) else "no call"
+            if killed := self.stack.kill_containers():
+                self._mark("containers killed", f"{killed} of them, in {in_call}")
 
-    def _pick(self, fault: Fault, names: list[str], action: Callable[[str], bool]) -> None:
+        self._in(KILL_AFTER if call else 0.0, kill)
+
+    def _pick(self, kind: str, drawn: random.Random, names: list[str], action: Callable[[str], bool]) -> None:
         if names:
-            self._control(fault.kind, sorted(names)[int(fault.fields["draw"] * len(names))], action)
+            self._control(kind, drawn.choice(sorted(names)), action)
 
-    def _control(self, kind: str, name: str, action: Callable[[str], bool]) -> None:
-        if action(name):
+    def _control(self, kind: str, name: str, action: Callable[[str], bool]) -> bool:
+        if done := action(name):
             self._mark(kind, name, name.rsplit("-", 1)[0])
+        return done
 
-    def _abort_soon(self, kind: str, met: list[str]) -> None:
-        """Abort after a moment, so that there is a Glue run."""
-        self._at(self._elapsed() + 0.4, lambda: self._control(kind, met[0], self.stack.abort))
-
-    def _undo_later(self, fault: Fault, action: Callable[[], object], *, every_process: bool = False) -> None:
-        started, fields = time.time(), fault.fields
+    def _undo_later(
+        self, kind: str, drawn: random.Random, action: Callable[[], object], process: str = "", detail: str = ""
+    ) -> None:
+        started = time.time()
 
         def undo() -> None:
             action()
-            self._mark(fault.kind, str(fields.get("limit", "")), "" if every_process else fields["process"], started)
+            self._mark(kind, detail, process, started)
 
-        self._at(self._elapsed() + fields["seconds"], undo)
+        self._in(drawn.uniform(*UNDONE_AFTER), undo)
 
     def _set_limit(self, process: str, limit: int) -> None:
         self.stack.operations.set_limit(process, limit)
         # A hidden message becomes visible only by a wake (F6).
-        self._at(self._elapsed() + WAKE_AFTER, lambda: self.stack.wake_without_release(process))
+        self._in(WAKE_AFTER, lambda: self.stack.wake_without_release(process))
+
+    def _repeat(self, kind: str, drawn: random.Random, process: str) -> None:
+        sent = [each for each in self.sent if each.process == process and not each.bad]
+        if kind == "woken for nothing":
+            if self.stack.wake_without_release(process):
+                self._mark(kind, "", process)
+        elif sent:
+            # As by a producer that repeats a send: the same request in another message.
+            chosen = drawn.choice(sent)
+            self.stack.send(process, chosen.request_id, chosen.body, f"{chosen.request_id}-{time.monotonic_ns()}")
+            self._mark(kind, chosen.request_id, process)
 
     def _send_bad(self, process: str, what: str) -> None:
         request_id = f"bad-{len(self.sent)}"
@@ -233,25 +284,6 @@ class FaultPlayer:
         text = "{not JSON" if what == "not JSON" else json.dumps(body)
         self.sent.append(self.stack.send(group, request_id, text, request_id, bad=what))
         self._mark("bad message", what, process)
-
-    def _repeat(self, fault: Fault) -> None:
-        process = fault.fields["process"]
-        if fault.kind == "woken for nothing":
-            if self.stack.wake_without_release(process):
-                self._mark(fault.kind, "", process)
-            return
-        sent = [each for each in self.sent if each.process == process and not each.bad]
-        if not sent:
-            return
-        chosen = sent[int(fault.fields["draw"] * len(sent))]
-        if fault.kind == "sent again":
-            # As by a producer that repeats a send: the same request in another message.
-            self.stack.send(process, chosen.request_id, chosen.body, f"{chosen.request_id}-{time.monotonic_ns()}")
-        elif self.stack.has_started(chosen):
-            self.stack.redeliver(chosen)
-        else:
-            return  # SQS delivers only the head of a group
-        self._mark(fault.kind, chosen.request_id, process)
 
     # ------------------------------------------------------------------------------------------------- bookkeeping
 
@@ -269,33 +301,20 @@ class FaultPlayer:
             self._rules[rule] = (kind, detail, len(met))
         self._rules_read = now
 
-    def _when_met(
-        self, rule: str, action: Callable[[list[str]], None], otherwise: Callable[[], None] | None = None
-    ) -> None:
-        deadline = time.time() + CALL_WITHIN
+    def _met(self, rule: str) -> list[str]:
+        """End a rule; the executions that it has acted on."""
+        met = self.faults.met(rule)
+        self.faults.remove(rule)
+        return met
 
-        def check() -> None:
-            met = self.faults.met(rule)
-            if met or time.time() > deadline:
-                if met:
-                    action(met)
-                elif otherwise is not None:
-                    otherwise()
-                self.faults.remove(rule)
-            else:
-                self._at(self._elapsed() + TICK, check)
-
-        check()
+    def _in(self, seconds: float, action: Callable[[], object]) -> None:
+        self._at(self._elapsed() + seconds, action)
 
     def _at(self, elapsed: float, action: Callable[[], object]) -> None:
         heappush(self._later, (elapsed, next(self._order), action))
 
     def _elapsed(self) -> float:
         return time.time() - self.started
-
-    def _read_state(self) -> SlotState:
-        slots = self.stack.journal.read()
-        return SlotState(self.stack.queued(), len(self.stack.running()), dict(slots), len(self.stack.journal.changes))
 
     def _show(self) -> None:
         """Update the view if it is due."""
@@ -304,19 +323,16 @@ class FaultPlayer:
             return
         self._shown = now
         self._mark_rules()
-        state = self._read_state()
-        paused = [name for name, slot in sorted(state.slots.items()) if slot.paused]
+        items = self.stack.journal.read()
         counts: dict[str, int | str] = {
             "phase": self.phase,
             "sent": len(self.sent),
-            "queued": state.queued,
-            "running": state.running,
+            "queued": self.stack.queued(),
+            "running": len(self.stack.running()),
             "janitor runs": len(self.janitor.runs),
             "faults": len(self.marks),
             "last": self.marks[-1].kind if self.marks else "none",
         }
-        gauges = {name: (slot.weight, slot.limit) for name, slot in sorted(state.slots.items())}
-        if paused:
-            counts["paused"] = ", ".join(paused)
+        gauges = {name: (item.weight, 0 if item.paused else item.limit) for name, item in sorted(items.items())}
         seconds = round(min(self._elapsed(), self.plan.seconds))
         self.view.show(Snapshot(self._elapsed(), False, seconds, round(self.plan.seconds), gauges, counts))

@@ -19,13 +19,13 @@ from botocore.exceptions import ClientError
 from dev.emulator import processes, queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
-from dev.scenarios.slots.item_journal import Journal
+from dev.scenarios.slots.slot_stack import Journal
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import execution_name
 
-from .soak_records import JanitorRun, SentMessage
+from .soak_plan import PREFIX
+from .soak_report import JanitorRun, SentMessage
 
 GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill
@@ -105,24 +105,6 @@ class SoakStack:
         )
         return SentMessage(process, request_id, answer["MessageId"], answer["SequenceNumber"], time.time(), body, bad)
 
-    def redeliver(self, sent: SentMessage) -> None:
-        """Invoke the starter with a message again, with a receipt handle that is no longer valid."""
-        record = {
-            "messageId": sent.message_id,
-            "receiptHandle": f"spent-{sent.message_id}",
-            "body": sent.body,
-            "attributes": {
-                "ApproximateReceiveCount": "2",
-                "SentTimestamp": str(int(sent.at * 1000)),
-                "SequenceNumber": sent.sequence,
-                "MessageGroupId": sent.process,
-            },
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-        }
-        payload = json.dumps({"Records": [record]}).encode()
-        self.functions.invoke(FunctionName=self.starter, InvocationType="Event", Payload=payload)
-
     def wake_without_release(self, process: str) -> bool:
         """Make the messages of waiting requests visible although no slot was released. False without such a message."""
         seen = self.slots.read(process)
@@ -150,16 +132,8 @@ class SoakStack:
     def _listed(self, status: str) -> list[str]:
         arn = self.outputs["WorkflowArn"]
         answer = self.stepfunctions.list_executions(stateMachineArn=arn, statusFilter=status, maxResults=1000)
-        return [execution["name"] for execution in answer["executions"]]
-
-    def has_started(self, sent: SentMessage) -> bool:
-        """Whether the request's first workflow was started, so that a further delivery is a redelivery."""
-        try:
-            name = execution_name(sent.process, sent.request_id, 1)
-            self.stepfunctions.describe_execution(executionArn=self._arn(name))
-        except self.stepfunctions.exceptions.ExecutionDoesNotExist:
-            return False
-        return True
+        names = [execution["name"] for execution in answer["executions"]]
+        return [name for name in names if name.startswith(PREFIX)]
 
     def abort(self, name: str) -> bool:
         return self._control(self.stepfunctions.stop_execution, name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -94,47 +95,40 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class MessageOutcome:
-    """A message and its `POST /answers`.
-
-    `wait`: seconds from its first 401 to a request with a valid token. None without either of them.
-    """
+    """A message and its `POST /answers`. `early`: it was sent before there was a token."""
 
     delivery: Delivery
-    asks: tuple[Request, ...]
-    kind: Kind
-    wait: float | None
+    asks: Sequence[Request]
+    early: bool
 
     @property
     def message_id(self) -> str:
         return self.delivery.message.message_id
 
+    @property
+    def kind(self) -> Kind:
+        if self.delivery.answer is None:
+            return Kind.REFUSED
+        if any(ask.status == 401 for ask in self.asks):
+            return Kind.RENEWED
+        return Kind.COLD if self.early else Kind.DIRECT
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds from its first 401 to a request with a valid token. None without either of them.
+
+        A message that meets two invalid tokens, the cached and the stored one, has waited once.
+        """
+        rejected = next((ask.ended for ask in self.asks if ask.status == 401), None)
+        admitted = [ask.began for ask in self.asks if ask.status != 401 and rejected and ask.began >= rejected]
+        return admitted[0] - rejected if rejected and admitted else None
+
 
 def message_outcomes(records: Records) -> list[MessageOutcome]:
     """One for each message, in order."""
-    asks: dict[str, list[Request]] = {}
+    asks: dict[str, list[Request]] = defaultdict(list)
     for request in records.log:
-        if request.text is not None:
-            asks.setdefault(request.text, []).append(request)
-    answered = [r.ended for r in records.auths if r.status == 200 and r.ended is not None]
-    first_token = min(answered, default=float("inf"))
-    return [_outcome(delivery, asks.get(delivery.message.text, []), first_token) for delivery in records.deliveries]
-
-
-def _outcome(delivery: Delivery, asks: Sequence[Request], first_token: float) -> MessageOutcome:
-    kind = Kind.DIRECT
-    if delivery.answer is None:
-        kind = Kind.REFUSED
-    elif any(ask.status == 401 for ask in asks):
-        kind = Kind.RENEWED
-    elif delivery.sent < first_token:
-        kind = Kind.COLD
-    return MessageOutcome(delivery, tuple(asks), kind, _wait(asks))
-
-
-def _wait(asks: Sequence[Request]) -> float | None:
-    """A message that meets two invalid tokens, the cached and the stored one, has waited once."""
-    rejected = next((ask.ended for ask in asks if ask.status == 401), None)
-    if rejected is None:
-        return None
-    admitted = [ask.began for ask in asks if ask.status != 401 and ask.began >= rejected]
-    return admitted[0] - rejected if admitted else None
+        asks[request.text or ""].append(request)
+    answered = [each.ended for each in records.auths if each.status == 200 and each.ended is not None]
+    first_token = min(answered, default=math.inf)
+    return [MessageOutcome(each, asks[each.message.text], each.sent < first_token) for each in records.deliveries]

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import click
-from rich.table import Table
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
 from dev.emulator.live_view import Snapshot, counted
-from dev.scenarios.runner.scenario import (
-    Command,
-    FiniteRange,
-    Run,
-    Scenario,
-    carry_out,
-    figure_table,
-    option,
-    spread_text,
-)
-from slotkeeper_cli.audit import chart
-from slotkeeper_cli.audit.chart import Bar, Point
+from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
 
 from . import token_records
 from .messages import ChatbotClient, Rounds
-from .token_figures import Parameters, build
+from .token_records import Records
+from .token_report import Parameters, build
 
 MAX_AUTH_SECONDS = 3.0  # the chatbot has four for a probe of the old token and `POST /auth`
 ANSWER_LATENCY = 0.05  # seconds
 # Seconds to wait for the first container: a machine with few processors starts all of them equally slowly.
 FIRST_CONTAINER = 240.0
-KINDS = {  # kind: colour, meaning
-    "direct": (chart.BLUE, "answered directly"),
-    "renewed": (chart.AMBER, "answered after a 401, with the next token"),
-    "cold": (chart.GREY, "sent before the first token"),
-    "refused": (chart.VERMILLION, "refused"),
-}
+SCENARIO = Scenario(Path("build/run-chatbot"), "tokens.png")
 
 
-def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run: Run) -> dict[str, Any]:
-    """Run on a started engine, and return the report. Raises Stalled."""
-    with run.phase("deploy", "build and deploy"):
-        # 0: the interval limits refreshes for requests that are always refused. Here it would be measured as a wait.
-        aws.deploy({"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED})
+def stack(service: ChatService) -> dict[str, str]:
+    """The stack's parameters."""
+    # 0: the interval limits refreshes for requests that are always refused. Here it would be measured as a wait.
+    return {"ChatApiUrl": service.url, "TokenMinRefreshSeconds": "0", **UNTHROTTLED}
+
+
+def converse(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run: Run) -> Records:
+    """Send the messages, and wait for each answer; what they have left. Raises Stalled."""
     give_credentials(aws, service.client_id, service.client_secret)
     client, senders = ChatbotClient(str(aws.chatbot_url), signing_key(aws)), parameters.senders
     with run.phase("containers", f"start {senders} containers, about a second of a processor each"):
@@ -63,8 +49,7 @@ def perform(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run:
     ):
         run.watch(lambda elapsed: progress(rounds, service, parameters.messages, elapsed), "Slotkeeper: one token")
     with run.phase("collect", "collect the records"):
-        records = collect(aws, service, rounds)
-    return build(parameters, records, run)
+        return collect(aws, service, rounds)
 
 
 def warming_up(requests: Sequence[Thread], elapsed: float) -> Snapshot:
@@ -84,85 +69,17 @@ def progress(rounds: Rounds, service: ChatService, messages: int, elapsed: float
     return Snapshot(elapsed, len(ended) == messages, len(ended), messages, counts=counts)
 
 
-def collect(aws: EmbeddedAws, service: ChatService, rounds: Rounds) -> token_records.Records:
+def collect(aws: EmbeddedAws, service: ChatService, rounds: Rounds) -> Records:
     outputs = aws.outputs
     function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
     group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
-    return token_records.Records(
+    return Records(
         deliveries=rounds.deliveries(),
         log=service.log,
         tokens=service.token_history,
         stored=token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service),
         metrics=token_records.read_metrics(aws.client("logs"), group),
     )
-
-
-# ----------------------------------------------------------------------------------------------------- report, shown
-
-
-def _per_invalidation(counts: Sequence[int]) -> str:
-    if len(set(counts)) == 1:
-        return f"then {counts[0]} for each of {len(counts)} invalidations"
-    return f"then {', '.join(map(str, counts))}" if counts else "no invalidations"
-
-
-def tables(report: Mapping[str, Any]) -> list[Table]:
-    auths, containers = report["auths"], report["containers"]
-    rows = {
-        "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
-        "containers of the bot": "unknown" if containers is None else containers,
-        "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
-        "wait for a new token": spread_text(report["token_waits"]),
-        "total time": f"{report['total_seconds']:.2f} s",
-    }
-    return [figure_table("The run, by the API's log and its senders' clocks", rows)]
-
-
-def draw(report: Mapping[str, Any], path: Path) -> None:
-    """The life of each token, and each message."""
-    end, tokens = report["total_seconds"], report["tokens"]
-    lives = [
-        Bar(life["number"], life["since"], end if life["until"] is None else life["until"], chart.BLUE, "token valid")
-        for life in tokens
-    ]
-    lanes = max(1, len(tokens))
-    auths = [
-        Point(request["began"], min(request["token"] or lanes, lanes), chart.INK, "POST /auth", "|")
-        for request in report["auth_requests"]
-    ]
-    invalidated = [
-        Point(each["at"], each["token"], chart.VERMILLION, "invalidated") for each in report["invalidations"]
-    ]
-    bars, rejections = [], []
-    for lane, message in enumerate(sorted(report["fates"], key=lambda each: each["sent"]), 1):
-        bars.append(Bar(lane, message["sent"], message["ended"], *KINDS[message["kind"]]))
-        rejections += [
-            Point(ask["began"], lane, chart.INK, "401 from the API", ".")
-            for ask in message["asks"]
-            if ask["status"] == 401
-        ]
-    one_each = report["auths"]["cold"] == 1 and set(report["auths"]["per_invalidation"]) <= {1}
-    cause = f"the first token and {counted(len(report['invalidations']), 'invalidation')}"
-    panels = [
-        chart.lanes_panel(
-            f"{report['auths']['total']} POST /auth for {cause}{'' if one_each else ': NOT one each'}",
-            "token",
-            lanes,
-            lives,
-            [*auths, *invalidated],
-        ),
-        chart.lanes_panel(
-            f"{report['answered']} of {report['parameters']['messages']} messages answered",
-            "message, as sent",
-            len(bars),
-            bars,
-            rejections,
-        ),
-    ]
-    chart.draw(path, "Slotkeeper: one token", "seconds since the first message was sent", end, panels)
-
-
-SCENARIO = Scenario(Path("build/run-chatbot"), "tokens.png", draw, tables)
 
 
 @click.command(cls=Command)
@@ -188,9 +105,9 @@ def main(messages: int, senders: int, invalidations: int, auth_latency: float) -
             param_hint="'--invalidations'",
         )
     parameters = Parameters(messages, senders, invalidations, auth_latency)
-
-    def run_with_service(aws: EmbeddedAws, run: Run) -> dict[str, Any]:
-        with ChatService(auth_latency=auth_latency, answer_latency=ANSWER_LATENCY) as service:
-            return perform(aws, service, parameters, run)
-
-    carry_out(SCENARIO, run_with_service)
+    with ChatService(auth_latency=auth_latency, answer_latency=ANSWER_LATENCY) as service:
+        carry_out(
+            SCENARIO,
+            stack(service),
+            lambda aws, run: build(parameters, converse(aws, service, parameters, run), run),
+        )

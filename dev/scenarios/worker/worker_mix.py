@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
@@ -18,7 +18,6 @@ from dev.emulator.downstream import Answer, Step
 from dev.emulator.sample_data import SPLIT_BY, content, months_as_json_lines
 
 NO_FIELD = "station"  # in no line
-Parts = Mapping[str, tuple[str, ...]]  # value of the field -> lines
 Kind = Literal["normal", "slow", "poison"]
 KINDS: tuple[Kind, ...] = ("normal", "slow", "poison")
 SLOW, POISON = 0.3, 0.1  # shares of the requests; all others are normal
@@ -61,8 +60,6 @@ class Request:
         request_id: if the body is no valid message, a name that only the run uses.
         content: the input object, or None.
         steps: the downstream's answers to its attempts.
-        parts: the expected result, or None.
-        retry_after: seconds in the answer to its first attempt, so long that Scheduler sends the retry.
     """
 
     request_id: str
@@ -71,9 +68,7 @@ class Request:
     body: str
     content: bytes | None = field(repr=False)
     steps: tuple[Step, ...] = ()
-    parts: Parts | None = field(default=None, repr=False)
     poison: Poison | None = None
-    retry_after: int | None = None
 
     @property
     def is_message(self) -> bool:
@@ -84,15 +79,6 @@ class Request:
 def limit(scale: float) -> int:
     """The limit of an attempt in seconds: one more than the slowest normal call."""
     return math.ceil(SLOWEST * scale) + 1
-
-
-def parts_of(lines: Sequence[str]) -> Parts:
-    """The expected result of an input, computed without the worker's code."""
-    parts: dict[str, tuple[str, ...]] = {}
-    for line in lines:
-        value = json.loads(line)[SPLIT_BY]
-        parts[value] = (*parts.get(value, ()), line)
-    return parts
 
 
 def damaged(lines: Sequence[str]) -> tuple[bytes, int]:
@@ -108,14 +94,11 @@ def counts(requests: int) -> dict[Kind, int]:
     return {"normal": requests - slow - poison, "slow": slow, "poison": poison}
 
 
-def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Request]:
+def draw(requests: int, seed: int, scale: float) -> list[Request]:
     """The requests in their order of sending. The same arguments give the same requests."""
     chance = Random(seed)  # noqa: S311 - a load, not a secret
     kinds = [kind for kind, count in counts(requests).items() for _ in range(count)]
     chance.shuffle(kinds)
-    # A schedule fires at a whole minute. Its request is sent first, so that the run is a minute shorter.
-    first = kinds.index("normal")
-    kinds[0], kinds[first] = kinds[first], kinds[0]
     months = list(months_as_json_lines().items())
     drawn: list[Request] = []
     for number, kind in enumerate(kinds, 1):
@@ -126,11 +109,9 @@ def draw(requests: int, seed: int, scale: float, retry_after: int) -> list[Reque
             poisoned = sum(request.kind == "poison" for request in drawn)
             drawn.append(_poisoned(poisoned, request_id, lines, _seconds(chance, scale)))
             continue
-        later = retry_after if number == 1 else None
-        steps = _steps(chance, kind, scale, later)
-        key = _key(request_id)
+        steps, key = _steps(chance, kind, scale), _key(request_id)
         body = _body(request_id, {"input_key": key, "split_by": SPLIT_BY})
-        drawn.append(Request(request_id, kind, key, body, content(lines), steps, parts_of(lines), retry_after=later))
+        drawn.append(Request(request_id, kind, key, body, content(lines), steps))
     return drawn
 
 
@@ -138,10 +119,8 @@ def _seconds(chance: Random, scale: float) -> float:
     return round(chance.uniform(FASTEST * scale, SLOWEST * scale), 3)
 
 
-def _steps(chance: Random, kind: Kind, scale: float, retry_after: int | None) -> tuple[Step, ...]:
+def _steps(chance: Random, kind: Kind, scale: float) -> tuple[Step, ...]:
     steps: list[Step] = []
-    if retry_after is not None:
-        steps.append(Step(_seconds(chance, scale), "slow_down", retry_after))
     if kind == "slow":
         too_long = limit(scale) + _seconds(chance, 1.0)
         steps += [Step(too_long)] * chance.choice((1, 2))

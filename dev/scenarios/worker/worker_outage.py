@@ -1,4 +1,4 @@
-"""The outage of `make run-worker OUTAGE=yes`: its figures and claims, from the downstream's own record. Pure.
+"""The outage of `make run-worker OUTAGE=yes`: its figures and checks, from the downstream's own record. Pure.
 
 Only the attempts that count are from the worker's log, and the opening from reads of the breaker's item.
 
@@ -16,6 +16,7 @@ Keys of `outage` in report.json (seconds; instants count from the first request 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,12 +24,12 @@ from typing import Any
 
 from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
-from dev.scenarios.runner.claims import Claim, judge
+from dev.scenarios.runner.checks import check, check_none
+from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
+from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.intervals import since
 
 REFUSALS = ("503", "dropped")
-# Of the recovery time, as in the layer, which is not imported here: the wait for the first probe, and the jitter.
-FIRST_PROBE, PROBE_JITTER = 1 / 32, 0.2
 
 
 @dataclass(frozen=True)
@@ -98,38 +99,31 @@ class OutageRecord:
         return min((call for call in self.after if call.answer == "200"), key=_ended, default=None)
 
     @property
-    def answered(self) -> float:
-        """The end of the last success of a call from before the outage.
-
-        A success ends a series of consecutive failures. Later there is none before the outage ends.
-        """
-        successes = [_ended(call) for call in self.calls if call.answer == "200" and call.began < self.outage.begins]
-        return max(successes, default=0.0)
-
-    @property
-    def since_answered(self) -> list[Call]:
-        """The calls of the outage that began after that success."""
-        return [call for call in self.during if call.began > self.answered]
+    def late_successes(self) -> list[Call]:
+        """The calls from before the outage that succeeded in it. Each ends a series of consecutive failures."""
+        begins, ends = self.outage.begins, self.outage.ends
+        return [each for each in self.calls if each.began < begins <= _ended(each) < ends and each.answer == "200"]
 
     @property
     def before_open(self) -> int:
-        """The most calls that can begin after that success without being a probe.
+        """The most calls of the outage that are no probe.
 
-        `threshold` failures open the breaker. At that time at most callers - 1 others are under way, and between the
-        last success and its report each other caller may have begun one call.
+        `threshold` consecutive failures open the breaker. At that time at most callers - 1 others are under way, and
+        between the last success and its report each other caller may have begun one call.
         """
-        return self.settings.threshold + 2 * (self.settings.callers - 1)
+        until_open = self.settings.threshold + 2 * (self.settings.callers - 1)
+        return until_open * (1 + len(self.late_successes))
 
     @property
     def probes(self) -> list[Call]:
         """The calls of the outage that are probes, because they began after the breaker was seen open.
 
         The first callers - 1 are left out, since they may have been permitted before it opened. An open breaker that
-        was seen before `answered` does not count, since that call could close it.
+        was seen before the last success does not count, since that call could close it.
         """
-        seen = [at for at in self.seen_open if at > max(self.answered, self.outage.begins)]
-        later = [call for call in self.during if seen and call.began > seen[0]]
-        return later[self.settings.callers - 1 :]
+        last = max([self.outage.begins, *map(_ended, self.late_successes)])
+        seen = next((at for at in self.seen_open if at > last), math.inf)
+        return [call for call in self.during if call.began > seen][self.settings.callers - 1 :]
 
     @property
     def counted(self) -> list[str]:
@@ -165,23 +159,19 @@ def figures(record: OutageRecord, origin: float, last: float) -> dict[str, Any]:
     }
 
 
-def claims(record: OutageRecord) -> list[Claim]:
+def checks(record: OutageRecord) -> list[CheckResult]:
     return [few_calls(record), single_probes(record), attempts_kept(record), recovery_found(record)]
 
 
-def few_calls(record: OutageRecord) -> Claim:
+def few_calls(record: OutageRecord) -> CheckResult:
     """At most the calls that open the breaker, and one for each time that a probe is due."""
-    seconds, settings = record.outage.ends - record.outage.begins, record.settings
-    allowed = record.before_open + settings.most_probes(seconds)
-    made = len(record.since_answered)
-    name = "the downstream is hardly called while it is down"
-    finding = (
-        f"{counted(len(record.during), 'call')} in {seconds:.0f} s; {made} after the last success, {allowed} allowed"
-    )
-    return Claim(name, made <= allowed if record.during else None, finding)
+    seconds, made = record.outage.ends - record.outage.begins, len(record.during)
+    allowed = record.before_open + record.settings.most_probes(seconds)
+    finding = f"{counted(made, 'call')} in {seconds:.0f} s, {allowed} allowed"
+    return check("the downstream is hardly called while it is down", made <= allowed if made else None, finding)
 
 
-def single_probes(record: OutageRecord) -> Claim:
+def single_probes(record: OutageRecord) -> CheckResult:
     """Each probe begins after its wait, which doubles with each one that failed, up to the first success.
 
     After the outage also a request without input is answered, with 404. That shows nothing about the downstream, so the
@@ -198,28 +188,27 @@ def single_probes(record: OutageRecord) -> Claim:
             early.append(f"{later.key} {wait:.1f} s after the one before")
     apart = [later.began - _ended(earlier) for earlier, later in pairs]
     finding = f"{counted(len(calls), 'probe')}, {min(apart, default=0):.1f} s apart or more"
-    return judge("one probe at a time, each after its wait", {"too early": early}, finding, shown=bool(pairs))
+    return check_none("one probe at a time, each after its wait", {"too early": early}, finding, shown=bool(pairs))
 
 
-def attempts_kept(record: OutageRecord) -> Claim:
+def attempts_kept(record: OutageRecord) -> CheckResult:
     """A failure uses up an attempt only if it directly follows a success, so an outage uses up one.
 
     Calls that began before the outage can succeed in it. After each success, one more failure may count.
     """
-    begins, ends = record.outage.begins, record.outage.ends
-    late = [call for call in record.calls if call.began < begins <= _ended(call) < ends and call.answer == "200"]
+    late = record.late_successes
     used, allowed = record.counted, 1 + len(late)
     name = "the outage uses up at most one attempt in all"
     finding = f"{counted(len(used), 'attempt')} of {counted(len(record.during), 'failed call')}"
     late_ones = f"; {counted(len(late), 'earlier call')} still succeeded in it" if late else ""
-    return Claim(name, len(used) <= allowed if record.during else None, finding + late_ones)
+    return check(name, len(used) <= allowed if record.during else None, finding + late_ones)
 
 
-def recovery_found(record: OutageRecord) -> Claim:
+def recovery_found(record: OutageRecord) -> CheckResult:
     """The first probe of a request that can succeed succeeds."""
     able = [call for call in record.after if call.answer != "404"]
     name = "the first probe after the outage succeeds"
     if not able:
-        return Claim(name, False, "no call after the outage")
+        return check(name, False, "no call after the outage")
     finding = f"{able[0].answer}, {_ended(able[0]) - record.outage.ends:.1f} s after it; a probe is due within "
-    return Claim(name, able[0].answer == "200", f"{finding}{record.settings.recovery:g} s")
+    return check(name, able[0].answer == "200", f"{finding}{record.settings.recovery:g} s")

@@ -17,7 +17,7 @@ from dev.emulator.worker_client import DeadLetter, LedgerRow
 from .worker_mix import Request
 from .worker_outage import REFUSALS, OutageRecord, Retried
 
-PUBLISHED, PARTS = "work/published/", "work/parts/"
+PUBLISHED = "work/published/"
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,7 @@ class Manifest:
 
     request_id: str
     attempt: int
-    parts: Mapping[str, str]  # value -> key
     at: float
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A schedule that was read before it fired."""
-
-    name: str
-    request_id: str
-    due: float
 
 
 @dataclass(frozen=True)
@@ -64,43 +54,18 @@ class Records:
     rows: Sequence[LedgerRow]
     dead: Sequence[DeadLetter]
     manifests: Sequence[Manifest]
-    parts: Mapping[str, bytes]  # key -> content of the objects under work/parts/
-    schedules: Sequence[Schedule]
     left: Mapping[str, int]  # entries at the end in the queue, the schedule group and its dead-letter queue
     samples: Sequence[Sample] = ()
     outage: OutageRecord | None = None
 
 
-def read_objects(s3: Any, bucket: str, prefix: str) -> dict[str, tuple[bytes, float]]:
-    """Key -> content, and when S3 stored it."""
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {
-        entry["Key"]: (s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read(), entry["LastModified"].timestamp())
-        for page in pages
-        for entry in page.get("Contents", [])
-    }
-
-
 def read_manifests(s3: Any, bucket: str) -> list[Manifest]:
     found = []
-    for content, at in read_objects(s3, bucket, PUBLISHED).values():
-        manifest = json.loads(content)
-        parts = {part["value"]: part["key"] for part in manifest["parts"]}
-        found.append(Manifest(manifest["request_id"], manifest["attempt"], parts, at))
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=PUBLISHED):
+        for entry in page.get("Contents", []):
+            manifest = json.loads(s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read())
+            found.append(Manifest(manifest["request_id"], manifest["attempt"], entry["LastModified"].timestamp()))
     return found
-
-
-def read_schedules(scheduler: Any, group: str, known: Mapping[str, Schedule]) -> list[Schedule]:
-    """The schedules that have not fired. One that disappears between two calls has fired. `known` ones are not read."""
-    waiting = []
-    for page in scheduler.get_paginator("list_schedules").paginate(GroupName=group):
-        for entry in page["Schedules"]:
-            name = entry["Name"]
-            try:
-                waiting.append(known.get(name) or parse_schedule(scheduler.get_schedule(GroupName=group, Name=name)))
-            except scheduler.exceptions.ResourceNotFoundException:
-                continue
-    return waiting
 
 
 def read_breaker(dynamodb: Any, table: str, most: int) -> tuple[str, int]:
@@ -122,12 +87,6 @@ def read_retried(log: Path) -> list[Retried]:
             at = datetime.strptime(entry["timestamp"], "%Y-%m-%d %H:%M:%S,%f%z").timestamp()
             found.append(Retried(entry["request_id"], at, entry["counted"]))
     return found
-
-
-def parse_schedule(schedule: Mapping[str, Any]) -> Schedule:
-    """The expression `at(2026-01-31T12:00:00)` is UTC (Scheduler guide, "Schedule types")."""
-    due = datetime.fromisoformat(schedule["ScheduleExpression"].removeprefix("at(").removesuffix(")") + "+00:00")
-    return Schedule(schedule["Name"], json.loads(schedule["Target"]["Input"])["request_id"], due.timestamp())
 
 
 # ----------------------------------------------------------------------------------------------------------- outcomes

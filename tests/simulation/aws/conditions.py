@@ -7,34 +7,87 @@ Guide, "Condition and filter expressions, operators, and functions".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, number_of
-from tests.simulation.aws.expressions import Operand, Reader, Scope, Used
+from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used
 from tests.simulation.frozen import Record
-
-Test = Callable[[Scope], bool]
 
 _ORDERED = ("S", "N", "B")
 _COMPARATORS = ("=", "<>", "<=", ">=", "<", ">")
 
 
+class Or(NamedTuple):
+    first: Test
+    second: Test
+
+    def holds(self, scope: Scope) -> bool:
+        return self.first.holds(scope) or self.second.holds(scope)
+
+
+class And(NamedTuple):
+    first: Test
+    second: Test
+
+    def holds(self, scope: Scope) -> bool:
+        return self.first.holds(scope) and self.second.holds(scope)
+
+
+class Not(NamedTuple):
+    test: Test
+
+    def holds(self, scope: Scope) -> bool:
+        return not self.test.holds(scope)
+
+
+class Exists(NamedTuple):
+    """attribute_exists, or attribute_not_exists if `expected` is false."""
+
+    path: Path
+    expected: bool
+
+    def holds(self, scope: Scope) -> bool:
+        return (self.path.of(scope) is not None) == self.expected
+
+
+class Comparison(NamedTuple):
+    left: Operand
+    comparator: str
+    right: Operand
+
+    def holds(self, scope: Scope) -> bool:
+        return _compare(self.comparator, self.left.of(scope), self.right.of(scope))
+
+
+class In(NamedTuple):
+    operand: Operand
+    others: list[Operand]
+
+    def holds(self, scope: Scope) -> bool:
+        return any(_compare("=", self.operand.of(scope), other.of(scope)) for other in self.others)
+
+
+Test = Or | And | Not | Exists | Comparison | In
+
+
 class Condition(NamedTuple):
-    """A condition; `holds` evaluates it."""
+    """A condition, as the tree of its tests. None always holds."""
 
     used: Used
-    holds: Test
+    test: Test | None = None
+
+    def holds(self, scope: Scope) -> bool:
+        return self.test is None or self.test.holds(scope)
 
 
 @cache
 def condition(text: str) -> Condition:
     """Parse a ConditionExpression. Raises ExpressionError."""
     reader = _Conditions(text)
-    holds = reader.either()
+    test = reader.either()
     reader.finish()
-    return Condition(reader.used, holds)
+    return Condition(reader.used, test)
 
 
 class _Conditions(Reader):
@@ -43,27 +96,24 @@ class _Conditions(Reader):
     def either(self) -> Test:
         test = self._both()
         while self.takes("OR"):
-            test = _or(test, self._both())
+            test = Or(test, self._both())
         return test
 
     def _both(self) -> Test:
         test = self._negation()
         while self.takes("AND"):
-            test = _and(test, self._negation())
+            test = And(test, self._negation())
         return test
 
     def _negation(self) -> Test:
-        if not self.takes("NOT"):
-            return self._single()
-        test = self._negation()
-        return lambda scope: not test(scope)
+        return Not(self._negation()) if self.takes("NOT") else self._single()
 
     def _single(self) -> Test:
         if self.next == "(":
             return self._in_parentheses()
         for function, expected in (("attribute_exists", True), ("attribute_not_exists", False)):
             if self.calls(function):
-                return self._exists(expected)
+                return Exists(*self.arguments(self.path), expected)
         left = self.operand()
         word = self.take("IN", *_COMPARATORS)
         return self._in(left) if word == "IN" else self._comparison(left, word)
@@ -78,16 +128,12 @@ class _Conditions(Reader):
         self._closed = (begin, self._at)
         return test
 
-    def _exists(self, expected: bool) -> Test:
-        (path,) = self.arguments(self.path)
-        return lambda scope: (path.of(scope) is not None) == expected
-
     def _in(self, operand: Operand) -> Test:
         self.take("(")
         others = self.several(self.operand)
         self.take(")")
         self.check_distinct(operand, *others)
-        return lambda scope: any(_compare("=", operand.of(scope), other.of(scope)) for other in others)
+        return In(operand, others)
 
     def _comparison(self, left: Operand, comparator: str) -> Test:
         right = self.operand()
@@ -95,15 +141,7 @@ class _Conditions(Reader):
         if comparator not in ("=", "<>"):
             self.check_kind(left, *_ORDERED)
             self.check_kind(right, *_ORDERED)
-        return lambda scope: _compare(comparator, left.of(scope), right.of(scope))
-
-
-def _and(first: Test, second: Test) -> Test:
-    return lambda scope: first(scope) and second(scope)
-
-
-def _or(first: Test, second: Test) -> Test:
-    return lambda scope: first(scope) or second(scope)
+        return Comparison(left, comparator, right)
 
 
 def _compare(comparator: str, left: Record | None, right: Record | None) -> bool:

@@ -177,7 +177,7 @@ class _Expressions:
     def __init__(self, request: Record) -> None:
         texts = (request.get(f"{kind}Expression") for kind in ("Condition", "Update", "Projection"))
         condition_text, update_text, projection_text = texts
-        self.condition = condition(condition_text) if condition_text else Condition(Used(), lambda _: True)
+        self.condition = condition(condition_text) if condition_text else Condition(Used())
         self.update = update(update_text) if update_text else Update(Used(), [])
         self._projection = projection(projection_text) if projection_text else Paths(Used(), [])
         names, values = (request.get(f"ExpressionAttribute{kind}") for kind in ("Names", "Values"))

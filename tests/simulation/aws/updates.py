@@ -5,22 +5,41 @@ Amazon DynamoDB Developer Guide, "Using update expressions in DynamoDB".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, total
-from tests.simulation.aws.expressions import Path, Reader, Scope, Used, refuse_overlaps, with_value
+from tests.simulation.aws.expressions import Operand, Path, Reader, Scope, Used, refuse_overlaps, with_value
 from tests.simulation.frozen import Record
 
-Calculation = Callable[[Scope], Record | None]
+
+class Term(NamedTuple):
+    """An operand of SET: the value of a path, or a value. `path`: of if_not_exists, whose value comes first."""
+
+    operand: Operand
+    path: Path | None = None
+
+    def of(self, scope: Scope) -> Record:
+        """The value. Raises Invalid if it is missing, also for an unused operand of if_not_exists."""
+        value = _existing(self.operand.of(scope))
+        first = self.path.of(scope) if self.path else None
+        return value if first is None else first
 
 
 class Action(NamedTuple):
-    """A path and its new value; None removes it."""
+    """A path and the term that it is set to, with a sign and a second term if it is a sum; without a term: removed."""
 
     path: Path
-    becomes: Calculation
+    term: Term | None = None
+    sign: str = ""
+    second: Term | None = None
+
+    def becomes(self, scope: Scope) -> Record | None:
+        """The new value; None removes it. Raises Invalid."""
+        if self.term is None or self.second is None:
+            return self.term and self.term.of(scope)
+        left, right = (_of_kind("N", term.of(scope)) for term in (self.term, self.second))
+        return total(left, self.sign, right)
 
 
 class Update(NamedTuple):
@@ -66,38 +85,26 @@ class _Updates(Reader):
         if self.next not in ("+", "-"):
             return Action(path, first)
         sign = self.take()
-        return Action(path, _sum(first, sign, self._term(of_sum=True)))
+        return Action(path, first, sign, self._term(of_sum=True))
 
-    def _term(self, of_sum: bool = False) -> Calculation:
+    def _term(self, of_sum: bool = False) -> Term:
         if self.calls("if_not_exists"):
             path, other = self.arguments(self.path, self.path_or_value)
             self.check_distinct(path, other)
-            return lambda scope: _first(path.of(scope), _existing(other.of(scope)))  # refused if missing, even unused
+            return Term(other, path)
         operand = self.path_or_value()
         if of_sum or self.next in ("+", "-"):
             self.check_kind(operand, "N")
-        return lambda scope: _existing(operand.of(scope))
+        return Term(operand)
 
     def _remove(self) -> Action:
-        return Action(self.path(), lambda _: None)
-
-
-def _sum(first: Calculation, sign: str, second: Calculation) -> Calculation:
-    def calculate(scope: Scope) -> Record:
-        left, right = (_of_kind("N", _existing(term(scope))) for term in (first, second))
-        return total(left, sign, right)
-
-    return calculate
+        return Action(self.path())
 
 
 def _existing(value: Record | None) -> Record:
     if value is None:
         raise Invalid("The provided expression refers to an attribute that does not exist in the item")
     return value
-
-
-def _first(value: Record | None, other: Record) -> Record:
-    return other if value is None else value
 
 
 def _of_kind(kind: str, value: Record) -> Record:

@@ -14,8 +14,12 @@ EVENT = {"StackId": "stack", "RequestId": "request", "LogicalResourceId": "Proce
 SIGNED = "X-Amz-Signature=a-secret"
 
 
-def answer(server: Listener) -> None:
-    custom_resource.answer(EVENT | {"ResponseURL": f"{server.url}/answer?{SIGNED}"}, "id", data={"Generation": "1"})
+LARGEST_RESPONSE = 4096  # bytes (CloudFormation guide, "Custom resource response objects")
+
+
+def answer(server: Listener, failed: str = "") -> None:
+    event = EVENT | {"ResponseURL": f"{server.url}/answer?{SIGNED}"}
+    custom_resource.answer(event, "id", failed=failed, data={"Generation": "1"})
 
 
 def test_an_accepted_answer_is_sent_once() -> None:
@@ -23,6 +27,14 @@ def test_an_accepted_answer_is_sent_once() -> None:
         answer(server)
     assert server.connections == 1
     assert json.loads(server.received.partition(b"\r\n\r\n")[2])["Status"] == "SUCCESS"
+
+
+def test_a_long_reason_is_cut_to_what_cloudformation_accepts() -> None:
+    with Listener(http(b"", "200 OK", "Connection: close")) as server:
+        answer(server, failed="\u540d" * 5000)
+    body = server.received.partition(b"\r\n\r\n")[2]
+    assert json.loads(body)["Reason"].startswith("\u540d\u540d")
+    assert len(body) <= LARGEST_RESPONSE
 
 
 def test_all_tries_share_the_time_of_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:

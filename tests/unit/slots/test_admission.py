@@ -1,4 +1,4 @@
-"""Admission of single messages, with faults at the botocore boundary."""
+"""Admission of single messages, with faults at the botocore boundary, and the wakes after it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
-from slotkeeper.slots.request import Request, execution_name
+from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, Request, execution_name, message_group
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, passed_values, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
 EXECUTION = execution_name("p", "order-1", 1)
 ADMITTED = Request("p", {}, "order-1")
-
-
-def test_an_admitted_message_costs_two_calls(account: Account) -> None:
-    calls = Calls(account.dynamodb, account.sqs, account.stepfunctions)
-    assert account.starter.admit(delivery(REQUEST), NOW) == Admitted(ADMITTED)
-    assert calls.made == ["UpdateItem", "StartExecution"]
 
 
 def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
@@ -65,14 +59,6 @@ def test_f1_an_ambiguous_error_keeps_slot_and_message(account: Account, code: st
     assert account.item().holders.keys() == {EXECUTION}
 
 
-def test_f17_a_reserve_whose_answer_is_lost_is_found_by_the_next_delivery(account: Account) -> None:
-    lose_answer(account.dynamodb, "UpdateItem")
-    with pytest.raises(ReadTimeoutError):
-        account.starter.admit(delivery(REQUEST), NOW)
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
-    assert account.item().slots_in_use == 1
-
-
 @pytest.mark.parametrize(
     "died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")]
 )
@@ -100,21 +86,6 @@ def test_a_definite_refusal_of_the_stack_cancels_the_reservation_and_keeps_the_m
     assert account.messages(account.dead_letter_url) == []
 
 
-def test_a_definite_refusal_of_the_message_dead_letters_it(account: Account) -> None:
-    refuse(account.stepfunctions, "StartExecution", "InvalidExecutionInput")
-    assert isinstance(account.starter.admit(delivery(REQUEST), NOW), DeadLettered)
-    assert account.item().slots_in_use == 0
-    assert len(account.messages(account.dead_letter_url)) == 1
-
-
-def test_a_request_that_has_run_cancels_its_reservation_and_is_consumed(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.finish(EXECUTION)
-    account.slots.cancel("p", EXECUTION)
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
-    assert account.item().slots_in_use == 0
-
-
 def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_delivery(account: Account) -> None:
     """Until a workflow that released its slot has ended, its request can reserve a slot that no execution confirms."""
     account.starter.admit(delivery(REQUEST), NOW)
@@ -126,24 +97,33 @@ def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_deliver
     assert account.item().slots_in_use == 0
 
 
-def test_a_request_that_has_run_leaves_a_confirmed_slot(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.confirm(EXECUTION)
-    account.finish(EXECUTION)
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Repeated(EXECUTION, "p")
-    assert account.item().slots_in_use == 1
-
-
 OTHERS = REQUEST | {"arguments": {"--day": "another"}}
 
 
-def test_a_reused_request_id_leaves_the_reservation_of_the_open_execution(account: Account) -> None:
+@pytest.mark.parametrize(
+    ("state", "runs", "holders"),
+    [
+        # An earlier reservation may belong to the open execution, which has not confirmed it yet.
+        ("open", "runs", {EXECUTION}),
+        # It has released its slot and has not ended yet, so its name can reserve another.
+        ("released", "runs", set[str]()),
+        ("closed", "ran", set[str]()),
+    ],
+    ids=["open", "released", "closed"],
+)
+def test_a_reused_request_id_is_dead_lettered_and_leaves_only_the_reservation_of_an_open_execution(
+    account: Account, state: str, runs: str, holders: set[str]
+) -> None:
     account.starter.admit(delivery(REQUEST), NOW)
+    if state == "released":
+        account.slots.cancel("p", EXECUTION)  # as the workflow's release
+    elif state == "closed":
+        account.finish(EXECUTION)
     outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == "RequestIdReused"
-    assert "'order-1' is already used by another request, which runs with other arguments" in outcome.reason
-    assert account.item().holders.keys() == {EXECUTION}
+    assert f"'order-1' is already used by another request, which {runs} with other arguments" in outcome.reason
+    assert account.item().holders.keys() == holders
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
@@ -162,24 +142,6 @@ def test_a_reused_request_id_of_another_weight_does_not_start_in_the_reservation
     assert account.item().holders.keys() == {EXECUTION}
     first = account.starter.admit(delivery(REQUEST | {"weight": 2}, receives=2), NOW)
     assert isinstance(first, Admitted)
-
-
-def test_a_reservation_made_by_a_reused_request_id_is_cancelled(account: Account) -> None:
-    """The first workflow has released its slot and has not ended yet, so its name can reserve another."""
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.slots.cancel("p", EXECUTION)  # as the workflow's release
-    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert account.item().slots_in_use == 0
-
-
-def test_a_reused_request_id_cancels_the_reservation_of_a_closed_execution(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    account.finish(EXECUTION)
-    outcome = account.starter.admit(delivery(OTHERS, message_id="message-2", sequence="2"), NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert "which ran with other arguments" in outcome.reason
-    assert account.item().slots_in_use == 0
 
 
 def test_a_message_is_retried_while_its_execution_cannot_be_described(account: Account) -> None:
@@ -226,10 +188,54 @@ def test_a_refused_message_is_registered_hidden_and_checked_again(account: Accou
     account.fill()
     refused = account.send(REQUEST)
     calls = Calls(account.dynamodb, account.sqs)
+    hidden = passed_values(account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
     assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "full", 0.0)
     # reserve, register, hide, check
     assert calls.made == ["UpdateItem", "UpdateItem", "ChangeMessageVisibility", "GetItem"]
+    assert hidden[0] > VISIBILITY
     assert account.messages(account.queue_url) == []
+    registered = account.item().waiting["normal"]
+    assert (registered.execution, registered.request_id) == (EXECUTION, "order-1")
+
+
+def _replace(account: Account) -> None:
+    account.processes.remove("p")
+    account.processes.create("p", 0, "job")
+
+
+NO_PROCESS = (
+    "process 'p' does not exist in the slot table. Add it with slotkeeper process add, then redrive this message"
+)
+BEFORE_THE_HIDE: dict[str, tuple[Callable[[Account], object], object]] = {
+    "a slot is freed": (lambda account: account.processes.resume("p"), Admitted(ADMITTED)),
+    "cancelled": (
+        lambda account: account.processes.cancellations.add("p", EXECUTION, NOW),
+        DeadLettered("Cancelled", "cancelled at 2027-01-15T08:00:00Z"),
+    ),
+    "process removed": (
+        lambda account: account.processes.remove("p"),
+        DeadLettered("UnknownProcess", NO_PROCESS),
+    ),
+    "process replaced": (_replace, Waiting(ADMITTED, "blocked", 0.0)),
+    # A release has woken the message, and another one has found its handle outdated.
+    "registration cleared": (
+        lambda account: account.slots.clear("p", account.item().waiting["normal"], NOW),
+        Waiting(ADMITTED, "contended", 0.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BEFORE_THE_HIDE)
+def test_s6_what_happens_before_the_hide_is_found_by_the_check_after_it(account: Account, what: str) -> None:
+    """Between the registration and the hide. SQS accepts the handle in any case, and no later wake would come."""
+    act, outcome = BEFORE_THE_HIDE[what]
+    account.processes.pause("p")
+    refused, acts = account.send(REQUEST), [act]
+    account.sqs.meta.events.register(
+        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()(account) if acts else None) and None
+    )
+    assert account.starter.admit(refused, NOW) == outcome
+    assert bool(account.messages(account.queue_url)) == ("cleared" in what)
 
 
 def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: Account) -> None:
@@ -245,31 +251,6 @@ def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: A
     assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
 
 
-def _before_the_hide(account: Account, act: Callable[[], Any]) -> None:
-    """Call `act` once, between the registration and the hide."""
-    acts = [act]
-    account.sqs.meta.events.register(
-        "before-call.sqs.ChangeMessageVisibility", lambda **_: (acts.pop()() if acts else None) and None
-    )
-
-
-def test_a_slot_freed_between_registration_and_hide_is_reserved_immediately(account: Account) -> None:
-    """The release wakes the message before the starter hides it, so only the check after the hide finds the slot."""
-    account.fill()
-    refused = account.send(REQUEST)
-    _before_the_hide(account, lambda: account.slots.cancel("p", "p-other"))
-    assert isinstance(account.starter.admit(refused, NOW), Admitted)
-
-
-def test_s6_a_message_is_dead_lettered_when_its_process_is_removed_before_the_hide(account: Account) -> None:
-    account.processes.pause("p")
-    refused = account.send(REQUEST)
-    _before_the_hide(account, lambda: account.processes.remove("p"))
-    outcome = account.starter.admit(refused, NOW + 4 * 3600)
-    assert isinstance(outcome, DeadLettered)
-    assert outcome.code == "UnknownProcess"
-
-
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_request_of_a_process_for_leases_is_dead_lettered(account: Account, is_full: bool) -> None:
     account.write("target", {"S": "none"})
@@ -283,27 +264,6 @@ def test_a_request_of_a_process_for_leases_is_dead_lettered(account: Account, is
     assert account.item().waiting == {}
 
 
-def test_a_registration_names_the_request_and_its_execution(account: Account) -> None:
-    """For operators: the execution's name is a hash, from which the request id cannot be computed."""
-    account.fill()
-    account.starter.admit(account.send(REQUEST), NOW)
-    registered = account.item().waiting["normal"]
-    assert (registered.execution, registered.request_id) == (EXECUTION, "order-1")
-
-
-def test_s6_a_message_registers_again_when_its_process_is_removed_and_added_again(account: Account) -> None:
-    account.processes.pause("p")
-    refused = account.send(REQUEST)
-
-    def replace_it() -> None:
-        account.processes.remove("p")
-        account.processes.create("p", 0, "job")
-
-    _before_the_hide(account, replace_it)
-    assert account.starter.admit(refused, NOW) == Waiting(ADMITTED, "blocked", 0.0)
-    assert account.item().waiting["normal"].receipt_handle == refused.receipt_handle
-
-
 @pytest.mark.parametrize(("receives", "seconds"), [(1, 5), (2, 10), (6, 160), (7, 180), (900, 180)])
 def test_s6_after_an_error_a_message_returns_within_seconds_at_first(
     account: Account, receives: int, seconds: int
@@ -315,13 +275,19 @@ def test_s6_after_an_error_a_message_returns_within_seconds_at_first(
     assert hidden == [seconds]
 
 
-def test_a_lasting_error_dead_letters_a_message_before_sqs_does_without_a_reason(account: Account) -> None:
-    outcome = account.starter.defer(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW, RuntimeError("why"))
+@pytest.mark.parametrize("error", ["RuntimeError: why", "the workflow cannot be started: AccessDenied"])
+def test_a_lasting_error_dead_letters_a_message_before_sqs_does_without_a_reason(account: Account, error: str) -> None:
+    last = delivery(REQUEST, receives=MAX_RECEIVES - 1)
+    if error.startswith("RuntimeError"):
+        outcome: Any = account.starter.defer(last, NOW, RuntimeError("why"))
+    else:
+        refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
+        outcome = account.starter.admit(last, NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.request is not None
     (message,) = account.messages(account.dead_letter_url)
     reason = message["MessageAttributes"]["reason"]["StringValue"]
-    assert reason.startswith("received 999 times, nearly the queue's maximum of 1000: RuntimeError: why")
+    assert reason.startswith(f"received 999 times, nearly the queue's maximum of 1000: {error}")
 
 
 @pytest.mark.parametrize(("left", "ending"), [(3599, DeadLettered), (3601, Deferred)])
@@ -336,13 +302,6 @@ def test_a_malformed_message_is_deferred_too(account: Account) -> None:
     assert isinstance(account.starter.defer(account.send("{"), NOW, RuntimeError("why")), Deferred)
 
 
-def test_a_hide_refused_after_a_faster_wake_is_no_error(account: Account) -> None:
-    account.fill()
-    refused = account.send(REQUEST)
-    refuse(account.sqs, "ChangeMessageVisibility", "MessageNotInflight")
-    assert isinstance(account.starter.admit(refused, NOW), Waiting)
-
-
 @pytest.mark.parametrize("left", [600, 120_000 * 0.5 + MAX_HIDE_SECONDS], ids=["ten minutes", "a burst"])
 def test_a_message_at_the_end_of_its_retention_is_dead_lettered(account: Account, left: float) -> None:
     """In time for a burst of the queue's maximum: each message takes half a second, the head is half an hour late."""
@@ -353,37 +312,14 @@ def test_a_message_at_the_end_of_its_retention_is_dead_lettered(account: Account
     assert "full" in outcome.reason
 
 
-def test_a_request_may_wait_for_thirteen_days(account: Account) -> None:
-    account.fill()
-    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + 86_401)
-    assert isinstance(account.starter.admit(sent, NOW), Waiting)
-
-
-@pytest.mark.parametrize(("left", "outcome"), [(80_000, Deferred), (600, DeadLettered)])
-def test_after_an_error_a_request_is_dead_lettered_in_the_last_hour_only(
-    account: Account, left: int, outcome: type
+@pytest.mark.parametrize(("left", "is_full", "outcome"), [(86_401, True, Waiting), (600, False, Admitted)])
+def test_an_old_message_waits_for_thirteen_days_and_later_takes_a_free_slot(
+    account: Account, left: float, is_full: bool, outcome: type[object]
 ) -> None:
-    """Its workflow may have started, and the next delivery finds it."""
-    sent = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
-    assert isinstance(account.starter.defer(sent, NOW, RuntimeError("why")), outcome)
-
-
-def test_a_message_at_its_last_receive_is_dead_lettered_with_a_reason(account: Account) -> None:
-    refuse(account.stepfunctions, "StartExecution", "AccessDeniedException")
-    outcome = account.starter.admit(delivery(REQUEST, receives=MAX_RECEIVES - 1), NOW)
-    assert isinstance(outcome, DeadLettered)
-    assert "received 999 times" in outcome.reason
-    assert "AccessDenied" in outcome.reason
-
-
-def test_a_message_at_the_end_of_its_retention_still_takes_a_free_slot(account: Account) -> None:
-    outcome = account.starter.admit(delivery(REQUEST, sent_at=NOW - RETENTION + 600), NOW)
-    assert isinstance(outcome, Admitted)
-
-
-def test_a_message_of_a_paused_process_waits(account: Account) -> None:
-    account.processes.pause("p")
-    assert account.starter.admit(account.send(REQUEST), NOW) == Waiting(ADMITTED, "paused", 0.0)
+    if is_full:
+        account.fill()
+    old = replace(account.send(REQUEST), sent_at=NOW - RETENTION + left)
+    assert isinstance(account.starter.admit(old, NOW), outcome)
 
 
 def test_f22_a_bad_message_is_dead_lettered_immediately_and_changes_nothing_else(account: Account) -> None:
@@ -418,15 +354,123 @@ def test_a_redriven_message_that_is_refused_again_has_its_own_deduplication_id(a
     assert ids == ["first", "moved-back"]
 
 
-def test_a_dead_letter_that_cannot_be_sent_leaves_the_message_on_the_queue(account: Account) -> None:
-    refuse(account.sqs, "SendMessage", "ServiceUnavailable")
-    with pytest.raises(ClientError):
-        account.starter.admit(delivery("{"), NOW)
+# The calls and wakes after an admission or a dead-letter message
 
 
-def test_the_hide_is_longer_than_the_queues_default(account: Account) -> None:
+def _delivery(priority: Priority = "normal", receives: int = 1, **more: Any) -> Delivery:
+    return delivery(REQUEST | {"priority": priority} | more, message_group("p", priority), receives=receives)
+
+
+@pytest.mark.parametrize(
+    ("weight", "calls"),
+    [
+        ({}, ["UpdateItem", "StartExecution"]),
+        ({"weight": 1}, ["UpdateItem", "StartExecution"]),
+        ({"weight": 2}, ["GetItem", "UpdateItem", "StartExecution"]),
+    ],
+)
+@pytest.mark.parametrize("priority", PRIORITIES)
+def test_an_admitted_message_costs_two_calls_or_three_if_it_is_heavy(
+    account: Account, priority: Priority, weight: dict[str, int], calls: list[str]
+) -> None:
+    account.processes.set_limit("p", 2)
+    made = Calls(account.dynamodb, account.sqs, account.stepfunctions).made
+    outcome = account.starter.admit(_delivery(priority, **weight), NOW)
+    assert outcome == Admitted(Request("p", {}, "order-1", 1, priority, weight.get("weight")))
+    assert made == calls
+
+
+@pytest.fixture
+def low_waits(account: Account) -> Account:
+    """One of two slots is free. A request of low priority is hidden in the queue. No turn delays its wake."""
+    account.write("turn_seconds", {"N": "0"})
     account.fill()
-    refused = account.send(REQUEST)
-    hidden = passed_values(account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
-    account.starter.admit(refused, NOW)
-    assert hidden[0] > VISIBILITY
+    account.wait_in_queue("p-low", "low")
+    account.processes.set_limit("p", 2)
+    return account
+
+
+def _visible(account: Account) -> list[str]:
+    return [each["Body"] for each in account.messages(account.queue_url)]
+
+
+# Rule 4: a grant after the message may have waited
+
+
+def test_a_request_that_has_waited_wakes_the_next_one_when_it_starts(low_waits: Account) -> None:
+    """1. Requests of high and low priority wait. Two slots become free, and two wakes find the same high one.
+    2. It starts, and no further wake comes for the low one, although the other slot is free.
+    """
+    low_waits.processes.set_limit("p", 3)
+    assert isinstance(low_waits.starter.admit(_delivery("high", receives=2), NOW), Admitted)
+    assert _visible(low_waits) == ["p-low"]
+
+
+def test_a_request_that_registers_and_starts_at_one_receive_wakes_the_next_one(low_waits: Account) -> None:
+    """Two slots become free while the starter hides the message, and both wakes find this request."""
+    hide = low_waits.queue.hide
+
+    def hide_slowly(delivery: Delivery, seconds: int) -> None:
+        hide(delivery, seconds)
+        low_waits.processes.set_limit("p", 3)
+
+    low_waits.processes.set_limit("p", 1)
+    low_waits.queue.hide = hide_slowly  # type: ignore[method-assign]
+    assert isinstance(low_waits.starter.admit(_delivery("high"), NOW), Admitted)
+    assert _visible(low_waits) == ["p-low"]
+
+
+def test_a_request_whose_slot_another_message_has_reserved_ends_its_own_wait(account: Account) -> None:
+    """Two messages of different priority have the same id. The grant of one leaves the registration of the other."""
+    account.fill()
+    account.register(EXECUTION)
+    account.processes.set_limit("p", 2)
+    account.reserve(EXECUTION, priority="high")
+    assert isinstance(account.starter.admit(_delivery(receives=2), NOW), Admitted)
+    assert account.item().waiting == {}
+
+
+# Rule 3: a dead-lettered head
+
+
+def _cancel(account: Account) -> None:
+    account.processes.cancellations.add("p", EXECUTION, NOW)
+
+
+def _reject(account: Account) -> None:
+    account.processes.set_limit("p", 3)
+    refuse(account.stepfunctions, "StartExecution", "InvalidExecutionInput")
+
+
+def _use_twice(account: Account) -> None:
+    account.processes.set_limit("p", 3)
+    account.stepfunctions.start_execution(stateMachineArn=account.workflow_arn, name=EXECUTION, input="{}")
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"), [(_cancel, "Cancelled"), (_reject, "InvalidExecution"), (_use_twice, "RequestIdReused")]
+)
+def test_a_dead_lettered_head_ends_its_wait_and_wakes_the_next_one(
+    low_waits: Account, cause: Callable[[Account], None], code: str
+) -> None:
+    low_waits.processes.set_limit("p", 1)
+    assert isinstance(low_waits.starter.admit(replace(low_waits.send(REQUEST), sequence="1"), NOW), Waiting)
+    low_waits.processes.set_limit("p", 2)
+    cause(low_waits)
+    outcome = low_waits.starter.admit(_delivery(receives=2), NOW)
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.code == code
+    assert low_waits.item().waiting.keys() == {"low"}
+    assert low_waits.item().tombstones == {"normal": ("1".zfill(40), 2)}
+    assert _visible(low_waits) == ["p-low"]
+
+
+def test_the_dead_letter_message_is_sent_before_the_wait_ends_and_the_next_is_woken(low_waits: Account) -> None:
+    """Sending it must not depend on DynamoDB, and a failure after it must leave the message on the queue."""
+    _cancel(low_waits)
+    made = Calls(low_waits.dynamodb, low_waits.sqs).made
+    low_waits.starter.admit(_delivery(receives=2), NOW)
+    assert made == ["UpdateItem", "SendMessage", "UpdateItem", "GetItem", "ChangeMessageVisibility"]
+
+
+# A registration that was cleared

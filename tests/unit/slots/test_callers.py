@@ -11,17 +11,17 @@ import pytest
 
 from slotkeeper.slots.callers import AnswerOutcome, Callers, Unanswered
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.request import execution_name, masked, token_of, without_token
+from slotkeeper.slots.request import caller_of, execution_name, masked, token_of, without_token
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable, SettleOutcome
 from slotkeeper.slots.targets import execution_arn
 from tests.support.boundary import refuse
-from tests.unit.caller_scene import REQUEST, TOKEN, CallerScene
-from tests.unit.child_scene import TARGET
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
+from tests.unit.janitor_scene import REQUEST, TARGET, TOKEN, CallerScene
 
 LATER = NOW + GRACE + 1
 ABORTED = (TOKEN, "ABORTED", "The workflow ended with status ABORTED")
+Ended = Callable[[CallerScene], object]
 
 
 @pytest.fixture
@@ -47,55 +47,87 @@ def test_the_janitor_answers_after_it_has_kept_the_request_and_before_it_frees_t
     assert aborted.account.item().holders == {}
 
 
-def test_the_caller_of_a_succeeded_child_receives_its_output(aborted: CallerScene) -> None:
-    aborted.child("SUCCEEDED", output='{"rows": [1, 2.50]}')
-    aborted.account.run_at(LATER)
-    assert (aborted.answers, aborted.seen, _kept(aborted)) == ([(TOKEN, '{"rows": [1, 2.50]}')], [(True, 0)], [])
+# How the execution of a caller has ended
 
 
-@pytest.mark.parametrize("output", ['"' + "x" * 204_800 + '"', '"' + "é" * 40_000 + '"', ""], ids=len)
-def test_an_output_that_is_too_large_is_replaced_by_the_arn_of_the_child(aborted: CallerScene, output: str) -> None:
-    aborted.child("SUCCEEDED", output=output)
-    aborted.account.run_at(LATER)
-    arn = execution_arn(TARGET, aborted.execution)
-    assert aborted.answers == [(TOKEN, json.dumps({"ExecutionArn": arn}))]
+def _child_has_succeeded(output: str) -> Ended:
+    return lambda scene: scene.child("SUCCEEDED", output=output)
 
 
-def test_the_event_function_answers_too(aborted: CallerScene) -> None:
-    aborted.child("FAILED")
-    assert aborted.account.event_at(aborted.execution, NOW + 1)[0] is None
-    for number in range(3):
+def _released(scene: CallerScene) -> None:
+    scene.release()
+
+
+def _released_long_ago(scene: CallerScene) -> None:
+    """The workflow reads the token first, and then reads its work for hours."""
+    scene.release()
+    scene.history += [{"type": "WaitStateEntered"}] * 200
+
+
+def _could_not_answer(cause: str, **parameters: str) -> Ended:
+    """The answer that failed comes last, also after a long history."""
+
+    def ended(scene: CallerScene) -> None:
+        scene.could_not_answer(cause, **parameters)
+        scene.history = [{"type": "WaitStateEntered"}] * 200 + scene.history
+
+    return ended
+
+
+def _kept_by_the_workflow(error: str, *, holds: bool) -> Ended:
+    def ended(scene: CallerScene) -> None:
+        scene.child("FAILED")
+        if not holds:
+            scene.release()
+        scene.fail(error, "States.Timeout: it took too long")
+
+    return ended
+
+
+ARN = json.dumps({"ExecutionArn": execution_arn(TARGET, execution_name("p", "order-1", 1, caller_of(TOKEN)))})
+SUCCESS, FAILURE = "SUCCEEDED, but the caller was not answered: why", "FAILED, and the caller was not answered"
+LEFT = (TOKEN, "RequestFailed", "States.Timeout: it took too long")
+
+
+@pytest.mark.parametrize(
+    ("ended", "answers", "kept", "succeeded"),
+    [
+        (_child_has_succeeded('{"rows": [1, 2.50]}'), [(TOKEN, '{"rows": [1, 2.50]}')], 0, 1),
+        (_child_has_succeeded('"' + "x" * 204_800 + '"'), [(TOKEN, ARN)], 0, 1),
+        (_child_has_succeeded('"' + "é" * 40_000 + '"'), [(TOKEN, ARN)], 0, 1),
+        (_child_has_succeeded(""), [(TOKEN, ARN)], 0, 1),
+        (_released, [ABORTED], 1, 0),
+        (_released_long_ago, [ABORTED], 1, 0),
+        (_could_not_answer(SUCCESS, Output="[7]"), [(TOKEN, "[7]")], 0, 1),
+        (_could_not_answer(FAILURE, Error="WrongInput", Cause="no input"), [(TOKEN, "WrongInput", "no input")], 0, 0),
+        (_kept_by_the_workflow("RequestFailed", holds=True), [LEFT], 0, 0),
+        (_kept_by_the_workflow("RequestFailed", holds=False), [], 0, 0),
+        (_kept_by_the_workflow("RequestReturned", holds=True), [], 0, 0),
+    ],
+    ids=[
+        "succeeded",
+        "large output",
+        "large output when it is encoded",
+        "no output",
+        "released",
+        "released after a long history",
+        "success unanswered",
+        "failure unanswered",
+        "left to the janitor",
+        "answered by the workflow",
+        "queued again",
+    ],
+)
+def test_a_caller_is_answered_once_by_how_its_execution_ended(
+    aborted: CallerScene, ended: Ended, answers: list[tuple[str, ...]], kept: int, succeeded: int
+) -> None:
+    published: list[str] = []
+    aborted.account.settlement.on_succeeded = lambda execution, _: published.append(execution.name)
+    ended(aborted)
+    for number in range(2):
         aborted.account.run_at(LATER + number * 60)
-    assert aborted.answers == [ABORTED]
-
-
-def test_the_caller_of_a_reservation_is_answered(scene: CallerScene) -> None:
-    """The workflow was aborted before it confirmed its slot, so only the reservation contains the token."""
-    scene.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), NOW)
-    scene.abort()
-    scene.account.run_at(LATER)
-    assert (scene.answers, scene.seen) == ([ABORTED], [(True, 1)])
-
-
-def test_the_token_is_read_from_the_history_after_the_workflow_has_released_its_slot(aborted: CallerScene) -> None:
-    aborted.release()
-    aborted.account.run_at(LATER)
-    assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
-
-
-@pytest.mark.parametrize("by", ["run", "event"])
-def test_nothing_of_a_malformed_process_is_settled_until_its_item_is_repaired(aborted: CallerScene, by: str) -> None:
-    """The holder, which cannot be read, knows the target and the token. The child runs on, and succeeds."""
-    account, handle = aborted.account, _handled_by(aborted.account, by)
-    aborted.child("RUNNING")
-    account.write("default_weight", {"S": "two"})
-    for number in range(3):
-        assert handle(aborted.execution, LATER + number * 60).counts["MalformedProcesses"] == 1
-    assert (aborted.answers, _kept(aborted), aborted.stops) == ([], [], [])
-    aborted.child("SUCCEEDED", output="[7]")
-    account.write("default_weight", {"N": "1"})
-    handle(aborted.execution, LATER + 180)
-    assert (aborted.answers, _kept(aborted), account.item().holders) == ([(TOKEN, "[7]")], [], {})
+    assert (aborted.answers, len(_kept(aborted))) == (answers, kept)
+    assert published == [aborted.execution] * succeeded
 
 
 def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: Account) -> None:
@@ -106,55 +138,6 @@ def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: A
     settlement.settled.add("other-1", "workflow", NOW)
     settlement.settle_found(RunReport(), NOW + 1, {}, {"p"})
     assert list(settlement.memory.unsettled) == ["p-1"]
-
-
-def test_the_token_is_read_from_a_long_history(aborted: CallerScene) -> None:
-    """The workflow reads the token first, and then reads its work for hours. The answer that failed comes last."""
-    aborted.release()
-    aborted.history += [{"type": "WaitStateEntered"}] * 200
-    aborted.account.run_at(LATER)
-    assert aborted.answers == [ABORTED]
-
-
-def test_an_answer_that_failed_is_repeated_from_the_end_of_a_long_history(aborted: CallerScene) -> None:
-    aborted.could_not_answer("SUCCEEDED, but the caller was not answered", Output="[7]")
-    aborted.history = [{"type": "WaitStateEntered"}] * 200 + aborted.history
-    aborted.account.run_at(LATER)
-    assert aborted.answers == [(TOKEN, "[7]")]
-
-
-def test_an_answer_of_success_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
-    succeeded: list[str] = []
-    aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
-    aborted.could_not_answer("SUCCEEDED, but the caller was not answered: Sfn.ThrottlingException", Output="[7]")
-    for number in range(2):
-        aborted.account.run_at(LATER + number * 60)
-    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "[7]")], [], [aborted.execution])
-
-
-def test_an_answer_of_failure_that_the_workflow_could_not_give_is_repeated(aborted: CallerScene) -> None:
-    succeeded: list[Any] = []
-    aborted.account.settlement.on_succeeded = lambda *given: succeeded.append(given)
-    aborted.could_not_answer("FAILED, and the caller was not answered", Error="WrongInput", Cause="no input")
-    aborted.account.run_at(LATER)
-    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "WrongInput", "no input")], [], [])
-
-
-@pytest.mark.parametrize(
-    ("error", "holds", "answered"),
-    [("RequestFailed", True, 1), ("RequestFailed", False, 0), ("RequestReturned", True, 0)],
-    ids=["left to the janitor", "answered by the workflow", "queued again"],
-)
-def test_a_request_that_the_workflow_kept_is_answered_if_its_slot_was_left_to_the_janitor(
-    aborted: CallerScene, error: str, holds: bool, answered: int
-) -> None:
-    aborted.child("FAILED")
-    if not holds:
-        aborted.release()
-    aborted.fail(error, "States.Timeout: it took too long")
-    aborted.account.run_at(LATER)
-    expected = [(TOKEN, "RequestFailed", "States.Timeout: it took too long")]
-    assert (aborted.answers, _kept(aborted)) == (expected * answered, [])
 
 
 def test_an_answer_that_was_left_to_the_janitor_is_repeated_after_the_slot_was_freed(aborted: CallerScene) -> None:
@@ -186,15 +169,26 @@ def test_a_kept_request_contains_neither_token_nor_digest(aborted: CallerScene) 
     assert _kept(aborted) == [REQUEST | {"attempt": 1}]
 
 
-@pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist", "InvalidToken"])
-def test_a_spent_token_is_counted_and_is_no_error(aborted: CallerScene, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "counted"),
+    [
+        ("TaskTimedOut", "AnswersSpent"),
+        ("TaskDoesNotExist", "AnswersSpent"),
+        ("InvalidToken", "AnswersSpent"),
+        ("AccessDeniedException", "AnswersFailed"),
+        ("KmsAccessDeniedException", "AnswersFailed"),
+    ],
+)
+def test_a_spent_or_denied_answer_is_counted_and_not_repeated(aborted: CallerScene, code: str, counted: str) -> None:
     aborted.refusal = code
     aborted.child("FAILED")
     counts = aborted.account.run_at(LATER).counts
-    assert (counts["AnswersSpent"], counts["AnswersFailed"], counts["JanitorErrors"]) == (1, 0, 0)
+    assert {name: counts[name] for name in ("AnswersSpent", "AnswersFailed", "JanitorErrors") if counts[name]} == {
+        counted: 1
+    }
     aborted.refusal = ""
-    aborted.account.run_at(LATER + 60)
-    assert aborted.answers == []
+    assert aborted.account.run_at(LATER + 60).counts[counted] == 0
+    assert (aborted.answers, len(_kept(aborted)), aborted.account.item().slots_in_use) == ([], 1, 0)
 
 
 def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_not_hold_the_slot(
@@ -209,26 +203,6 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     for number in range(2):
         aborted.account.run_at(LATER + 120 + number * 60)
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
-
-
-@pytest.mark.parametrize("code", ["AccessDeniedException", "KmsAccessDeniedException"])
-def test_a_denied_answer_is_counted_and_not_repeated(aborted: CallerScene, code: str) -> None:
-    aborted.refusal = code
-    aborted.child("FAILED")
-    assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
-    aborted.refusal = ""
-    assert aborted.account.run_at(LATER + 60).counts["AnswersFailed"] == 0
-    assert (aborted.answers, len(_kept(aborted)), aborted.account.item().slots_in_use) == ([], 1, 0)
-
-
-def test_the_claim_that_is_left_from_a_failed_answer_does_not_keep_the_slot(aborted: CallerScene) -> None:
-    aborted.refusal = "ThrottlingException"
-    settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
-    execution = settlement.workflow.describe(aborted.execution)
-    assert execution is not None
-    for _ in range(2):  # the second finds the claim of the first
-        assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.UNANSWERED
-    assert len(aborted.seen) == 1
 
 
 def test_a_claim_without_the_token_keeps_the_slot_that_has_it(aborted: CallerScene) -> None:
@@ -343,17 +317,6 @@ def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerS
     assert scene.answers == [ABORTED]
 
 
-def test_a_caller_is_answered_after_the_settle_time(account: Account) -> None:
-    scene = CallerScene(account, settle_seconds=600)
-    scene.start()
-    scene.abort()
-    scene.child("ABORTED", at=NOW + 1)
-    account.event_at(scene.execution, NOW + 2)
-    assert scene.answers == []
-    account.event_at(scene.execution, NOW + 601)
-    assert (scene.answers, account.item().holders) == ([ABORTED], {})
-
-
 def test_a_reservation_is_kept_until_its_caller_is_answered(scene: CallerScene) -> None:
     scene.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), NOW)
     scene.abort()
@@ -379,18 +342,6 @@ def test_callers_that_cannot_be_answered_do_not_delay_other_requests(account: Ac
     for _ in range(2):
         settlement.settle_found(RunReport(), account.now + 1, {})
     assert tried == ["p-refused", "p-kept"]
-
-
-def test_a_success_whose_answer_failed_stays_a_success_after_its_slot_was_freed(aborted: CallerScene) -> None:
-    succeeded: list[str] = []
-    aborted.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
-    aborted.refusal = "ThrottlingException"
-    aborted.child("SUCCEEDED", output="[7]")
-    aborted.account.run_at(LATER)
-    aborted.refusal = ""
-    aborted.account.new_janitor()
-    aborted.account.run_at(LATER + 60)
-    assert (aborted.answers, _kept(aborted), succeeded) == ([(TOKEN, "[7]")], [], [aborted.execution])
 
 
 def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
@@ -459,19 +410,10 @@ def test_the_caller_of_a_cancelled_request_is_answered_after_the_next_request_wa
     assert (len(callers.answers), woken) == (1, [1])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"process": "p", "task_token": TOKEN, "surprise": 1},
-        {"process": "p", "task_token": TOKEN, "weight": "heavy"},
-        {"process": "p", "task_token": TOKEN, "request_id": ""},
-    ],
-    ids=["unknown field", "wrong type", "empty id"],
-)
-def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene, body: Any) -> None:
-    outcome = _admit(callers, body)
+def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene) -> None:
+    outcome = _admit(callers, {"process": "p", "task_token": TOKEN, "weight": "heavy"})
     assert callers.answers == [(TOKEN, "InvalidRequest", outcome.reason)]
-    assert _dead_letters(callers) == [{name: value for name, value in body.items() if name != "task_token"}]
+    assert _dead_letters(callers) == [{"process": "p", "weight": "heavy"}]
 
 
 @pytest.mark.parametrize(
@@ -513,13 +455,6 @@ def test_a_repeated_request_is_not_answered_by_the_starter(callers: CallerScene)
     callers.release()
     _admit(callers, REQUEST | {"task_token": TOKEN}, message_id="another")
     assert callers.answers == []
-
-
-def test_a_waiting_request_is_not_answered(callers: CallerScene) -> None:
-    callers.account.fill()
-    waiting = callers.account.send(REQUEST | {"task_token": TOKEN})
-    callers.account.starter.admit(waiting, NOW)
-    assert (callers.answers, list(callers.account.item().waiting)) == ([], ["normal"])
 
 
 @pytest.mark.parametrize(

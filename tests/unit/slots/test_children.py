@@ -11,11 +11,10 @@ import pytest
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.protocol import Candidate
-from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import Children
 from tests.support.boundary import refuse
-from tests.unit.child_scene import TARGET, ChildScene
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.janitor_scene import TARGET, ChildScene
 
 LATER = NOW + GRACE + 1
 SOON = NOW + 1
@@ -68,13 +67,6 @@ def test_s1b_one_check_of_an_absent_child_is_not_enough(aborted: ChildScene) -> 
     assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
-def test_s1b_a_check_of_an_absent_child_from_before_the_end_does_not_count(aborted: ChildScene) -> None:
-    aborted.account.run_at(LATER)
-    aborted.abort_again(at=LATER + 1)
-    aborted.account.run_at(LATER + 1 + GRACE + LOOK_GAP)
-    assert _in_use(aborted) == 1
-
-
 @pytest.mark.parametrize(
     "given", ['{"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": "arn:other"}', "{}", "[]", "null"], ids=str
 )
@@ -95,11 +87,18 @@ def test_an_execution_that_is_not_ours_does_not_make_the_request_succeed(aborted
     assert _kept(aborted) == ["ABORTED"]
 
 
-@pytest.mark.parametrize("status", ["ABORTED", "TIMED_OUT"])
-def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(account: Account, status: str) -> None:
+@pytest.fixture
+def settling(account: Account) -> ChildScene:
+    """The scene with a settle time of ten minutes, after its execution was aborted."""
     scene = ChildScene(account, settle_seconds=600)
     scene.start()
     scene.abort()
+    return scene
+
+
+@pytest.mark.parametrize("status", ["ABORTED", "TIMED_OUT"])
+def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(settling: ChildScene, status: str) -> None:
+    account, scene = settling.account, settling
     scene.child(status, at=LATER)
     account.run_at(LATER + 599)
     assert (_in_use(scene), _kept(scene)) == (1, [])
@@ -107,24 +106,18 @@ def test_the_slot_of_an_aborted_child_is_kept_for_the_settle_time(account: Accou
     assert (_in_use(scene), _kept(scene)) == (0, ["ABORTED"])
 
 
-def test_a_child_that_is_redriven_in_its_settle_time_is_not_stopped(account: Account) -> None:
-    scene = ChildScene(account, settle_seconds=600)
-    scene.start()
-    scene.abort()
-    scene.child("ABORTED", at=NOW + 1)
-    account.run_at(LATER)
-    scene.child("RUNNING", redriveCount=1)
-    account.run_at(LATER + 60)
-    assert (scene.stops, _in_use(scene)) == ([], 1)
+def test_a_child_that_is_redriven_in_its_settle_time_is_not_stopped(settling: ChildScene) -> None:
+    settling.child("ABORTED", at=NOW + 1)
+    settling.account.run_at(LATER)
+    settling.child("RUNNING", redriveCount=1)
+    settling.account.run_at(LATER + 60)
+    assert (settling.stops, _in_use(settling)) == ([], 1)
 
 
-def test_a_failed_child_has_no_settle_time(account: Account) -> None:
-    scene = ChildScene(account, settle_seconds=600)
-    scene.start()
-    scene.abort()
-    scene.child("FAILED", at=LATER)
-    account.run_at(LATER + 1)
-    assert _in_use(scene) == 0
+def test_a_failed_child_has_no_settle_time(settling: ChildScene) -> None:
+    settling.child("FAILED", at=LATER)
+    settling.account.run_at(LATER + 1)
+    assert _in_use(settling) == 0
 
 
 def test_a_request_whose_child_has_succeeded_is_not_kept(aborted: ChildScene) -> None:
@@ -166,18 +159,8 @@ def test_the_slot_of_a_workflow_that_succeeded_is_freed_without_settling(scene: 
     assert _in_use(scene) == 0
 
 
-def test_s1b_the_slot_is_kept_if_the_child_cannot_be_described(aborted: ChildScene) -> None:
-    aborted.child("RUNNING")
-    aborted.refused = TARGET
-    for number in range(3):
-        counts = aborted.account.run_at(LATER + number * LOOK_GAP).counts
-        assert (counts["JanitorErrors"], counts["HoldersUnreadable"]) == (2, 1)  # with the list
-    assert _in_use(aborted) == 1
-
-
-@pytest.mark.parametrize("given", ["[" * 100_000 + "]" * 100_000], ids=["too deep"])
-def test_s1b_the_slot_is_kept_if_it_is_unknown_who_started_the_child(aborted: ChildScene, given: str) -> None:
-    aborted.child("RUNNING", input=given)
+def test_s1b_the_slot_is_kept_if_it_is_unknown_who_started_the_child(aborted: ChildScene) -> None:
+    aborted.child("RUNNING", input="[" * 100_000 + "]" * 100_000)  # too deep for Python's parser
     for number in range(3):
         aborted.account.run_at(LATER + number * LOOK_GAP)
     assert (_in_use(aborted), aborted.stops) == (1, [])
@@ -189,18 +172,9 @@ def test_a_refused_state_machine_leaves_only_its_own_holders_unchecked(aborted: 
     aborted.account.slots.adopt("q", "q-1", NOW - 2 * 86400, other)
     aborted.child("FAILED", name="q-1", target=other)
     aborted.refused = TARGET
-    aborted.account.run_at(LATER)
+    counts = aborted.account.run_at(LATER).counts
+    assert (counts["JanitorErrors"], counts["HoldersUnreadable"]) == (2, 1)  # with the list
     assert (_in_use(aborted, "p"), _in_use(aborted, "q")) == (1, 0)
-
-
-def test_children_and_glue_runs_are_checked_in_one_run(aborted: ChildScene) -> None:
-    aborted.account.processes.create("g", 1, "job")
-    aborted.account.slots.adopt("g", "g-1", NOW - 2 * 86400, "job")
-    aborted.child("FAILED")
-    aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP)
-    assert (_in_use(aborted, "p"), _in_use(aborted, "g")) == (0, 0)
-    assert not [arn for operation, arn in aborted.calls if "g-1" in arn]
 
 
 def test_the_event_stops_the_child_and_frees_its_slot_when_it_has_closed(aborted: ChildScene) -> None:
@@ -226,13 +200,10 @@ def test_s1b_the_event_checks_an_absent_child_twice_and_not_before_a_gap_has_pas
     assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
-def test_the_event_returns_when_the_settle_time_has_passed(account: Account) -> None:
-    scene = ChildScene(account, settle_seconds=600)
-    scene.start()
-    scene.abort()
-    scene.child("TIMED_OUT", at=NOW)
-    assert account.event_at(scene.execution, NOW + 400)[0] == 201
-    assert account.event_at(scene.execution, NOW + 600)[0] is None
+def test_the_event_returns_when_the_settle_time_has_passed(settling: ChildScene) -> None:
+    settling.child("TIMED_OUT", at=NOW)
+    assert settling.account.event_at(settling.execution, NOW + 400)[0] == 201
+    assert settling.account.event_at(settling.execution, NOW + 600)[0] is None
 
 
 def _redrive(scene: ChildScene, **changes: Any) -> None:
@@ -346,8 +317,3 @@ def test_a_redriven_child_that_cannot_be_described_does_not_keep_out_the_next(
     monkeypatch.setattr(Children, "redriven", lambda *_: iter(["p-unreadable", aborted.execution, None]))
     counts = aborted.account.run_at(LATER + 60).counts
     assert (counts["JanitorErrors"], counts["ChildRedriven"]) == (1, 1)
-
-
-def test_the_arn_of_an_execution_is_that_of_its_state_machine_and_name() -> None:
-    arn = execution_arn("arn:aws:states:us-east-1:123456789012:stateMachine:stateMachine", "p-1")
-    assert arn == "arn:aws:states:us-east-1:123456789012:execution:stateMachine:p-1"

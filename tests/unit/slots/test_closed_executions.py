@@ -8,7 +8,7 @@ import pytest
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.protocol import Candidate
-from tests.support.boundary import Killed, kill_after, kill_before, passed_values, refuse
+from tests.support.boundary import Killed, kill_before, passed_values, refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import invocation, record
@@ -39,15 +39,6 @@ def test_s1b_a_check_within_a_gap_after_the_close_does_not_count(aborted: Janito
     """A StartJobRun that was sent before the abort may show within the gap."""
     _receives(aborted, SOON, FIRST - 1)
     assert aborted.account.item().holders[aborted.execution].quiet_since is None
-
-
-def test_s1b_the_gap_lies_between_the_two_checks(aborted: JanitorScene) -> None:
-    aborted.check_takes = 5
-    assert _receives(aborted, FIRST) == [LOOK_GAP + 1]
-    aborted.check_takes = 0
-    assert _receives(aborted, SECOND + 4) == [2]
-    assert aborted.account.item().slots_in_use == 1
-    assert _receives(aborted, SECOND + 5) == [None]
 
 
 def test_s1b_a_check_before_a_redrive_does_not_count(aborted: JanitorScene) -> None:
@@ -96,14 +87,6 @@ def test_s3_an_execution_that_was_redriven_and_aborted_again_is_kept_again(abort
     assert len(_kept(aborted)) == 2
 
 
-def test_s3_the_janitor_keeps_a_second_end_too(aborted: JanitorScene) -> None:
-    aborted.account.run_at(NOW + GRACE)
-    aborted.abort_again(at=NOW + 500)
-    for seconds in (0, 60):
-        aborted.account.run_at(NOW + 500 + GRACE + seconds)
-    assert len(_kept(aborted)) == 2
-
-
 def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) -> None:
     """The second delivery arrives after the first has claimed the request and before it has recorded the outcome."""
     kill_before(aborted.account.sqs, "SendMessage")
@@ -113,15 +96,6 @@ def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) 
     assert _kept(aborted) == []
     _receives(aborted, SOON + 60)
     assert len(_kept(aborted)) == 1
-
-
-def test_a_function_that_dies_after_keeping_keeps_at_most_once_more(aborted: JanitorScene) -> None:
-    kill_after(aborted.account.sqs, "SendMessage")
-    with pytest.raises(Killed):
-        _receives(aborted, SOON)
-    for seconds in range(60, 600, 60):
-        aborted.account.run_at(SOON + GRACE + seconds)
-    assert len(_kept(aborted)) == 2
 
 
 def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(aborted: JanitorScene) -> None:

@@ -9,19 +9,13 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots import run_report
-from slotkeeper.slots.admission import Admitted, Waiting
-from slotkeeper.slots.dead_holders import Verdict, judge
-from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.hand_off import HandOffs
-from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder, MalformedProcess
-from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.admission import Admitted
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MAX_REMOVALS, Holder
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
-from slotkeeper.slots.request import message_group
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.slots.lease_scene import LeaseScene
-from tests.unit.slots.test_hand_offs import STARTED, WAITING, Executions
 
 MANY = 60  # expired leases
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -31,31 +25,6 @@ LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
 @pytest.fixture
 def leased(account: Account) -> LeaseScene:
     return LeaseScene(account)
-
-
-# the item
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"until": None}, r"holders\.lease-dead-0\.until must be of DynamoDB type N, got None"),
-        ({"until": {"S": "1"}}, r"holders\.lease-dead-0\.until must be of DynamoDB type N"),
-        ({"until": {"N": "1.5"}}, r"holders\.lease-dead-0\.until must be a valid number, got 1\.5"),
-        ({"until": {"N": "9999999999999"}}, r"until must be a valid number"),
-        ({"code": None}, r"holders\.lease-dead-0\.code must be of DynamoDB type S"),
-        ({"state": {"S": "HELD"}}, "state must be one of RESERVED, RUNNING, LEASED, got 'HELD'"),
-    ],
-)
-def test_a_malformed_lease_is_named_with_its_attribute(
-    leased: LeaseScene, change: dict[str, Any], message: str
-) -> None:
-    name = leased.expired()
-    entry = dict(leased.account.raw_item()["holders"]["M"][name]["M"]) | change
-    entry = {key: value for key, value in entry.items() if value is not None}
-    leased.account.write("holders", {"M": {name: {"M": entry}}})
-    with pytest.raises(MalformedProcess, match=message):
-        leased.account.item()
 
 
 def test_a_lease_expires_when_the_clock_skew_has_passed_after_its_end() -> None:
@@ -74,27 +43,11 @@ def test_a_refused_request_takes_the_slot_of_an_expired_lease(leased: LeaseScene
     assert leased.account.item().slots_in_use == 1
 
 
-def test_a_refused_request_leaves_a_lease_that_may_still_be_used(leased: LeaseScene) -> None:
-    leased.expired(age=LEASE_CLOCK_SKEW - 1)
-    assert isinstance(leased.account.starter.admit(leased.account.send(REQUEST), NOW), Waiting)
-    assert leased.owners() == ["dead"]
-
-
 def test_a_request_that_removes_a_heavy_lease_wakes_the_next_one_too(leased: LeaseScene) -> None:
     leased.account.processes.set_limit("p", 2)
     leased.expired(weight=2)
     leased.account.wait_in_queue(priority="low")
     leased.account.starter.admit(delivery(REQUEST), NOW)
-    assert leased.is_visible()
-
-
-def test_a_request_that_removes_a_lease_and_is_refused_again_wakes_the_one_whose_turn_it_is(
-    leased: LeaseScene,
-) -> None:
-    leased.expired()
-    leased.account.wait_in_queue(priority="high")
-    low = leased.account.send(REQUEST | {"priority": "low"}, message_group("p", "low"))
-    assert isinstance(leased.account.starter.admit(low, NOW), Waiting)
     assert leased.is_visible()
 
 
@@ -141,28 +94,12 @@ def test_the_janitor_removes_an_expired_lease_and_wakes_the_next_request(
     assert (finding["lease"], finding["age"]) == (name, 65)
 
 
-def test_the_janitor_leaves_a_lease_within_the_clock_skew(leased: LeaseScene) -> None:
-    leased.expired(age=LEASE_CLOCK_SKEW - 1)
-    assert leased.account.run_at(NOW).counts["LeasesExpired"] == 0
-    assert leased.owners() == ["dead"]
-
-
 def test_the_janitor_leaves_an_old_lease_that_has_not_ended(leased: LeaseScene) -> None:
     """Step Functions knows no execution of its name, which would prove that a reservation is dead."""
     with leased.leases.lease("p", seconds=10 * GRACE):
         report = leased.account.run_at(NOW + 5 * GRACE)
         assert leased.owners() == ["me"]
     assert not report.counts
-
-
-def test_the_janitor_leaves_a_lease_that_was_extended_after_its_read(leased: LeaseScene) -> None:
-    name = leased.expired()
-    seen = leased.account.item()
-    leased.account.processes.all = lambda: iter([seen])  # type: ignore[method-assign]
-    entry = dict(seen.holders[name].raw) | {"until": {"N": str(int(NOW) + 60)}}
-    leased.account.write("holders", {"M": {name: {"M": entry}}})
-    assert leased.account.run_at(NOW).counts["LeasesExpired"] == 0
-    assert leased.owners() == ["dead"]
 
 
 def test_the_janitor_wakes_also_if_another_caller_removed_the_lease(leased: LeaseScene) -> None:
@@ -186,14 +123,6 @@ def test_a_failed_removal_is_reported_and_the_next_lease_is_removed(leased: Leas
     assert (counts["JanitorErrors"], counts["LeasesExpired"]) == (1, 1)
 
 
-# checks of executions
-
-
-@pytest.mark.parametrize("execution", [None, Execution("lease-f-0", "ABORTED", NOW)])
-def test_no_execution_decides_about_a_lease(execution: Execution | None) -> None:
-    assert judge(LEASE, execution, NOW + 10 * 86_400, GRACE) is Verdict.ALIVE
-
-
 def test_a_status_event_of_an_execution_with_a_leases_name_frees_no_slot(aborted: JanitorScene) -> None:
     """An execution that was started manually can have any name."""
     account = aborted.account
@@ -201,23 +130,6 @@ def test_a_status_event_of_an_execution_with_a_leases_name_frees_no_slot(aborted
     account.write("holders", {"M": {aborted.execution: {"M": entry}}})
     assert account.event_at(aborted.execution, NOW + 3600)[0] is None
     assert list(account.item().holders) == [aborted.execution]
-
-
-def test_no_hand_off_is_measured_where_a_lease_was_seen() -> None:
-    """Its slot would seem free: Step Functions does not list leases."""
-    executions = Executions()
-    executions.listed["p-a"] = (NOW - 100, None)
-    hand_offs = HandOffs(executions)  # type: ignore[arg-type]
-    hand_offs.measure([replace(WAITING, holders={"lease-f-0": LEASE})], NOW)
-    hand_offs.measure([WAITING], NOW + 30)
-    executions.listed |= {"p-a": (NOW - 100, NOW + 20), "p-b": (NOW + 40, None)}
-    assert hand_offs.measure([STARTED], NOW + 60) == {}
-
-
-def test_a_reserve_is_refused_by_a_lease(leased: LeaseScene) -> None:
-    with leased.leases.lease("p", seconds=60):
-        reservation = leased.account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert type(reservation).__name__ == "Full"
 
 
 def _many_expired(leased: LeaseScene) -> None:

@@ -1,4 +1,4 @@
-"""The calls of a janitor run, and the calls that it saves."""
+"""The calls of a janitor run, the calls that it saves, and the lease by which one run takes place at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.janitor import CLOCK_SKEW, RunLease
 from slotkeeper.slots.protocol import Candidate
-from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.settlement import HORIZON_SECONDS
-from tests.support.boundary import refuse
+from tests.support.boundary import lose_answer, refuse
 from tests.unit.conftest import GRACE, NOW, Account, registration
 from tests.unit.janitor_scene import JanitorScene, http
 
@@ -56,13 +56,6 @@ def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Ac
     outdated = replace(registration(), receipt_handle="the handle of its first receive")
     assert not account.slots.clear("p", outdated, NOW)
     assert account.item().waiting["normal"].receives == 2
-
-
-def test_every_wake_removes_a_spent_registration(account: Account) -> None:
-    deleted = account.lose_wake()
-    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=deleted.receipt_handle)
-    assert not wake_next(account.slots, account.queue, "p", NOW)
-    assert account.item().waiting == {}
 
 
 def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Account) -> None:
@@ -137,3 +130,56 @@ def test_a_new_container_lists_from_the_stored_settled_time(scene: JanitorScene,
     scene.account.new_janitor()
     scene.account.run_at(LATER + 86400)
     assert listed_after == [LATER - HORIZON_SECONDS, LATER - GRACE - 3600]
+
+
+# The lease of a run
+
+
+class Runs:
+    """Creates leases over one table with one clock."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.now = NOW
+
+    def new(self) -> RunLease:
+        return RunLease(self.account.dynamodb, self.account.settled_table, lambda: self.now)
+
+
+@pytest.fixture
+def runs(account: Account) -> Runs:
+    return Runs(account)
+
+
+def test_no_other_run_starts_until_the_lease_is_released(runs: Runs) -> None:
+    first = runs.new()
+    assert first.take(120)
+    assert not runs.new().take(120)
+    first.release()
+    assert runs.new().take(120)
+
+
+def test_a_run_that_was_killed_keeps_the_lease_until_lambda_would_have_stopped_it(runs: Runs) -> None:
+    assert runs.new().take(120)
+    runs.now = NOW + 120 + CLOCK_SKEW
+    assert not runs.new().take(120)
+    runs.now += 1
+    assert runs.new().take(120)
+
+
+def test_a_late_run_does_not_release_the_next_runs_lease(runs: Runs) -> None:
+    late = runs.new()
+    assert late.take(1)
+    runs.now = NOW + 60
+    assert runs.new().take(120)
+    late.release()
+    assert not runs.new().take(120)
+
+
+def test_a_lease_whose_answer_was_lost_is_held_by_the_call_that_the_sdk_repeats(runs: Runs) -> None:
+    """The repeated write finds the item of the first, and is refused."""
+    lease = RunLease(runs.account.dynamodb, runs.account.settled_table, lambda: NOW, lambda: "code")
+    lose_answer(runs.account.dynamodb, "PutItem")
+    with pytest.raises(Exception, match="Read timeout"):
+        lease.take(120)
+    assert lease.take(120)

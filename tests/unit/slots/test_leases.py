@@ -23,7 +23,7 @@ from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, LeaseTerm, Registration
 from tests.support.boundary import Calls, lose_answer, passed_values, refuse
 from tests.support.tables import create_table
-from tests.unit.conftest import FULL, NOW, PAUSED, Account
+from tests.unit.conftest import FULL, NOW, Account
 from tests.unit.slots.lease_scene import LeaseScene
 
 
@@ -43,6 +43,13 @@ def _the_lease(scene: LeaseScene) -> Any:
     return holder
 
 
+def _refused(scene: LeaseScene, match: str | None = None, **arguments: Any) -> SlotUnavailable:
+    """Why a lease of `p` for a minute is refused."""
+    with pytest.raises(SlotUnavailable, match=match) as refused, scene.leases.lease("p", **{"seconds": 60} | arguments):
+        pass
+    return refused.value
+
+
 # the block
 
 
@@ -57,28 +64,24 @@ def test_a_block_holds_a_slot_with_one_write_and_frees_it_with_another(scene: Le
         assert scene.account.item().slots_in_use == 1
         assert scene.account.reserve("p-1") == FULL
         made.clear()
-    assert made[-1] == "UpdateItem"
+    assert made == ["UpdateItem"]
     assert (scene.holders(), scene.account.item().slots_in_use) == ({}, 0)
 
 
-def test_a_release_without_a_waiting_request_is_one_call(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60):
-        made = Calls(scene.account.dynamodb, scene.account.sqs).made
-    assert made == ["UpdateItem"]
+def test_an_expired_lease_is_taken_over_in_one_write_and_may_be_released_early(scene: LeaseScene) -> None:
+    scene.expired()
+    made = Calls(scene.account.dynamodb).made
+    with scene.leases.lease("p", seconds=60) as lease:
+        assert made == ["UpdateItem", "UpdateItem"]  # the refusal, the takeover
+        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
+        lease.release()
+        assert (scene.holders(), lease.remaining()) == ({}, 0.0)
 
 
 def test_in_a_lambda_function_a_lease_ends_at_the_deadline_rounded_up(scene: LeaseScene) -> None:
     with scene.leases.lease("p", scene.invocation(29.25)) as lease:
         assert _the_lease(scene).until == NOW + 30
         assert lease.remaining() == 29.25
-
-
-def test_each_lease_has_its_own_code(scene: LeaseScene) -> None:
-    codes = set()
-    for _ in range(2):
-        with scene.leases.lease("p", seconds=60):
-            codes.add(_the_lease(scene).code)
-    assert len(codes) == 2
 
 
 @pytest.mark.parametrize(("weight", "held"), [(None, 2), (3, 3), (1, 1)])
@@ -149,12 +152,8 @@ def test_extend_moves_the_end_in_the_table_and_here(scene: LeaseScene) -> None:
         scene.clock.time += 50
         lease.extend(60.5)
         assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
-
-
-def test_extend_never_moves_the_end_back(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60) as lease:
-        lease.extend(10)
-        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 60, 60)
+        lease.extend(10)  # never back
+        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
 
 
 def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseScene) -> None:
@@ -163,16 +162,6 @@ def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseS
         lease.extend(100)
         assert scene.leases.steps.extend("p", lease.name, late)
         assert _the_lease(scene).until == NOW + 100
-
-
-def test_an_extension_whose_answer_is_lost_is_repeated(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60) as lease:
-        lose_answer(scene.account.dynamodb, "UpdateItem")
-        with pytest.raises(ReadTimeoutError):
-            lease.extend(100)
-        assert lease.remaining() == 60
-        lease.extend(100)
-        assert lease.remaining() == 100
 
 
 def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_raises(scene: LeaseScene) -> None:
@@ -185,18 +174,6 @@ def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_rai
         block.__exit__(None, None, None)
     with pytest.raises(SlotLost, match="no longer held"):
         lease.extend(60)
-
-
-def test_a_late_exit_frees_no_slot_of_the_next_lease(scene: LeaseScene) -> None:
-    block, next_block = scene.leases.lease("p", seconds=60), scene.other.lease("p", seconds=60)
-    block.__enter__()
-    scene.others_clock.time = NOW + 60 + LEASE_CLOCK_SKEW
-    _in_a_thread(next_block.__enter__)
-    with pytest.raises(SlotLost):
-        block.__exit__(None, None, None)
-    assert (scene.owners(), scene.account.item().slots_in_use) == (["other"], 1)
-    next_block.__exit__(None, None, None)
-    assert scene.holders() == {}
 
 
 def test_a_lease_of_the_same_name_keeps_its_slot_at_the_late_exit_of_another(scene: LeaseScene) -> None:
@@ -219,23 +196,16 @@ def test_a_release_whose_answer_was_lost_has_succeeded_when_botocore_repeats_it(
 # who gets a slot
 
 
-def test_a_lease_is_refused_while_a_request_waits_although_a_slot_is_free(scene: LeaseScene) -> None:
-    scene.account.lose_wake()
-    with pytest.raises(SlotUnavailable, match="requests in the queue come first"), scene.leases.lease("p", seconds=60):
-        pass
-
-
 def test_the_refusal_names_the_limit_and_the_ages_of_the_holders(scene: LeaseScene) -> None:
     scene.account.processes.set_limit("p", 2)
     for name, age in {"p-1": 12, "p-2": 340}.items():
         scene.account.slots.reserve(Candidate("p", name), NOW - age)
-    with pytest.raises(SlotUnavailable) as refused, scene.leases.lease("p", seconds=60, wait=3):
-        pass
-    assert str(refused.value) == (
+    refused = _refused(scene, wait=3)
+    assert str(refused) == (
         "no slot of 'p' was available within 3 s: all slots are in use. Limit 2, in use 2 by 2 holders, since 343 s, "
         "15 s. The block did not run. Try again, or wait longer with wait="
     )
-    assert refused.value.seen.slot_limit == 2
+    assert refused.seen.slot_limit == 2
 
 
 @pytest.mark.parametrize(
@@ -251,8 +221,7 @@ def test_the_refusal_names_its_reason(
 ) -> None:
     scene.account.processes.set_limit("p", 2)
     scene.account.write(attribute, value)
-    with pytest.raises(SlotUnavailable, match=message), scene.leases.lease("p", seconds=60, weight=weight):
-        pass
+    _refused(scene, message, weight=weight)
 
 
 def test_a_grant_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
@@ -294,42 +263,28 @@ def test_a_caller_waits_until_a_slot_is_free(scene: LeaseScene) -> None:
 def test_while_it_waits_a_caller_reads_and_does_not_write(scene: LeaseScene) -> None:
     scene.account.fill()
     made = Calls(scene.account.dynamodb).made
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=5):
-        pass
+    _refused(scene, wait=5)
     assert made.count("UpdateItem") == 1
     made.clear()
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
-        pass
+    _refused(scene)
     assert made == ["GetItem"]
 
 
-def test_the_waits_double_up_to_a_second_and_end_at_the_given_time(scene: LeaseScene) -> None:
+@pytest.mark.parametrize(("holders", "times"), [(0, 1), (200, 3)])
+def test_the_waits_are_random_double_up_to_a_maximum_and_end_at_the_given_time(
+    scene: LeaseScene, holders: int, times: int
+) -> None:
+    """With many holders they are longer, since a read of the item costs more."""
+    asked: list[float] = []
+    entry = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}
+    scene.account.write("holders", {"M": {f"p-{n}": entry for n in range(holders)}})
     scene.account.processes.set_limit("p", 0)
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=5):
-        pass
-    assert scene.clock.waits[:3] == [FIRST_WAIT_SECONDS * 2, FIRST_WAIT_SECONDS * 4, FIRST_WAIT_SECONDS * 8]
-    assert max(scene.clock.waits) == LONGEST_WAIT_SECONDS
-    assert sum(scene.clock.waits) == pytest.approx(5)
-
-
-def test_with_many_holders_the_waits_are_longer(scene: LeaseScene) -> None:
-    holders = {f"p-{n}": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}} for n in range(200)}
-    scene.account.write("holders", {"M": holders})
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, wait=20):
-        pass
-    assert max(scene.clock.waits) == 3 * LONGEST_WAIT_SECONDS
-
-
-def test_waits_are_random_between_tens_of_milliseconds_and_the_maximum(scene: LeaseScene) -> None:
-    asked = []
-
-    def jitter(low: float, high: float) -> float:
-        asked.append(low)
-        return high
-
-    scene.account.processes.set_limit("p", 0)
-    with pytest.raises(SlotUnavailable), scene.caller(scene.clock, jitter=jitter).lease("p", seconds=60, wait=1):
-        pass
+    scene.leases = scene.caller(scene.clock, jitter=lambda low, high: asked.append(low) or high)
+    _refused(scene, wait=20)
+    first = FIRST_WAIT_SECONDS * times
+    assert scene.clock.waits[:3] == pytest.approx([first * 2, first * 4, first * 8])
+    assert max(scene.clock.waits) == LONGEST_WAIT_SECONDS * times
+    assert sum(scene.clock.waits) == pytest.approx(20)
     assert set(asked) == {FIRST_WAIT_SECONDS}
 
 
@@ -339,54 +294,42 @@ def test_waiting_ends_while_the_invocation_has_time_for_the_block(
 ) -> None:
     scene.account.fill()
     context = scene.invocation(10)
-    with pytest.raises(SlotUnavailable) as refused, scene.leases.lease("p", context, seconds=seconds, wait=20):
-        pass
+    refused = _refused(scene, context=context, seconds=seconds, wait=20)
     assert sum(scene.clock.waits) == pytest.approx(waited)
-    assert f"within {waited} s" in str(refused.value)
+    assert f"within {waited} s" in str(refused)
 
 
 # expired leases
 
 
-def test_an_expired_lease_is_taken_over_in_one_write(scene: LeaseScene) -> None:
-    scene.expired()
-    made = Calls(scene.account.dynamodb).made
-    with scene.leases.lease("p", seconds=60):
-        assert made == ["UpdateItem", "UpdateItem"]  # the refusal, the takeover
-        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
-
-
 def test_a_lease_within_the_clock_skew_is_not_taken_over(scene: LeaseScene) -> None:
     scene.expired(age=LEASE_CLOCK_SKEW - 1)
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
-        pass
+    _refused(scene)
     assert scene.owners() == ["dead"]
 
 
-def test_a_lease_that_is_extended_at_the_last_moment_is_not_taken_over(scene: LeaseScene) -> None:
+def _extend(scene: LeaseScene) -> None:
+    (name,) = scene.holders()
+    assert scene.other.steps.extend("p", name, LeaseTerm(int(NOW) + 60, f"code of {name}"))
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (_extend, "all slots are in use"),
+        (lambda scene: scene.account.wait_in_queue(), "requests in the queue"),
+        (lambda scene: scene.account.processes.set_limit("p", 0), "Limit 0"),
+    ],
+    ids=["the lease is extended", "a request registers", "the limit is lowered"],
+)
+def test_what_happens_between_the_refusal_and_the_takeover_is_respected(
+    scene: LeaseScene, act: Callable[[LeaseScene], object], reason: str
+) -> None:
     name = scene.expired()
-    until = LeaseTerm(int(NOW) + 60, f"code of {name}")
-    # Between the refusal, which shows the lease, and the takeover.
-    _before_update(scene.account, 1, lambda _: scene.other.steps.extend("p", name, until))
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
-        pass
-    assert list(scene.holders()) == [name]
-
-
-def test_a_request_that_registers_before_a_takeover_comes_first(scene: LeaseScene) -> None:
-    scene.expired()
-    _before_update(scene.account, 1, lambda _: scene.account.wait_in_queue())
-    with pytest.raises(SlotUnavailable, match="requests in the queue"), scene.leases.lease("p", seconds=60):
-        pass
-    assert scene.is_visible()
-
-
-def test_a_limit_that_is_lowered_before_a_takeover_is_respected(scene: LeaseScene) -> None:
-    scene.expired()
-    _before_update(scene.account, 1, lambda _: scene.account.processes.set_limit("p", 0))
-    with pytest.raises(SlotUnavailable, match="Limit 0"), scene.leases.lease("p", seconds=60):
-        pass
-    assert scene.owners() == []
+    _before_update(scene.account, 1, lambda _: act(scene))
+    _refused(scene, reason)
+    assert list(scene.holders()) == ([name] if act is _extend else [])
+    assert scene.is_visible() == (reason == "requests in the queue")
 
 
 def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene: LeaseScene) -> None:
@@ -395,8 +338,7 @@ def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene:
     scene.expired(5)
     scene.account.write("slots_in_use", {"N": "5"})  # below the holders' 10
     _before_update(scene.account, 0, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60, weight=5):
-        pass
+    _refused(scene, weight=5)
 
 
 def test_a_takeover_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
@@ -424,22 +366,11 @@ def test_several_expired_leases_give_way_to_a_heavy_one(scene: LeaseScene) -> No
         assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 3)
 
 
-def test_no_expired_lease_is_taken_over_above_a_lowered_limit(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 3)
-    for number in range(3):
-        scene.account.slots.reserve(Candidate("p", f"p-{number}"), NOW)
-    scene.expired()
-    with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
-        pass
-    assert (scene.owners(), scene.account.item().slots_in_use) == ([], 3)
-
-
 def test_a_refused_caller_removes_an_expired_lease_and_wakes_the_request_that_comes_first(scene: LeaseScene) -> None:
     scene.expired()
     scene.account.wait_in_queue()
     assert not scene.is_visible()
-    with pytest.raises(SlotUnavailable, match="requests in the queue"), scene.leases.lease("p", seconds=60):
-        pass
+    _refused(scene, "requests in the queue")
     assert scene.holders() == {}
     assert scene.is_visible()
 
@@ -451,15 +382,6 @@ def test_a_removal_whose_answer_was_lost_wakes_the_request_that_comes_first(scen
     _make_twice(scene.account)
     scene.leases.steps.remove(scene.account.item(), name, holder)
     assert scene.is_visible()
-
-
-def test_an_expired_lease_of_a_paused_process_is_removed(scene: LeaseScene) -> None:
-    scene.expired()
-    scene.account.processes.pause("p")
-    with pytest.raises(SlotUnavailable, match="paused"), scene.leases.lease("p", seconds=60):
-        pass
-    assert scene.holders() == {}
-    assert scene.account.reserve("p-1") == PAUSED
 
 
 # wakes
@@ -531,6 +453,7 @@ def test_in_lambda_a_skipped_wake_is_a_metric(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"process": "", "seconds": 1}, "process name must be 1 to 47 characters"),
         ({}, "a lease needs an end: pass the context of the Lambda function, or seconds="),
         ({"context": 60}, r"context must be the object that Lambda passes to the handler, got 60"),
         ({"seconds": 0}, r"seconds must be a number above 0 and up to 86400, got 0"),
@@ -547,14 +470,9 @@ def test_wrong_arguments_are_refused_before_anything_is_taken(
     scene: LeaseScene, arguments: dict[str, Any], message: str
 ) -> None:
     made = Calls(scene.account.dynamodb).made
-    with pytest.raises(ValueError, match=message), scene.leases.lease("p", **arguments):
+    with pytest.raises(ValueError, match=message), scene.leases.lease(**{"process": "p"} | arguments):
         pass
     assert made == []
-
-
-def test_a_wrong_process_name_is_refused(scene: LeaseScene) -> None:
-    with pytest.raises(ValueError, match="process name must be 1 to 47 characters"), scene.leases.lease("", seconds=1):
-        pass
 
 
 def test_a_lease_longer_than_the_invocation_is_refused(scene: LeaseScene) -> None:
@@ -636,13 +554,6 @@ def test_a_lease_is_for_one_block(scene: LeaseScene) -> None:
     assert scene.holders() == {}
 
 
-def test_a_refused_caller_may_try_again(scene: LeaseScene) -> None:
-    scene.account.fill()
-    for _ in range(2):
-        with pytest.raises(SlotUnavailable), scene.leases.lease("p", seconds=60):
-            pass
-
-
 def test_an_unknown_process_is_named_with_its_table(scene: LeaseScene) -> None:
     message = "process 'q' does not exist in table slots. Add it with slotkeeper process add"
     with pytest.raises(LookupError, match=message), scene.leases.lease("q", seconds=60, wait=20):
@@ -659,12 +570,6 @@ def test_a_malformed_process_is_named_with_its_attribute(scene: LeaseScene) -> N
         pass
 
 
-def test_a_refused_call_is_raised(scene: LeaseScene) -> None:
-    refuse(scene.account.dynamodb, "UpdateItem", "AccessDeniedException", times=2)
-    with pytest.raises(ClientError, match="AccessDenied"), scene.leases.lease("p", seconds=60):
-        pass
-
-
 # what goes wrong around the block
 
 
@@ -678,8 +583,7 @@ def test_two_leases_that_end_in_quick_succession_leave_the_head_registered(scene
     scene.account.sqs.meta.events.register("before-call.sqs.ChangeMessageVisibility", _outdated)
     second.release()
     assert scene.account.item().first is not None
-    with pytest.raises(SlotUnavailable, match="requests in the queue come first"), scene.leases.lease("p", seconds=60):
-        pass
+    _refused(scene, "requests in the queue come first")
 
 
 def _of_another_process(scene: LeaseScene) -> Any:
@@ -724,12 +628,6 @@ def test_a_fork_does_not_free_the_slot_of_its_parent(scene: LeaseScene, monkeypa
         assert list(scene.holders()) == [lease.name]
         monkeypatch.undo()
     assert scene.holders() == {}
-
-
-def test_a_block_may_release_its_slot_early(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60) as lease:
-        lease.release()
-        assert (scene.holders(), lease.remaining()) == ({}, 0.0)
 
 
 def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(

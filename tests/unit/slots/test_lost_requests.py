@@ -10,7 +10,7 @@ import pytest
 from slotkeeper.slots import run_report
 from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.lost_requests import MAX_LOST, LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Cleared, Lost
+from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Lost
 from slotkeeper.slots.protocol import Granted, Registration
 from slotkeeper.slots.request import Priority, execution_name
 from tests.support.boundary import Calls
@@ -19,6 +19,7 @@ from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load,
 FIRST = "1".zfill(40)
 BACK = HIDDEN_UNTIL + SETTLED_SECONDS
 NOTED = Lost("order-1", "normal", int(NOW), int(NOW))
+REPORTED = Lost("order-1", "normal", int(NOW), int(NOW), reported=int(NOW) + SETTLED_SECONDS)
 
 
 def _cleared(account: Account, execution: str = "p-gone", **changes: Any) -> None:
@@ -26,6 +27,8 @@ def _cleared(account: Account, execution: str = "p-gone", **changes: Any) -> Non
     account.fill()
     account.register(execution, **changes)
     account.slots.clear("p", account.item().waiting["normal"], NOW)
+    (name,) = account.item().cleared.values()
+    assert (name.execution, name.since, name.cleared) == (execution, int(NOW), int(NOW))
 
 
 def _purged(account: Account, execution: str = "p-gone", priority: Priority = "normal") -> None:
@@ -34,12 +37,6 @@ def _purged(account: Account, execution: str = "p-gone", priority: Priority = "n
     account.processes.pause("p")
     sent = account.wait_in_queue(execution, priority)
     account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=sent.receipt_handle)
-
-
-def test_a_cleared_registration_names_its_request(account: Account) -> None:
-    _cleared(account)
-    gone = Cleared("normal", FIRST, 1, int(NOW), "p-gone", "", cleared=int(NOW))
-    assert account.item().cleared == {"normal": gone}
 
 
 # A later message of the group
@@ -95,14 +92,6 @@ def test_a_message_that_is_dead_lettered_after_a_waker_cleared_it_is_named_no_mo
     assert account.item().cleared == {}
 
 
-def test_a_request_next_to_no_older_name_makes_no_further_call(account: Account) -> None:
-    account.reserve("p-1")
-    account.slots.cancel("p", "p-1")
-    calls = Calls(account.dynamodb)
-    assert account.reserve("p-2", sequence="2") == Granted()
-    assert calls.made == ["UpdateItem"]
-
-
 def test_the_oldest_note_gives_way_to_the_newest(account: Account) -> None:
     account.fill()
     for number in range(MAX_LOST + 2):
@@ -124,21 +113,17 @@ def test_a_name_that_has_changed_is_not_moved(account: Account) -> None:
 # An empty queue
 
 
-def test_the_janitor_notes_a_request_for_which_no_wake_comes_after_its_queue_was_purged(account: Account) -> None:
-    _purged(account)
-    account.run_at(BACK - 1)
+@pytest.mark.parametrize("is_cleared", [False, True], ids=["purged", "cleared by a waker"])
+def test_the_janitor_notes_a_request_some_minutes_after_its_message_should_have_returned(
+    account: Account, is_cleared: bool
+) -> None:
+    (_cleared if is_cleared else _purged)(account)
+    due = int(NOW) + SETTLED_SECONDS if is_cleared else BACK
+    account.run_at(due - 1)
     assert account.item().lost == {}
-    account.run_at(BACK)
-    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), BACK)}
-    assert account.item().waiting == {}
-
-
-def test_the_janitor_notes_a_cleared_request_some_minutes_after_its_wake(account: Account) -> None:
-    _cleared(account)
-    account.run_at(NOW + SETTLED_SECONDS - 1)
-    assert account.item().lost == {}
-    account.run_at(NOW + SETTLED_SECONDS)
-    assert account.item().lost.keys() == {"p-gone"}
+    account.run_at(due)
+    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), due)}
+    assert (account.item().waiting, account.item().cleared) == ({}, {})
 
 
 @pytest.mark.parametrize("is_hidden", [True, False])
@@ -169,14 +154,21 @@ def test_the_janitor_asks_sqs_only_if_a_message_is_overdue(account: Account) -> 
 # The report
 
 
-def test_a_note_is_judged_by_its_age_and_its_execution() -> None:
-    reported = Lost("order-1", "normal", int(NOW), int(NOW), reported=int(NOW) + SETTLED_SECONDS)
-    assert judge_lost(NOTED, False, NOW + SETTLED_SECONDS - 1) is LostVerdict.KEEP
-    assert judge_lost(NOTED, False, NOW + SETTLED_SECONDS) is LostVerdict.REPORT
-    assert judge_lost(NOTED, True, NOW) is LostVerdict.DROP
-    assert judge_lost(reported, False, NOW + RETENTION_SECONDS - 1) is LostVerdict.KEEP
-    assert judge_lost(reported, False, NOW + RETENTION_SECONDS) is LostVerdict.DROP
-    assert judge_lost(reported, True, NOW + RETENTION_SECONDS - 1) is LostVerdict.DROP
+@pytest.mark.parametrize(
+    ("noted", "has_run", "age", "verdict"),
+    [
+        (NOTED, False, SETTLED_SECONDS - 1, LostVerdict.KEEP),
+        (NOTED, False, SETTLED_SECONDS, LostVerdict.REPORT),
+        (NOTED, True, 0, LostVerdict.DROP),
+        (REPORTED, False, RETENTION_SECONDS - 1, LostVerdict.KEEP),
+        (REPORTED, False, RETENTION_SECONDS, LostVerdict.DROP),
+        (REPORTED, True, RETENTION_SECONDS - 1, LostVerdict.DROP),
+    ],
+)
+def test_a_note_is_judged_by_its_age_and_its_execution(
+    noted: Lost, has_run: bool, age: int, verdict: LostVerdict
+) -> None:
+    assert judge_lost(noted, has_run, NOW + age) is verdict
 
 
 def _lost(account: Account, execution: str = "p-gone") -> None:

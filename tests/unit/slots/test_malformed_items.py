@@ -1,4 +1,4 @@
-"""All malformed attributes of an item are found at the same time, by the parser that reads it."""
+"""A malformed item is reported with its attribute, and all of its malformed attributes are found at the same time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.process import find_faults
+from slotkeeper.slots.process import MalformedProcess, find_faults, read_process
 
 VALID: dict[str, Any] = {
     "process_name": {"S": "p"},
@@ -15,6 +15,62 @@ VALID: dict[str, Any] = {
     "holders": {"M": {"p.1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
     "target": {"S": "job"},
 }
+
+
+REGISTRATION = {
+    "receipt_handle": {"S": "handle"},
+    "sequence": {"S": "1"},
+    "receives": {"N": "1"},
+    "weight": {"N": "1"},
+    "since": {"N": "1"},
+    "execution": {"S": "p-waits"},
+}
+RUNS = {"state": {"S": "RUNNING"}, "since": {"N": "1"}}
+LEASED = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "code": {"S": "c"}}
+
+
+def _holder(of: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The attribute `holders` with one holder, without the fields that are None."""
+    return {"M": {"p-1": {"M": {name: value for name, value in (of | changes).items() if value is not None}}}}
+
+
+def _waiting(**changes: Any) -> dict[str, Any]:
+    return {"M": {"low": {"M": REGISTRATION | changes}}}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("slot_limit", {"N": "2.5"}, "slot_limit must be"),
+        ("slots_in_use", {"N": "0.5"}, "slots_in_use must be"),
+        ("holders", _holder(RUNS, since={"N": "1.5"}), r"holders\.p-1\.since must be"),
+        ("holders", _holder(RUNS, state=None), r"holders\.p-1\.state must be"),
+        ("holders", _holder(RUNS, weight={"N": "1.5"}), r"holders\.p-1\.weight must be"),
+        ("holders", {"M": {"p-1": {"S": "RUNNING"}}}, r"holders\.p-1 must be"),
+        ("holders", _holder(LEASED, until=None), r"holders\.p-1\.until must be of DynamoDB type N, got None"),
+        ("holders", _holder(LEASED, until={"S": "1"}), r"holders\.p-1\.until must be of DynamoDB type N"),
+        ("holders", _holder(LEASED, until={"N": "1.5"}), r"holders\.p-1\.until must be a valid number, got 1\.5"),
+        ("holders", _holder(LEASED, until={"N": "9999999999999"}), "until must be a valid number"),
+        ("holders", _holder(LEASED, code=None), r"holders\.p-1\.code must be of DynamoDB type S"),
+        ("holders", _holder(LEASED, state={"S": "HELD"}), "state must be one of RESERVED, RUNNING, LEASED, got 'HELD'"),
+        ("waiting", {"S": "p-waits"}, "waiting must be"),
+        ("waiting", {"M": {"high": {"S": "p-waits"}}}, r"waiting\.high must be"),
+        ("waiting", _waiting(receipt_handle={"N": "1"}), r"waiting\.low\.receipt_handle must be"),
+        ("waiting", _waiting(sequence={"N": "1"}), r"waiting\.low\.sequence must be"),
+        ("waiting", _waiting(receives={"S": "1"}), r"waiting\.low\.receives must be"),
+        ("waiting", _waiting(weight={"N": "100001"}), r"waiting\.low\.weight must be"),
+        ("waiting", _waiting(execution={"N": "1"}), r"waiting\.low\.execution must be"),
+        ("cancelled", {"S": "me"}, "cancelled must be"),
+        ("cancelled", {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}, r"cancelled\.p-1\.since must be"),
+        ("default_weight", {"N": "0"}, "default_weight must be"),
+        ("turn_high", {"S": "1"}, "turn_high must be"),
+        ("turn_seconds", {"N": "61"}, "turn_seconds must be"),
+        ("paused", {"S": "yes"}, "paused must be"),
+    ],
+)
+def test_a_malformed_item_is_reported_with_its_attribute(attribute: str, value: dict[str, Any], message: str) -> None:
+    with pytest.raises(MalformedProcess, match=message):
+        read_process(VALID | {attribute: value})
 
 
 def _paths(**changes: Any) -> list[tuple[str, ...]]:
@@ -49,7 +105,10 @@ def test_every_fault_is_found_with_its_path() -> None:
         ("slots_in_use",),
         ("turn_low",),
         ("waiting", "high"),
-        *(("waiting", "low", name) for name in ("execution", "receives", "sequence", "since", "weight")),
+        *(
+            ("waiting", "low", name)
+            for name in ("execution", "hidden_until", "receives", "sequence", "since", "weight")
+        ),
     ]
 
 

@@ -7,22 +7,31 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess
-from slotkeeper.slots.protocol import AlreadyHeld, Candidate, Granted, Misconfigured, UnknownProcess
+from slotkeeper.slots.process import MAX_SLOT_LIMIT
+from slotkeeper.slots.protocol import (
+    PRECHECK_FROM_HOLDERS,
+    AlreadyHeld,
+    Cancelled,
+    Candidate,
+    Granted,
+    HeldByAnother,
+    Misconfigured,
+    Reservation,
+    Slots,
+    UnknownProcess,
+)
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import FULL, NOW, PAUSED, Account
+from tests.workflow.definition import states
+from tests.workflow.interpreter import evaluate
 
 
-def test_a_granted_slot_is_counted_with_its_holder_in_one_call(account: Account) -> None:
+def test_a_granted_slot_is_counted_with_its_holder_in_one_call_up_to_the_limit(account: Account) -> None:
     calls = Calls(account.dynamodb)
     assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
     assert calls.made == ["UpdateItem"]
     assert account.item().slots_in_use == 1
     assert account.item().holders["p-1"].state == "RESERVED"
-
-
-def test_reserve_is_refused_when_the_limit_is_reached(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
     assert account.item().slots_in_use == 1
 
@@ -97,23 +106,10 @@ def test_reserve_is_refused_until_a_paused_process_is_resumed(account: Account) 
     assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
 
 
-def test_a_pause_set_to_false_has_no_effect(account: Account) -> None:
-    account.write("paused", {"BOOL": False})
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
-
-
 def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write("slots_in_use", {"N": "0"})
     assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
-
-
-def test_f5_a_second_cancel_frees_no_slot(account: Account) -> None:
-    account.processes.set_limit("p", 2)
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.reserve(Candidate("p", "p-2"), NOW)
-    assert [account.slots.cancel("p", "p-1"), account.slots.cancel("p", "p-1")] == [True, False]
-    assert account.item().slots_in_use == 1
 
 
 def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
@@ -167,15 +163,6 @@ def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account)
     assert account.item().slots_in_use == 1
 
 
-def test_a_counter_is_not_repaired_by_an_old_count_of_holders(account: Account) -> None:
-    account.write("slots_in_use", {"N": "7"})
-    seen = account.item()
-    entry = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}
-    account.write("holders", {"M": {"p-1": entry}})
-    assert account.processes.repair_counter(seen) is False
-    assert account.item().slots_in_use == 7
-
-
 def test_a_wake_reads_consistently(account: Account) -> None:
     reads = passed_values(account.dynamodb, "GetItem", "ConsistentRead")
     account.slots.to_wake("p", NOW)
@@ -183,83 +170,91 @@ def test_a_wake_reads_consistently(account: Account) -> None:
     assert reads == [True, True]
 
 
-WAITING = {
-    "receipt_handle": {"S": "handle"},
-    "sequence": {"S": "1"},
-    "receives": {"N": "1"},
-    "weight": {"N": "1"},
-    "since": {"N": "1"},
-    "execution": {"S": "p-waits"},
-}
+# The precheck: reserve first reads a process with many holders, and returns the same answers as the write
 
 
-def _waiting(**changes: Any) -> dict[str, Any]:
-    return {"M": {"low": {"M": WAITING | changes}}}
-
-
-@pytest.mark.parametrize(
-    ("removed", "added"),
-    [
-        ([], {"waiting": _waiting(receipt_handle={"N": "1"})}),
-        ([], {"waiting": _waiting(sequence={"N": "1"})}),
-        ([], {"waiting": _waiting(weight={"N": "0"})}),
-        ([], {"waiting": {"M": {"low": {"S": "p-waits"}}}}),
-        (["waiting"], {}),
-        (["slot_limit"], {}),
-        (["slot_limit", "slots_in_use"], {}),
-        (["process_name"], {"process_name": {"S": "another"}}),
-        ([], {"turn_high": {"S": "1"}}),
-    ],
-    ids=[
-        "receipt handle",
-        "sequence",
-        "weight",
-        "registration",
-        "no map",
-        "no limit",
-        "no counters",
-        "no process",
-        "turn",
-    ],
-)
-def test_a_malformed_or_missing_process_wakes_no_request(
-    account: Account, removed: list[str], added: dict[str, Any]
-) -> None:
-    item = account.raw_item() | {"waiting": _waiting()}
-    account.dynamodb.delete_item(TableName=account.slot_table, Key={"process_name": {"S": "p"}})
-    kept = {name: value for name, value in item.items() if name not in removed}
-    account.dynamodb.put_item(TableName=account.slot_table, Item=kept | added)
-    assert account.slots.to_wake("p", NOW) is None
+def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
+    """A refused write costs as much as a successful one, by the item's size. A read costs a twentieth."""
+    account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
+    for n in range(PRECHECK_FROM_HOLDERS):
+        account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
+    account.slots.reserve(Candidate("p", "p-late"), NOW)
+    calls = Calls(account.dynamodb)
+    assert account.slots.reserve(Candidate("p", "p-later"), NOW) == FULL
+    assert calls.made == ["GetItem"]
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value"),
+    ("attribute", "value", "answer"),
     [
-        ("slot_limit", {"N": "2.5"}),
-        ("slots_in_use", {"N": "0.5"}),
-        ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1.5"}}}}}),
-        ("holders", {"M": {"p-1": {"M": {"since": {"N": "1"}}}}}),
-        ("holders", {"M": {"p-1": {"S": "RUNNING"}}}),
-        ("waiting", {"S": "p-waits"}),
-        ("waiting", {"M": {"high": {"S": "p-waits"}}}),
-        ("waiting", {"M": {"high": {"M": {"sequence": {"S": "1"}}}}}),
-        ("waiting", _waiting(receipt_handle={"N": "1"})),
-        ("waiting", _waiting(sequence={"N": "1"})),
-        ("waiting", _waiting(receives={"S": "1"})),
-        ("waiting", _waiting(weight={"N": "100001"})),
-        ("waiting", _waiting(execution={"N": "1"})),
-        ("holders", {"M": {"p-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}, "weight": {"N": "1.5"}}}}}),
-        ("default_weight", {"N": "0"}),
-        ("turn_high", {"S": "1"}),
-        ("turn_normal", {"N": "1.5"}),
-        ("turn_seconds", {"N": "61"}),
-        ("paused", {"S": "yes"}),
+        ("slot_limit", {"N": "2"}, Granted()),
+        ("paused", {"BOOL": True}, PAUSED),
+        ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyHeld()),
+        (
+            "holders",
+            {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}, "weight": {"N": "2"}}}}},
+            HeldByAnother(2),
+        ),
+        ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
+        ("holders", {"S": "p-1"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'p-1'}")),
     ],
 )
-def test_a_malformed_item_is_reported_with_its_attribute(
-    account: Account, attribute: str, value: dict[str, Any]
+def test_the_precheck_returns_the_answer_of_the_write(
+    account: Account, attribute: str, value: dict[str, Any], answer: Reservation
 ) -> None:
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
     account.write(attribute, value)
-    with pytest.raises(MalformedProcess, match=attribute):
-        account.item()
-    assert account.run_at(NOW).counts["MalformedProcesses"] == 1
+    assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve(Candidate("p", "p-2"), NOW) == answer
+
+
+def test_the_precheck_reports_an_unknown_process(account: Account) -> None:
+    slots = Slots(account.dynamodb, account.slot_table, large={"unknown"})
+    assert slots.reserve(Candidate("unknown", "unknown-1"), NOW) == UnknownProcess()
+
+
+# The workflow's writes, from its definition
+
+
+def _do(account: Account, state: str, execution: str) -> dict[str, Any]:
+    """Make a state's call, as an execution of this name."""
+    known = {"context": {"Execution": {"Name": execution, "Input": {"process": "p"}}}}
+    arguments = evaluate(states()[state]["Arguments"], known)
+    answer: dict[str, Any] = account.dynamodb.update_item(**arguments | {"TableName": account.slot_table})
+    return answer
+
+
+def _refusal(account: Account, state: str, execution: str) -> str:
+    """The error code of a state's call, or an empty text."""
+    try:
+        _do(account, state, execution)
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+def test_a_confirmed_holder_runs_the_job_of_its_process(account: Account) -> None:
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    _do(account, "ConfirmSlot", "p-1")
+    holder = account.item().holders["p-1"]
+    assert (holder.state, holder.target, account.item().slots_in_use) == ("RUNNING", "job", 1)
+
+
+def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:
+    """The janitor cancelled the reservation of a slow starter, whose execution starts later."""
+    account.slots.reserve(Candidate("p", "p-1"), NOW)
+    account.slots.cancel("p", "p-1")
+    account.slots.reserve(Candidate("p", "p-2"), NOW)
+    assert _refusal(account, "ConfirmSlot", "p-1") == "ConditionalCheckFailedException"
+    assert account.item().holders.keys() == {"p-2"}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_f5_a_slot_that_is_released_twice_is_released_once(account: Account, confirmed: bool) -> None:
+    account.processes.set_limit("p", 2)
+    for name in ("p-1", "p-2"):
+        account.slots.reserve(Candidate("p", name), NOW)
+    if confirmed:
+        _do(account, "ConfirmSlot", "p-1")
+    refusals = [_refusal(account, "ReleaseSlot", "p-1") for _ in range(2)]
+    assert refusals == ["", "ConditionalCheckFailedException"]
+    assert (account.item().slots_in_use, account.item().holders.keys()) == (1, {"p-2"})

@@ -9,10 +9,16 @@ import pytest
 
 from slotkeeper.slots.protocol import Candidate, Granted, Registration, Slots
 from slotkeeper.slots.request import PRIORITIES, Priority
-from tests.support.boundary import Calls, refuse
+from tests.support.boundary import Calls
 from tests.unit.conftest import FULL, NOW, Account, delivery
 
 FIRST = "1".zfill(40)
+in_both_ways = pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+
+
+def _slots(account: Account, reads_first: bool) -> Slots:
+    """With `reads_first`, a reserve decides on the item that it has read before it writes."""
+    return Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
 
 
 @pytest.fixture
@@ -35,13 +41,6 @@ def test_wait_returns_reserve_again_when_a_slot_is_free(account: Account) -> Non
     assert account.item().waiting == {}
 
 
-def test_wait_returns_reserve_again_when_the_process_was_removed(account: Account) -> None:
-    seen = account.item()
-    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException")
-    refused = Candidate("unknown", "p-waits", delivery=delivery({}))
-    assert account.slots.wait(refused, seen, NOW) == Registration.RESERVE_AGAIN
-
-
 def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account) -> None:
     account.fill()
     assert account.register("p-newer", sequence="100", receives=2) == Registration.REGISTERED
@@ -58,11 +57,6 @@ def test_a_newer_receive_replaces_an_older_registration(account: Account) -> Non
     account.register(receives=3)
     assert account.register(receives=4) == Registration.REGISTERED
     assert account.item().waiting["normal"].receives == 4
-
-
-def test_a_request_refused_by_a_pause_is_registered_although_a_slot_is_free(account: Account) -> None:
-    account.processes.pause("p")
-    assert account.register() == Registration.REGISTERED
 
 
 def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -> None:
@@ -82,15 +76,6 @@ def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -
     }
 
 
-def test_each_priority_has_a_registration(account: Account) -> None:
-    account.fill()
-    outcomes = [account.register(f"p-{priority}", priority) for priority in PRIORITIES]
-    assert outcomes == [Registration.REGISTERED] * 3
-    assert {each.priority: each.execution for each in account.item().waiting.values()} == {
-        priority: f"p-{priority}" for priority in PRIORITIES
-    }
-
-
 def test_a_candidate_without_a_message_cannot_register(account: Account) -> None:
     with pytest.raises(ValueError, match="without a message"):
         account.slots.wait(Candidate("p", "p-1"), account.item(), NOW)
@@ -101,30 +86,28 @@ def test_a_candidate_without_a_message_cannot_register(account: Account) -> None
 EARLIER: list[tuple[Priority, Priority]] = [("high", "normal"), ("high", "low"), ("normal", "low")]
 
 
-@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@in_both_ways
 @pytest.mark.parametrize(("waits", "asks"), EARLIER)
 def test_a_free_slot_is_kept_for_a_waiting_request_of_a_higher_priority(
     account: Account, one_waits: Callable[..., None], waits: Priority, asks: Priority, reads_first: bool
 ) -> None:
     one_waits(waits)
-    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
-    assert slots.reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == FULL
+    assert _slots(account, reads_first).reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == FULL
     assert account.register("p-asks", asks) == Registration.REGISTERED
 
 
-@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@in_both_ways
 @pytest.mark.parametrize(("asks", "waits"), EARLIER)
 def test_a_waiting_request_of_a_lower_priority_is_overtaken(
     account: Account, one_waits: Callable[..., None], waits: Priority, asks: Priority, reads_first: bool
 ) -> None:
     one_waits(waits)
     assert account.register("p-asks", asks) == Registration.RESERVE_AGAIN
-    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
-    assert slots.reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == Granted()
+    assert _slots(account, reads_first).reserve(Candidate("p", "p-asks", 1, asks, delivery({})), NOW) == Granted()
     assert account.item().waiting.keys() == {waits}
 
 
-@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@in_both_ways
 @pytest.mark.parametrize(
     ("asks", "outcome"),
     [
@@ -139,18 +122,16 @@ def test_a_free_slot_is_kept_for_a_later_registration_of_the_same_priority(
 ) -> None:
     """A slow starter of an earlier delivery must not replace it: the later delivery is hidden and needs its wake."""
     one_waits("normal", sequence="9", receives=2)
-    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
-    assert slots.reserve(Candidate("p", "p-asks", delivery=delivery({}, **asks)), NOW) == outcome
+    assert _slots(account, reads_first).reserve(Candidate("p", "p-asks", delivery=delivery({}, **asks)), NOW) == outcome
 
 
-@pytest.mark.parametrize("reads_first", [False, True], ids=["by the write", "by the read"])
+@in_both_ways
 @pytest.mark.parametrize("waits", PRIORITIES)
 def test_a_candidate_without_a_message_waits_for_every_registration(
     account: Account, one_waits: Callable[..., None], waits: Priority, reads_first: bool
 ) -> None:
     one_waits(waits)
-    slots = Slots(account.dynamodb, account.slot_table, large=["p"] if reads_first else [])
-    assert slots.reserve(Candidate("p", "p-asks", priority="high"), NOW) == FULL
+    assert _slots(account, reads_first).reserve(Candidate("p", "p-asks", priority="high"), NOW) == FULL
 
 
 # rule 2: a grant replaces the registration by a tombstone
@@ -163,27 +144,6 @@ def test_a_grant_replaces_the_registration_in_the_same_write(account: Account, o
     assert calls.made == ["UpdateItem"]
     assert account.item().waiting == {}
     assert account.item().tombstones == {"high": (FIRST, 2)}
-
-
-def test_a_candidate_without_a_message_leaves_no_tombstone(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert account.item().tombstones == {}
-
-
-def test_a_wait_that_is_repeated_after_the_start_does_not_register(
-    account: Account, one_waits: Callable[..., None]
-) -> None:
-    """1. A starter registers a message. The answer is lost.
-    2. A wake makes the message visible, and its next receive is granted a slot.
-    3. The first starter's SDK repeats the call, although no message is left that a wake could deliver.
-    """
-    one_waits("normal")
-    account.reserve("p-waits", receives=2)
-    assert account.register() == Registration.RESERVE_AGAIN  # and that returns AlreadyHeld
-    account.slots.cancel("p", "p-waits")
-    account.reserve("p-another", priority="high")  # full again
-    assert account.register() == Registration.SUPERSEDED
-    assert account.item().waiting == {}
 
 
 def test_a_holder_does_not_register_even_by_a_newer_receive(account: Account) -> None:
@@ -199,12 +159,6 @@ def test_a_tombstone_of_a_replaced_queue_ends_with_the_first_grant(account: Acco
     account.slots.cancel("p", "p-1")
     assert account.reserve("p-2", sequence="1", receives=2) == Granted()
     assert account.register("p-3", sequence="2") == Registration.REGISTERED
-
-
-def test_a_later_message_registers_over_a_tombstone(account: Account) -> None:
-    account.reserve("p-1")
-    assert account.register("p-2", sequence="2") == Registration.REGISTERED
-    assert account.item().tombstones == {}
 
 
 # rule 3: the wait of a dead-lettered message ends before the message
@@ -232,8 +186,4 @@ def test_a_message_that_never_waited_leaves_no_tombstone(account: Account, candi
     assert account.item().tombstones == {}
 
 
-def test_an_invalid_write_to_a_complete_item_is_raised(account: Account) -> None:
-    account.fill()
-    refuse(account.dynamodb, "UpdateItem", "ValidationException")
-    with pytest.raises(Exception, match="refused with ValidationException"):
-        account.register()
+# an item without the map of registrations

@@ -30,14 +30,6 @@ def test_no_request_is_woken_without_a_free_slot_or_while_paused(account: Accoun
     assert account.slots.to_wake("p", NOW) == Wake(registration(), 0)
 
 
-def test_a_wake_leaves_the_registration_for_the_next_one(account: Account) -> None:
-    account.fill()
-    account.register()
-    account.slots.cancel("p", "p-other")
-    account.slots.to_wake("p", NOW)
-    assert account.slots.to_wake("p", NOW) is not None
-
-
 def test_the_waiting_request_of_the_highest_priority_has_its_turn(account: Account) -> None:
     account.fill()
     for priority in ("low", "high", "normal"):
@@ -79,20 +71,6 @@ def test_a_registered_request_stays_hidden_while_none_of_its_conditions_changes(
     assert _check(account) is True
     account.processes.pause("p")
     assert _check(account) is False
-
-
-def test_a_registered_request_stays_hidden_while_a_higher_priority_waits(account: Account) -> None:
-    account.fill()
-    account.register()
-    account.register("p-high", "high")
-    account.processes.set_limit("p", 2)
-    assert _check(account) is False
-
-
-def test_a_request_without_registration_reserves_again(account: Account) -> None:
-    """The process was removed and added again before the hide."""
-    account.fill()
-    assert _check(account) is True
 
 
 @pytest.mark.parametrize(("receives", "proceeds"), [(2, False), (3, True), (4, True)])
@@ -197,7 +175,7 @@ def test_a_second_wake_during_a_turn_finds_the_message_that_the_first_one_has_le
     assert [each["Body"] for each in account.messages(account.queue_url)] == ["p-normal"]
 
 
-# Wakes by name, whether or not the request has its turn
+# Operators' changes, and wakes by name, whether or not the request has its turn
 
 
 @pytest.fixture
@@ -207,6 +185,21 @@ def operations(account: Account) -> Operations:
     for priority in PRIORITIES:
         account.wait_in_queue(f"p-{priority}", priority)
     return Operations(account.processes, account.slots, account.queue, lambda: NOW)
+
+
+@pytest.mark.parametrize(("limit", "woken"), [(2, ["p-high"]), (0, [])], ids=["raised", "lowered"])
+def test_a_raised_limit_wakes_the_waiting_request(
+    account: Account, operations: Operations, limit: int, woken: list[str]
+) -> None:
+    assert operations.set_limit("p", limit) is bool(woken)
+    assert [each["Body"] for each in account.messages(account.queue_url)] == woken
+
+
+def test_a_resumed_process_wakes_the_waiting_request(account: Account, operations: Operations) -> None:
+    operations.pause("p")
+    account.slots.cancel("p", "p-other")
+    assert operations.resume("p") is True
+    assert [each["Body"] for each in account.messages(account.queue_url)] == ["p-high"]
 
 
 @pytest.mark.parametrize("priority", PRIORITIES)
@@ -238,14 +231,6 @@ def test_the_janitor_wakes_a_cancelled_head_whose_wake_was_lost(
     account.processes.cancellations.add("p", f"p-{priority}", NOW)
     assert account.run_at(NOW).counts["WaitingWoken"] == 1
     assert [each["Body"] for each in account.messages(account.queue_url)] == [f"p-{priority}"]
-
-
-def test_the_janitor_clears_a_cancelled_head_whose_message_is_deleted(account: Account, operations: Operations) -> None:
-    outdated = account.item().waiting["high"].receipt_handle
-    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=outdated)
-    account.processes.cancellations.add("p", "p-high", NOW)
-    account.run_at(NOW)
-    assert account.item().waiting.keys() == {"normal", "low"}
 
 
 def test_the_janitor_clears_an_outdated_registration_and_wakes_the_next(account: Account) -> None:

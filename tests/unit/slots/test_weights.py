@@ -45,30 +45,9 @@ def _set(account: Account, limit: int) -> Callable[[], Any]:
 # reserve
 
 
-@pytest.mark.parametrize(("weight", "calls"), [(1, ["UpdateItem"]), (3, ["GetItem", "UpdateItem"])])
-def test_a_weight_above_one_costs_a_read(five: Account, weight: int, calls: list[str]) -> None:
-    made = Calls(five.dynamodb).made
-    assert five.reserve("p-1", weight) == Granted()
-    assert made == calls
-    assert (five.item().slots_in_use, five.item().held_weight) == (2 + weight, 2 + weight)
-
-
-def test_a_holder_of_weight_one_has_no_weight_attribute(five: Account) -> None:
-    five.reserve("p-1", 1)
-    holders = five.raw_item()["holders"]["M"]
-    assert "weight" not in holders["p-1"]["M"]
-    assert holders["p-other"]["M"]["weight"] == {"N": "2"}
-
-
 @pytest.mark.parametrize(("weight", "outcome"), [(3, Granted()), (4, FULL), (MAX_WEIGHT, FULL)])
 def test_a_request_is_admitted_if_its_weight_fits(five: Account, weight: int, outcome: object) -> None:
     assert five.reserve("p-1", weight) == outcome
-
-
-def test_a_weight_that_another_request_takes_after_the_read_is_refused(five: Account) -> None:
-    _before_the_write(five, lambda: five.reserve("p-faster", 1))
-    assert five.reserve("p-1", 3) == FULL
-    assert five.item().slots_in_use == 3
 
 
 @pytest.mark.parametrize(("limit", "outcome", "calls"), [(4, FULL, 2), (9, Granted(), 3)], ids=["lowered", "raised"])
@@ -106,12 +85,6 @@ def test_a_counter_that_is_lowered_after_the_read_admits_no_more_than_the_holder
 
     _before_the_write(account, take_and_lose_count)
     assert account.reserve("p-heavy", 2) == FULL
-
-
-def test_a_counter_above_the_holders_refuses(five: Account) -> None:
-    five.write("slots_in_use", {"N": "3"})
-    assert five.reserve("p-1", 3) == FULL
-    assert five.reserve("p-1", 2) == Granted()
 
 
 @pytest.mark.parametrize("weight", [1, 2])
@@ -241,13 +214,6 @@ def test_each_way_of_freeing_a_slot_frees_its_weight(five: Account, weight: int)
 def test_an_adopted_execution_has_its_weight(five: Account, weight: int) -> None:
     assert five.slots.adopt("p", "p-1", NOW, "job", weight) is True
     assert (five.item().holders["p-1"].weight, five.item().slots_in_use) == (weight, 2 + weight)
-
-
-def test_a_counter_is_repaired_to_the_sum_of_the_weights(five: Account) -> None:
-    assert not five.item().has_drifted
-    five.write("slots_in_use", {"N": "1"})  # the number of holders
-    assert five.run_at(NOW).counts["CounterDrift"] == 1
-    assert five.item().slots_in_use == 2
 
 
 def test_a_counter_is_not_repaired_if_the_holders_have_changed(five: Account) -> None:

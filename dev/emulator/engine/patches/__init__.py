@@ -1,48 +1,28 @@
-"""The patches in their order of application. Each module states the AWS behavior that it adds, and the AWS page."""
+"""The patches, grouped by what they are about. Each states the behavior of AWS that it adds, and the page.
 
-import logging
+SLOTKEEPER_ENGINE_WITHOUT names patches to leave out, by which a test shows what a patch is for.
+"""
+
 import os
 from importlib import import_module
 
-log = logging.getLogger("slotkeeper.engine")
+from dev.emulator.engine.emulator import PATCHES
 
-ORDER = (
-    "dynamodb_writes",
-    "glue_jobs",
-    "glue_runs",
-    "stepfunctions_start",
-    "stepfunctions_jsonata",
-    "stepfunctions_drives",
+# In their order of application: a later one may wrap the functions of an earlier one.
+MODULES = (
+    "dynamodb",
+    "glue",
+    "stepfunctions_executions",
     "stepfunctions_expressions",
-    "stepfunctions_redrive",
     "stepfunctions_tasks",
-    "stepfunctions_glue",
-    "stepfunctions_optimized",
-    "stepfunctions_children",
+    "stepfunctions_integrations",
     "stepfunctions_tokens",
-    "stepfunctions_branches",
-    "stepfunctions_lists",
-    "stepfunctions_events",
-    "stepfunctions_sdk_errors",
     "stepfunctions_test_state",
-    "cloudformation_properties",
-    "cloudformation_watching",
-    "sqs_locks",
-    "sqs_handles",
-    "sqs_groups",
-    "sqs_sizes",
-    "sqs_redrive",
-    "event_source_groups",
-    "lambda_code",
-    "lambda_endpoint",
-    "lambda_layers",
-    "lambda_packages",
-    "lambda_logs",
-    "schedules",
-    "apigateway_responses",
+    "templates",
+    "sqs",
+    "functions",
     "injected_faults",
     "s3_downstream",
-    "dynamodb_journal",
     "restarts",
 )
 # Patches that need a file, and the variable that names it.
@@ -56,10 +36,11 @@ BY_FILE = {
 
 def apply_all(without: set[str]) -> None:
     """Apply every patch except those in `without` and those whose file is not named."""
-    unknown = without - set(ORDER)
+    for module in MODULES:
+        import_module(f"{__name__}.{module}")
+    unknown = without - PATCHES.keys()
     if unknown:
         raise SystemExit(f"SLOTKEEPER_ENGINE_WITHOUT names no such patch: {', '.join(sorted(unknown))}")
-    for name in ORDER:
-        if name in without or (name in BY_FILE and BY_FILE[name] not in os.environ):
-            continue
-        import_module(f"{__name__}.{name}").apply()
+    for name, apply in PATCHES.items():
+        if name not in without and BY_FILE.get(name, "PATH") in os.environ:
+            apply()

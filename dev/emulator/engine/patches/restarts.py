@@ -1,18 +1,4 @@
-"""An engine with a state folder can be ended and started again.
-
-AWS: acknowledged data are durable ("Amazon SQS Developer Guide: Data protection": messages are stored on several
-servers; "Amazon DynamoDB Developer Guide: What is Amazon DynamoDB"), and a Glue run does not end with its caller.
-MiniStack saves its services only after SIGTERM, one after the other, while executions and functions still change them:
-the table can be older than the queue. A live Glue run stays RUNNING.
-
-Here all services are saved in their state of one instant, at which every change is blocked:
-
-- SIGTERM: after open requests have been answered. SIGUSR1: immediately, in the middle of requests.
-- Containers, scripts and unsent answers are lost.
-- Running executions are FAILED with States.ServiceRestart after the start, without a status event (MiniStack's rule; an
-  execution's thread cannot be saved).
-- Live Glue runs continue: their scripts start again.
-"""
+"""An engine with a state folder can be ended and started again."""
 
 import os
 import signal
@@ -26,18 +12,35 @@ from typing import Any
 
 from dev.emulator import processes
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import glue, persistence, replace, sqs, wrap
-from dev.emulator.engine.patches import dynamodb_writes, glue_runs, sqs_locks
+from dev.emulator.engine.emulator import glue, patch, persistence, put, sqs, wrap
+from dev.emulator.engine.patches import dynamodb as dynamodb_patches
+from dev.emulator.engine.patches import glue as glue_patches
+from dev.emulator.engine.patches import sqs as sqs_patches
 
 # In this order: `drives.close` sends the status event while it holds the first.
-LOCKS = (drives.lock, dynamodb_writes.lock, sqs_locks.lock, glue_runs.lock)
+LOCKS = (drives.lock, dynamodb_patches.lock, sqs_patches.lock, glue_patches.lock)
 LOCK_SECONDS = 0.2
 ATTEMPTS = 50
 
 
-def apply() -> None:
-    """Save the state of one instant at both signals; resume restored Glue runs."""
-    replace(persistence, "save_all", lambda _original: _save_and_end)
+@patch
+def restarts() -> None:
+    """Acknowledged data survive a restart, and Glue runs continue.
+
+    AWS: acknowledged data are durable ("Amazon SQS Developer Guide: Data protection": messages are stored on several
+    servers; "Amazon DynamoDB Developer Guide: What is Amazon DynamoDB"), and a Glue run does not end with its caller.
+    MiniStack saves its services only after SIGTERM, one after the other, while executions and functions still change
+    them: the table can be older than the queue. A live Glue run stays RUNNING.
+
+    Here all services are saved in their state of one instant, at which every change is blocked:
+
+    - SIGTERM: after open requests have been answered. SIGUSR1: immediately, in the middle of requests.
+    - Containers, scripts and unsent answers are lost.
+    - Running executions are FAILED with States.ServiceRestart after the start, without a status event (MiniStack's
+      rule; an execution's thread cannot be saved).
+    - Live Glue runs continue: their scripts start again.
+    """
+    put(persistence, "save_all", _save_and_end)
     wrap(glue, "_restore_state", _restore_glue)
     wrap(sqs, "_restore_state", _restore_sqs)
     # On a separate thread: the handler interrupts the event loop's thread, which may hold a lock during a change.
@@ -49,7 +52,7 @@ def _end_immediately() -> None:
 
 
 def _save_and_end(services: Mapping[str, Callable[[], Any]]) -> None:
-    block_changes()
+    _block_changes()
     for name, get_state in services.items():
         persistence.save_state(name, _consistent(get_state))
     sys.stderr.flush()
@@ -59,7 +62,7 @@ def _save_and_end(services: Mapping[str, Callable[[], Any]]) -> None:
     os._exit(0)
 
 
-def block_changes() -> None:
+def _block_changes() -> None:
     """Take every lock and keep it: tables, queues, executions and runs do not change afterwards."""
     while True:
         held = []
@@ -89,8 +92,8 @@ def _restore_glue(original: Callable[[Any], None], data: Any) -> None:
     original(data)
     for name, runs in list(glue._job_runs.items()):
         for run in runs:
-            if run["JobRunState"] in glue_runs.LIVE:
-                glue_runs.resume(name, run)
+            if run["JobRunState"] in glue_patches.LIVE:
+                glue_patches.resume(name, run)
 
 
 def _restore_sqs(original: Callable[[Any], None], data: Any) -> None:

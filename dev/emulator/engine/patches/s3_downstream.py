@@ -1,20 +1,24 @@
 """GetObject of named keys follows a script, and is recorded. Applied with a script file only.
 
-AWS: "Amazon S3 API Reference: Error responses" (SlowDown, 503: "Please reduce your request rate."; InternalError, 500;
-ServiceUnavailable, 503); "Retry behavior" of the SDKs' guide (a connection that ends without an answer; Retry-After).
 `dev.emulator.downstream` writes and explains the scripts.
 """
 
 import asyncio
+import itertools
+import json
+import os
+import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from hypercorn.events import Closed
 
-from dev.emulator.engine.downstream_script import Script
-from dev.emulator.engine.emulator import replace
+from dev.emulator.engine.emulator import patch, wrap
 
 ERRORS = {
     "slow_down": (503, "SlowDown", "Please reduce your request rate."),
@@ -24,30 +28,108 @@ ERRORS = {
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def apply() -> None:
-    """Wrap the whole application, which sees a caller disconnect, and can close a connection.
+@patch
+def s3_downstream() -> None:
+    """Calls of named objects are slow, refused or cut off.
 
-    The import binds the handlers of all services, so this patch is applied after those of the services.
+    AWS: "Amazon S3 API Reference: Error responses" (SlowDown, 503: "Please reduce your request rate."; InternalError,
+    500; ServiceUnavailable, 503); "Retry behavior" of the SDKs' guide (a connection that ends without an answer;
+    Retry-After).
+
+    The whole application is wrapped, which sees a caller disconnect, and can close a connection. The import binds the
+    handlers of all services, so this patch is applied after those of the services.
     """
-    replace(import_module("ministack.app"), "app", lambda original: _fragile(original, Script.from_environment()))
+    script = Script(Path(os.environ["SLOTKEEPER_ENGINE_DOWNSTREAM"]))
+    wrap(import_module("ministack.app"), "app", partial(_app, script))
 
 
-def _fragile(original: App, script: Script) -> App:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        call_and_step = script.begin(_key(scope)) if scope["type"] == "http" and scope["method"] == "GET" else None
-        if call_and_step is None:
-            await original(scope, receive, send)
-            return
-        step, call = call_and_step
-        answer = "gone"
+class Script:
+    """The steps of one file, read again after each change. Used by the event loop only."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._version: tuple[int, int] | None = None
+        self._script: dict[str, Any] = {"steps": {}, "outage": None}
+        self._calls: Counter[str] = Counter()
+        self._failed_in_outage = 0
+        self._after_outage: set[int] = set()
+        self._is_recovered = False
+        self._record = Record(file.with_suffix(".jsonl"))
+
+    def begin(self, key: str) -> tuple[dict[str, Any], int] | None:
+        """The step for this call of `key`, and the call's id in the record; None for a key without a script."""
+        script = self._read()
+        steps = script["steps"].get(key)
+        if steps is None:
+            return None
+        if script["outage"] and time.time() >= script["outage"]["begins"] and not self._is_recovered:
+            return self._without_step(key, script["outage"])
+        self._calls[key] += 1
+        number = self._calls[key]
+        step = steps[number - 1] if number <= len(steps) else {"seconds": 0.0, "answer": "normal"}
+        return step, self._record.begin(key, number)
+
+    def _without_step(self, key: str, outage: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        call = self._record.begin(key, 0)
+        if time.time() >= outage["ends"]:
+            self._after_outage.add(call)
+            return {"seconds": outage["seconds"], "answer": "normal"}, call
+        answer = outage["answers"][self._failed_in_outage % len(outage["answers"])]
+        self._failed_in_outage += 1
+        return {"seconds": outage["seconds"], "answer": answer}, call
+
+    def end(self, call: int, answer: str) -> None:
+        """Record the end of a call."""
+        self._record.end(call, answer)
+        if call in self._after_outage and answer == "200":
+            self._is_recovered = True
+
+    def _read(self) -> dict[str, Any]:
         try:
-            body = await _waited(receive, step["seconds"])
-            if body is not None:
-                answer = await _answer(original, scope, _again(body, receive), send, step)
-        finally:
-            script.end(call, answer)
+            status = self._file.stat()
+        except FileNotFoundError:
+            return self._script
+        version = (status.st_mtime_ns, status.st_ino)  # dev.emulator.downstream replaces the file at each change
+        if version != self._version:
+            script, self._version = json.loads(self._file.read_text()), version
+            self._is_recovered = self._is_recovered and script["outage"] == self._script["outage"]
+            self._script = script
+        return self._script
 
-    return app
+
+class Record:
+    """JSON Lines: one line when a call begins, one when it ends."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._ids = itertools.count(1)
+
+    def begin(self, key: str, number: int) -> int:
+        call = next(self._ids)
+        self._write({"call": call, "key": key, "number": number, "began": time.time()})
+        return call
+
+    def end(self, call: int, answer: str) -> None:
+        self._write({"call": call, "ended": time.time(), "answer": answer})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+async def _app(script: Script, original: App, scope: Any, receive: Any, send: Any) -> None:
+    call_and_step = script.begin(_key(scope)) if scope["type"] == "http" and scope["method"] == "GET" else None
+    if call_and_step is None:
+        await original(scope, receive, send)
+        return
+    step, call = call_and_step
+    answer = "gone"
+    try:
+        body = await _waited(receive, step["seconds"])
+        if body is not None:
+            answer = await _answer(original, scope, _again(body, receive), send, step)
+    finally:
+        script.end(call, answer)
 
 
 def _key(scope: Any) -> str:

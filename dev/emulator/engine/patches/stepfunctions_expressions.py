@@ -1,17 +1,12 @@
-"""The causes of failed expressions, and the variables that an Assign sees.
-
-AWS: a cause names the state, the event of its entry, the field and the expression: recorded in
-tests/conformance/test_stepfunctions.py. "Passing data between states with variables": every expression of an Assign
-sees the variables as they were on entry to the state.
-MiniStack gives only the end of such a cause, and assigns one variable after the other.
-"""
+"""Expressions of Step Functions: JSONata's values, the causes of failures, and assignments."""
 
 import contextvars
 from collections.abc import Callable
 from typing import Any
 
+from dev.emulator import jsonata_values
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import replace, wrap
+from dev.emulator.engine.emulator import patch, put, setting, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 UNDEFINED = "JSONata expression did not return a result"
@@ -19,21 +14,48 @@ WRONG_TYPE = "The JSONata expression specified"
 _field: contextvars.ContextVar[str] = contextvars.ContextVar("field", default="")
 
 
-def apply() -> None:
-    """Note the field of each expression, and replace the causes."""
+@patch
+def stepfunctions_jsonata() -> None:
+    """Numbers, and their texts, are those of JSONata 2.0.6.
+
+    AWS: "Transforming data with JSONata" (JSONata 2.0.6). Whole doubles print as integers (recorded by LocalStack's
+    snapshot tests of JSONata). MiniStack keeps the digits that $string of 2.0.6 rounds away, and whole numbers above
+    2^53. Its $parse('null') has no value, and its $range of one number is an array (tests/conformance/test_jsonata.py).
+    """
+    jsonata_values.apply()
+    put(sfn, "_sfn_jsonata_parse", jsonata_values.parse)
+    wrap(sfn, "_sfn_jsonata_range", _range)
+    wrap(sfn, "_evaluate_jsonata", _evaluate_jsonata)
+
+
+def _range(original: Callable[..., Any], start: float, end: float, step: float) -> Any:
+    values = original(start, end, step)
+    return values[0] if len(values) == 1 else values
+
+
+def _evaluate_jsonata(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    return jsonata_values.doubles(original(*given, **named))
+
+
+@patch
+def stepfunctions_expressions() -> None:
+    """A cause names the failed expression, and each expression of an Assign sees the variables on entry to the state.
+
+    AWS: a cause names the state, the event of its entry, the field and the expression: recorded in
+    tests/conformance/test_stepfunctions.py. "Passing data between states with variables": every expression of an
+    Assign sees the variables as they were on entry to the state.
+    MiniStack gives only the end of such a cause, and assigns one variable after the other.
+    """
     wrap(sfn, "_apply_jsonata_arguments", lambda original, *known: _in_field("Arguments", original, *known))
     wrap(sfn, "_apply_jsonata_output", lambda original, *a, **named: _in_field("Output", original, *a, **named))
     wrap(sfn, "_jsonata_state_field", _state_field)
-    replace(sfn, "_apply_state_assign", lambda _original: _assign)
-    replace(sfn, "_apply_jsonata_template", lambda _original: _template)
+    put(sfn, "_apply_state_assign", _assign)
+    put(sfn, "_apply_jsonata_template", _template)
 
 
 def _in_field(name: str, original: Callable[..., Any], *known: Any, **named: Any) -> Any:
-    token = _field.set(_field.get() + name)
-    try:
+    with setting(_field, _field.get() + name):
         return original(*known, **named)
-    finally:
-        _field.reset(token)
 
 
 def _assign(state: Any, raw_input: Any, context: Any, result: Any = None, error_output: Any = None) -> None:
@@ -72,11 +94,7 @@ def _state_field(
         if not error.cause.startswith(WRONG_TYPE):
             raise
         what = error.cause.partition(f"the field '{field}' ")[2]
-        token = _field.set(_field.get() + field)
-        try:
-            raise _failure(context, _text(str(state[field])), what) from None
-        finally:
-            _field.reset(token)
+        raise _in_field(field, _failure, context, _text(str(state[field])), what) from None
 
 
 def _text(value: str) -> str:

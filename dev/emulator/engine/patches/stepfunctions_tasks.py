@@ -1,13 +1,4 @@
-"""A task's Retry, Catch, timeout and result limit follow the States Language.
-
-AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; no catcher matches
-States.Runtime; the data limit), "Task workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions),
-"Service quotas" (256 KiB), "Transforming data with JSONata", "Step Functions API Reference: TaskScheduledEventDetails"
-(parameters). The first of these pages states that States.ALL does not match States.DataLimitExceeded. It does in
-recorded executions (tests/conformance/test_jsonata.py), and here.
-MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, matches every
-error with States.ALL, and has no limit. It also retries and calls after the execution was stopped.
-"""
+"""Tasks of Step Functions: retries, timeouts, limits, and the branches that a failure stops."""
 
 import contextvars
 import json
@@ -18,19 +9,29 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import replace, wrap
+from dev.emulator.engine.drives import Branch, ExecutionClosed
+from dev.emulator.engine.emulator import patch, put, setting, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 abandoned: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("abandoned", default=None)
 leave_running: set[str] = set()  # executions whose abort does not stop their jobs (see dev.emulator.faults)
 
 
-def apply() -> None:
-    """Replace the functions that run a task."""
+@patch
+def stepfunctions_tasks() -> None:
+    """A task's Retry, timeout and result limit follow the States Language.
+
+    AWS: "Handling errors in Step Functions workflows" (MaxDelaySeconds; JitterStrategy FULL; the data limit), "Task
+    workflow state" (TimeoutSeconds and HeartbeatSeconds may be JSONata expressions), "Service quotas" (256 KiB),
+    "Step Functions API Reference: TaskScheduledEventDetails" (parameters). The first of these pages states that
+    States.ALL does not match States.DataLimitExceeded. It does in recorded executions
+    (tests/conformance/test_jsonata.py), and here.
+    MiniStack fails on a JSONata timeout, waits without jitter and at most 60 s with any MaxDelaySeconds, and has no
+    limit. It also retries and calls after the execution was stopped.
+    """
     wrap(sfn, "_execute_task", _execute_task)
     wrap(sfn, "_invoke_resource", _invoke_resource)
-    replace(sfn, "_invoke_resource_with_timeout", lambda _original: _invoke_with_timeout)
-    wrap(sfn, "_error_matches", _error_matches)
+    put(sfn, "_invoke_resource_with_timeout", _invoke_with_timeout)
     wrap(sfn, "_find_matching_retrier", _find_matching_retrier)
 
 
@@ -85,22 +86,6 @@ def _invoke_with_timeout(resource: str, given: Any, seconds: float) -> Any:
     return result
 
 
-def answer_of(response: Any, service: str, error: Callable[[str], str]) -> dict[str, Any]:
-    """The answer to a task's call. A refusal is raised; `error` makes its name from the code."""
-    status, _headers, body = response
-    answer: dict[str, Any] = json.loads(body)
-    if status >= 400:
-        code = str(answer.get("__type", "")).rsplit("#", 1)[-1]
-        raise sfn._ExecutionError(error(code), refusal_cause(answer.get("message", ""), service, status, code))
-    return answer
-
-
-def refusal_cause(message: str, service: str, status: int, code: str) -> str:
-    """The cause of an optimized task that its service has refused (tests/conformance/test_stepfunctions.py)."""
-    about = f"(Service: {service}; Status Code: {status}; Error Code: {code}; Request ID: 0; Proxy: null)"
-    return f"{message} {about}"
-
-
 def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> None:
     """Wait for the end of what a task with `.sync` has started. Raises ExecutionClosed if the task ends first.
 
@@ -109,20 +94,15 @@ def wait_for_job(is_running: Callable[[], bool], stop: Callable[[], Any]) -> Non
     timed_out, drive = abandoned.get(), drives.current.get()
     while is_running():
         if timed_out is not None and timed_out.is_set():
-            raise drives.ExecutionClosed  # the task timed out, so this thread's result is not used
+            raise ExecutionClosed  # the task timed out, so this thread's result is not used
         if drive is not None and drives.has_ended():
             if drives.is_aborted() and drive.execution["name"] not in leave_running:
                 stop()
-            raise drives.ExecutionClosed
+            raise ExecutionClosed
         time.sleep(drives.POLL_SECONDS)
 
 
-def _error_matches(original: Callable[..., bool], names: list[str], error: str) -> bool:
-    matches: bool = error != "States.Runtime" and original(names, error)
-    return matches
-
-
-def delay(retrier: Mapping[str, Any], before: int) -> float:
+def _delay(retrier: Mapping[str, Any], before: int) -> float:
     """Seconds until the next retry, after `before` retries by this retrier."""
     seconds: float = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2.0) ** before
     seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
@@ -137,5 +117,42 @@ def _find_matching_retrier(
     drive = drives.current.get()
     if retrier is None or drive is None:
         return retrier, index
-    drive.wait(delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
+    drive.wait(_delay(retrier, counts.get(index, 0)) * sfn._SFN_WAIT_SCALE)
     return {**retrier, "IntervalSeconds": 0}, index  # already waited: MiniStack's own wait is at most 60 s
+
+
+@patch
+def stepfunctions_branches() -> None:
+    """The first failure in a Map or a Parallel state stops the other iterations or branches.
+
+    AWS: "Map workflow state" and "Parallel workflow state": after an unhandled error in one, the whole state has
+    failed, and the others are stopped. "Discover service integration patterns in Step Functions" (Run a Job): their
+    tasks are aborted, so Step Functions makes a best-effort attempt to cancel their jobs. The state's error is that of
+    the failure.
+    MiniStack waits until all have ended.
+    """
+    wrap(sfn, "_run_map_items", _run_all)
+    wrap(sfn, "_run_parallel_branches", _run_all)
+    wrap(sfn, "_run_sub_machine", _run_one)
+
+
+def _run_all(original: Callable[..., Any], *arguments: Any) -> Any:
+    with setting(drives.branch, Branch(drives.branch.get())):
+        return original(*arguments)  # its threads copy this context
+
+
+def _run_one(original: Callable[..., Any], *arguments: Any) -> Any:
+    branch = drives.branch.get()
+    if branch is None:
+        return original(*arguments)
+    try:
+        drives.check()
+        return original(*arguments)
+    except sfn._ExecutionError as error:
+        with drives.lock:
+            branch.failure = branch.failure or error
+        raise
+    except ExecutionClosed:
+        if branch.failure is None:  # the execution was closed, or an outer state has failed
+            raise
+        raise branch.failure from None

@@ -1,14 +1,4 @@
-"""Tasks that wait for a task token, and the actions that answer them.
-
-AWS: "Discover service integration patterns in Step Functions" (Wait for a callback with the task token);
-"Step Functions API Reference: SendTaskSuccess", "SendTaskFailure" and "SendTaskHeartbeat" (InvalidToken, InvalidOutput,
-TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output, error and cause);
-"Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too). Each attempt of a task
-has its own token, of several hundred characters of base64. The token is checked before the output: recorded in
-tests/conformance/test_stepfunctions.py.
-MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits on
-after the execution was stopped, and answers TaskDoesNotExist for any other token.
-"""
+"""Tasks that wait for a task token, and the actions that answer them."""
 
 import base64
 import json
@@ -19,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dev.emulator.engine import drives
-from dev.emulator.engine.emulator import replace, responses, wrap
+from dev.emulator.engine.emulator import patch, put, refused, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 PREFIX = "AQCwAAAAKgAAAAMAAAAA"  # every token of AWS starts alike
@@ -29,14 +19,24 @@ _TOKEN_BYTES = 480
 _lock = threading.Lock()  # an answer and the end of the wait are one order
 
 
-def apply() -> None:
-    """Replace the wait, and check each answer."""
-    replace(sfn, "_invoke_with_callback", lambda _original: _wait_for_answer)
-    wrap(sfn, "_apply_jsonata_arguments", _with_new_token)
-    wrap(sfn, "_apply_parameters", _with_new_token)
-    wrap(sfn, "_send_task_success", _answer)
-    wrap(sfn, "_send_task_failure", _answer)
-    wrap(sfn, "_send_task_heartbeat", _answer)
+@patch
+def stepfunctions_tokens() -> None:
+    """A task waits for one answer with its token.
+
+    AWS: "Discover service integration patterns in Step Functions" (Wait for a callback with the task token);
+    "Step Functions API Reference: SendTaskSuccess", "SendTaskFailure" and "SendTaskHeartbeat" (InvalidToken,
+    InvalidOutput, TaskDoesNotExist; TaskTimedOut: the token has expired or its task is closed; the lengths of output,
+    error and cause); "Task workflow state" (TimeoutSeconds, and HeartbeatSeconds, whose end is States.Timeout too).
+    Each attempt of a task has its own token, of several hundred characters of base64. The token is checked before the
+    output: recorded in tests/conformance/test_waiting_tasks.py.
+    MiniStack accepts every number of answers, keeps one token for all attempts, does not know HeartbeatSeconds, waits
+    on after the execution was stopped, and answers TaskDoesNotExist for any other token.
+    """
+    put(sfn, "_invoke_with_callback", _wait_for_answer)
+    for name in ("_apply_jsonata_arguments", "_apply_parameters"):
+        wrap(sfn, name, _with_new_token)
+    for name in ("_send_task_success", "_send_task_failure", "_send_task_heartbeat"):
+        wrap(sfn, name, _answer)
 
 
 def _with_new_token(original: Callable[..., Any], state: Any, given: Any, context: Any = None) -> Any:
@@ -87,26 +87,22 @@ def _answer(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
         data = {**data, "output": output}
     for name, most in LENGTHS.items():
         if len((data.get(name) or "").encode()) > most:
-            return _refused("ValidationException", f"Value at '{name}' failed to satisfy constraint: length {most}")
+            return refused("ValidationException", f"Value at '{name}' failed to satisfy constraint: length {most}")
     token = data.get("taskToken") or ""
     task = sfn._task_tokens.get(token)
     if task is None:
         if token.startswith(PREFIX):
-            return _refused("TaskDoesNotExist", "Task does not exist")
-        return _refused("InvalidToken", "Invalid Token: 'Invalid token'")
+            return refused("TaskDoesNotExist", "Task does not exist")
+        return refused("InvalidToken", "Invalid Token: 'Invalid token'")
     if output is not None and not _is_json(output):
-        return _refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
+        return refused("InvalidOutput", "Invalid Output: 'Unable to parse output'")
     drive, branch = task.get("drive"), task.get("branch")
     with _lock:
         has_ended = (drive is not None and drive.closed.is_set()) or (branch is not None and branch.is_stopped)
         if task.get("closed") or task["event"].is_set() or has_ended:
-            return _refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
+            return refused("TaskTimedOut", "Task Timed Out: 'Provided task does not exist anymore'")
         task["beat"] = time.monotonic()
         return original(data)
-
-
-def _refused(code: str, message: str) -> Any:
-    return responses.error_response_json(code, message, 400)
 
 
 def _is_json(text: str) -> bool:

@@ -1,0 +1,259 @@
+"""SQS: atomic operations, receipt handles, FIFO groups, sizes of messages, and message move tasks."""
+
+import base64
+import json
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dev.emulator.engine.emulator import PatchError, locked, patch, replace, sqs, wrap
+
+# Action -> MiniStack's function. ReceiveMessage waits on the event loop, so each of its steps takes the lock, and the
+# wait does not.
+ACTIONS = {
+    "SendMessage": "_act_send_message",
+    "SendMessageBatch": "_act_send_message_batch",
+    "DeleteMessage": "_act_delete_message",
+    "DeleteMessageBatch": "_act_delete_message_batch",
+    "ChangeMessageVisibility": "_act_change_visibility",
+    "ChangeMessageVisibilityBatch": "_act_change_visibility_batch",
+    "GetQueueAttributes": "_act_get_queue_attributes",
+    "PurgeQueue": "_act_purge_queue",
+}
+STEPS = ("_collect_msgs", "_dlq_sweep", "_expire_retained", "_receive_messages_for_esm", "_delete_messages_for_esm")
+REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
+NO_SOURCE = "CouldNotDetermineMessageSource"
+
+lock = threading.RLock()
+_locked = partial(locked, lock)
+_move_tasks: dict[str, list[dict[str, Any]]] = {}
+
+
+def _replace_action(action: str, make: Callable[[Any], Any]) -> None:
+    """Replace the function of an action, also in MiniStack's table of actions."""
+    replace(sqs, ACTIONS[action], make)
+    sqs._HANDLERS[action] = getattr(sqs, ACTIONS[action])
+
+
+@patch
+def sqs_locks() -> None:
+    """Every operation on a queue is atomic.
+
+    AWS: "Amazon SQS Developer Guide: FIFO queue delivery logic": an accepted message stays until it is deleted or
+    expires, and is delivered to one consumer at a time.
+    MiniStack changes a queue from three threads (event loop, Lambda poller, Step Functions tasks): a client and a
+    function can receive the same message, and a message is lost if it is sent while another thread replaces the
+    queue's list.
+    """
+    replace(sqs, "_queues_lock", lambda _original: lock)  # reentrant: the steps are called inside it
+    for action in ACTIONS:
+        _replace_action(action, _locked)
+    for name in STEPS:
+        replace(sqs, name, _locked)
+
+
+@patch
+def sqs_handles() -> None:
+    """FIFO receipt handles expire with the visibility timeout and the next receive, those of a standard queue do not.
+
+    AWS: "Amazon SQS API Reference: ChangeMessageVisibility" (MessageNotInflight for a message that is visible),
+    "DeleteMessage" (standard: with an older handle the request succeeds and may delete nothing), and re:Post "How do I
+    resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The receipt handle has expired"). The
+    recordings of ChangeMessageVisibility on standard queues are in tests/conformance/test_sqs.py.
+    MiniStack accepts a handle for a message that is visible again, and refuses an older handle as invalid.
+    """
+    wrap(sqs, "_collect_msgs", _collect)
+    for action, function in (("DeleteMessage", _delete), ("ChangeMessageVisibility", _change_visibility)):
+        _replace_action(action, lambda original, function=function: _locked(partial(function, original)))  # type: ignore[misc]
+        _replace_action(f"{action}Batch", lambda _original, action=action: _locked(partial(_batch, action)))  # type: ignore[misc]
+    replace(sqs, "_delete_messages_for_esm", lambda original: _locked(partial(_delete_for_event_source, original)))
+
+
+def _collect(original: Callable[..., Any], queue: dict[str, Any], count: int, visibility: int) -> Any:
+    messages = original(queue, count, visibility)
+    known = queue.setdefault("handles", OrderedDict())
+    for message in messages:
+        known[message["receipt_handle"]] = message["id"]
+    while len(known) > REMEMBERED:
+        known.popitem(last=False)
+    return messages
+
+
+def _delete(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
+    queue, handle, message = _find(data, url)
+    if message is None:
+        return {}  # deleted earlier: the request succeeds
+    if message["receipt_handle"] != handle and not queue["is_fifo"]:
+        return {}
+    if queue["is_fifo"] and _expired(message, handle):
+        raise _error(handle, "The receipt handle has expired.")
+    return original(data, url)
+
+
+def _change_visibility(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
+    queue, handle, message = _find(data, url)
+    if message is None:
+        raise _error(handle, "Message does not exist or is not available for visibility timeout change.")
+    if not queue["is_fifo"]:
+        return original({**data, "ReceiptHandle": message["receipt_handle"]}, url)
+    if message["receipt_handle"] != handle:
+        raise _error(handle, "The receipt handle has expired.")
+    if message["visible_at"] <= time.time():
+        raise sqs._Err("MessageNotInflight", "The specified message is not in flight.")
+    return original(data, url)
+
+
+def _batch(action: str, data: dict[str, Any], url: str) -> Any:
+    entries = data.get("Entries", [])
+    sqs._validate_batch_entries(entries, f"{action}BatchRequestEntry")
+    done, failed = [], []
+    for entry in entries:
+        try:
+            sqs._HANDLERS[action]({**entry, "QueueUrl": data.get("QueueUrl", url)}, url)
+            done.append({"Id": entry["Id"]})
+        except sqs._Err as error:
+            failed.append({"Id": entry["Id"], "Code": error.code, "Message": error.message, "SenderFault": True})
+    return {"Successful": done, "Failed": failed}
+
+
+def _delete_for_event_source(original: Callable[..., Any], url: str, handles: set[str]) -> None:
+    queue = sqs._get_q(url)
+    if queue["is_fifo"]:
+        # Lambda deletes with the handle that it received. Meanwhile the message may be visible or received again.
+        messages = {message["receipt_handle"]: message for message in queue["messages"]}
+        handles = {handle for handle in handles if handle in messages and not _expired(messages[handle], handle)}
+    original(url, handles)
+
+
+def _find(data: dict[str, Any], url: str) -> tuple[dict[str, Any], str, dict[str, Any] | None]:
+    queue = sqs._get_q(data.get("QueueUrl", url))
+    handle = data.get("ReceiptHandle", "")
+    owner = queue.get("handles", {}).get(handle)
+    if owner is None:
+        raise sqs._Err("ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.')
+    return queue, handle, next((message for message in queue["messages"] if message["id"] == owner), None)
+
+
+def _expired(message: dict[str, Any], handle: str) -> bool:
+    return bool(message["receipt_handle"] != handle or message["visible_at"] <= time.time())
+
+
+def _error(handle: str, reason: str) -> Exception:
+    error: Exception = sqs._Err(
+        "InvalidParameterValue", f"Value {handle} for parameter ReceiptHandle is invalid. Reason: {reason}"
+    )
+    return error
+
+
+@patch
+def sqs_groups() -> None:
+    """A FIFO queue delivers a message unless an earlier one of its group is hidden.
+
+    AWS: recorded in tests/conformance/test_sqs.py (fifo_delivers_before_one_in_flight).
+    MiniStack delivers no message of a group while any message of the group is in flight.
+    """
+    wrap(sqs, "_collect_fifo", _collect_fifo)
+
+
+def _collect_fifo(original: Callable[..., Any], queue: dict[str, Any], count: int, visibility: int, now: float) -> Any:
+    """Collect from the messages before the first hidden one of each group."""
+    blocked: set[str] = set()
+    deliverable = []
+    for message in queue["messages"]:
+        if message["visible_at"] > now:
+            blocked.add(message["group_id"])
+        elif message["group_id"] not in blocked:
+            deliverable.append(message)
+    return original({**queue, "messages": deliverable}, count, visibility, now)
+
+
+@patch
+def sqs_sizes() -> None:
+    """A message's attributes count against its queue's MaximumMessageSize.
+
+    AWS: "Amazon SQS Developer Guide: Message metadata for Amazon SQS": all components of an attribute (name, type,
+    value) are part of the message's size.
+    MiniStack counts the body alone, and accepts a dead letter whose history exceeds SQS's limit.
+    """
+    _replace_action("SendMessage", lambda original: partial(_send, original))
+
+
+def _send(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
+    largest = int(sqs._get_q(data.get("QueueUrl", url))["attributes"].get("MaximumMessageSize", 1_048_576))
+    if _size(data) > largest:
+        reason = f"One or more parameters are invalid. Reason: Message must be shorter than {largest} bytes."
+        raise sqs._Err("InvalidParameterValue", reason)
+    return original(data, url)
+
+
+def _size(data: dict[str, Any]) -> int:
+    size = len(data.get("MessageBody", "").encode())
+    for name, attribute in (data.get("MessageAttributes") or {}).items():
+        texts = (name, attribute.get("DataType", ""), attribute.get("StringValue") or "")
+        size += sum(len(text.encode()) for text in texts) + len(base64.b64decode(attribute.get("BinaryValue") or ""))
+    return size
+
+
+@patch
+def sqs_redrive() -> None:
+    """Dead letters can be redriven: StartMessageMoveTask, ListMessageMoveTasks.
+
+    AWS: "Amazon SQS API Reference: StartMessageMoveTask": the source is a dead-letter queue of another queue; without
+    a destination each message returns to its source queue. "Amazon SQS Developer Guide: Learn how to configure a
+    dead-letter queue redrive": redriven messages are new ones, with a new id and time. A message that was sent
+    directly to the dead-letter queue has no source queue, and stays ("DLQ and DLQ redrive issues").
+    MiniStack has neither action. Here the task has ended when StartMessageMoveTask answers.
+    """
+    if {"StartMessageMoveTask", "ListMessageMoveTasks"} & set(sqs._HANDLERS):
+        raise PatchError("MiniStack has message move tasks now")
+    sqs._HANDLERS["StartMessageMoveTask"] = _locked(_start_move)
+    sqs._HANDLERS["ListMessageMoveTasks"] = _list_moves
+
+
+def _start_move(data: dict[str, Any], _url: str) -> dict[str, str]:
+    arn, destination = data["SourceArn"], data.get("DestinationArn")
+    source = _queue(arn)
+    policies = [json.loads(queue["attributes"].get("RedrivePolicy") or "{}") for queue in sqs._queues.values()]
+    if arn not in [policy.get("deadLetterTargetArn") for policy in policies]:
+        raise sqs._Err("InvalidParameterValue", "Source queue must be configured as a Dead Letter Queue.")
+    if destination:
+        _queue(destination)
+    task = {"SourceArn": arn, "StartedTimestamp": int(time.time() * 1000)}
+    task |= {"DestinationArn": destination} if destination else {}
+    _move_tasks.setdefault(arn, []).insert(0, task | _move(source, destination))
+    return {"TaskHandle": str(uuid.uuid4())}  # AWS lists it while the task runs
+
+
+def _move(source: dict[str, Any], destination: str | None) -> dict[str, Any]:
+    visible = [message for message in source["messages"] if message["visible_at"] <= time.time()]
+    outcome: dict[str, Any] = {"Status": "COMPLETED", "ApproximateNumberOfMessagesToMove": len(visible)}
+    moved = []
+    for message in visible:
+        target = destination or message["sys"].get("DeadLetterQueueSourceArn")
+        again = {"MessageBody": message["body"], "MessageAttributes": message["message_attributes"]}
+        if message["group_id"]:
+            again |= {"MessageGroupId": message["group_id"], "MessageDeduplicationId": message["id"]}
+        try:
+            if target is None:
+                raise sqs._Err(NO_SOURCE, "")
+            sqs._act_send_message(again, _queue(target)["url"])
+            moved.append(message["id"])
+        except sqs._Err as error:
+            outcome |= {"Status": "FAILED", "FailureReason": error.code}
+    source["messages"] = [message for message in source["messages"] if message["id"] not in moved]
+    return outcome | {"ApproximateNumberOfMessagesMoved": len(moved)}
+
+
+def _list_moves(data: dict[str, Any], _url: str) -> dict[str, Any]:
+    return {"Results": _move_tasks.get(data["SourceArn"], [])[: int(data.get("MaxResults", 1))]}
+
+
+def _queue(arn: str) -> dict[str, Any]:
+    queue: dict[str, Any] | None = sqs._queue_by_arn(arn)
+    if queue is None:
+        raise sqs._Err("ResourceNotFoundException", "The resource that you specified for the SourceArn doesn't exist.")
+    return queue

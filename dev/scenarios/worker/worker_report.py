@@ -1,0 +1,248 @@
+"""The report of `make run-worker`: its figures, checks and tables.
+
+Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in seconds):
+
+| key | meaning |
+|---|---|
+| `parameters` | also work_seconds, the limit of an attempt |
+| `succeeded`, `dead_lettered`, `nowhere` | requests by their end, by S3 and the dead-letter queue |
+| `kinds` | the same by kind |
+| `attempts` | requests by kind and number of attempts, by the ledger; one for an invalid message |
+| `answers` | the downstream's calls by their answer |
+| `most_callers` | the most concurrent callers, by the downstream |
+| `total_seconds` | first request sent to last record |
+| `outage` | worker_outage.py explains it; null without an outage |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rich.table import Table
+
+from dev.emulator.live_view import counted
+from dev.emulator.worker_client import DeadLetter
+from dev.scenarios.runner.checks import check, check_none
+from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table
+from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.intervals import peak, since, tally
+
+from . import worker_outage
+from .worker_chart import CALLS, draw
+from .worker_mix import KINDS, limit
+from .worker_records import End, Records, RequestOutcome, request_outcomes
+
+AFTER = {"first call after": "first_call", "first success after": "first_success", "last request after": "empty"}
+# With fewer than this many requests per caller, a run does not show that all callers are used.
+LARGE_ENOUGH = 10
+FINAL = {End.SUCCEEDED: "SUCCEEDED", End.DEAD_LETTERED: "DEAD_LETTERED"}  # in the ledger
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`outage`: there is one."""
+
+    requests: int
+    seed: int
+    scale: float
+    workers: int
+    outage: bool = False
+
+    @property
+    def work_seconds(self) -> int:
+        return limit(self.scale)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run with at least one request. `strays`: records of no request."""
+
+    parameters: Parameters
+    records: Records
+    outcomes: Sequence[RequestOutcome]
+    strays: Sequence[str]
+
+    @property
+    def poison(self) -> list[RequestOutcome]:
+        return [each for each in self.outcomes if each.request.kind == "poison"]
+
+    @property
+    def end(self) -> float:
+        """The last instant in the records."""
+        calls = [call.ended or call.began for call in self.records.calls]
+        ends = [manifest.at for manifest in self.records.manifests] + [message.sent for message in self.records.dead]
+        return max(calls + ends + [each.sent for each in self.outcomes])
+
+    @property
+    def most_callers(self) -> int:
+        """A caller counts from its request to its answer, or until it closes the connection."""
+        return peak((call.began, self.end if call.ended is None else call.ended) for call in self.records.calls)
+
+
+def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
+    """The report of one run. At least one request must have been sent."""
+    evidence = Evidence(parameters, records, *request_outcomes(records))
+    outcomes, end = evidence.outcomes, evidence.end
+    origin = min(each.sent for each in outcomes)
+    by_kind = {kind: [each for each in outcomes if each.request.kind == kind] for kind in KINDS}
+    figures = {
+        **{str(each): sum(outcome.end is each for outcome in outcomes) for each in End},
+        "kinds": {kind: tally(each.end for each in some) for kind, some in by_kind.items()},
+        "attempts": {kind: tally(each.attempts for each in some) for kind, some in by_kind.items()},
+        "answers": tally(call.answer for call in records.calls),
+        "most_callers": evidence.most_callers,
+        "total_seconds": since(end, origin),
+        "outage": worker_outage.figures(records.outage, origin, end) if records.outage else None,
+    }
+    checks = [judge(evidence) for judge in CHECKS]
+    checks += worker_outage.checks(records.outage) if records.outage else []
+    report = run.report(parameters, origin, checks, figures)
+    report["parameters"]["work_seconds"] = parameters.work_seconds
+    return Outcome(report, tables(report), partial(draw, report, records, outcomes, origin))
+
+
+def tables(report: Mapping[str, Any]) -> list[Table]:
+    parameters = report["parameters"]
+    answers = (f"{CALLS[answer][1] if answer in CALLS else answer}: {n}" for answer, n in report["answers"].items())
+    rows = {
+        "succeeded": f"{report['succeeded']} of {parameters['requests']}",
+        "dead-lettered": report["dead_lettered"],
+        "without an end": report["nowhere"],
+        "most concurrent callers": f"{report['most_callers']} of {parameters['workers']}",
+        "calls by their answer": "; ".join(answers) or "none",
+        "total time": f"{report['total_seconds']:.1f} s",
+        **(_outage_rows(report["outage"]) if report["outage"] else {}),
+    }
+    attempts = report["attempts"]
+    kinds = (
+        (kind, counts_text(ends).replace("_", "-"), counts_text(attempts[kind], "{count} in {name}"))
+        for kind, ends in report["kinds"].items()
+    )
+    return [
+        figure_table("The run, by the records of S3, the queues and the ledger", rows),
+        *list_table("By kind", ("kind", "ended", "attempts"), kinds),
+    ]
+
+
+def _outage_rows(outage: Mapping[str, Any]) -> dict[str, str]:
+    after = [f"{name} {outage[key]:.1f} s" for name, key in AFTER.items() if outage[key] is not None]
+    return {
+        "outage": f"from {outage['began']:.1f} to {outage['ended']:.1f} s: {counted(outage['calls'], 'call')}, "
+        f"{counted(outage['counted'], 'attempt')} used up",
+        "after the outage": ", ".join(after),
+    }
+
+
+# ---------------------------------------------------------------------------------------------- checks about requests
+
+
+def all_succeeded(run: Evidence) -> CheckResult:
+    """R1, R2: each request has one effect, its manifest."""
+    able = [each for each in run.outcomes if each.request.kind != "poison"]
+    problems = {
+        "not published": [each.name for each in able if not each.manifests],
+        "published more than once": [each.name for each in able if len(each.manifests) > 1],
+        "dead-lettered": [f"{each.name} ({each.dead[0].code})" for each in able if each.dead],
+        "published although poison": [each.name for each in run.poison if each.manifests],
+    }
+    finding = f"{len(able)} of {len(able)} published, once each"
+    return check_none("each request that can succeed succeeds once", problems, finding)
+
+
+def poison_is_dead_lettered(run: Evidence) -> CheckResult:
+    """R4: one dead letter for each, with the reason and the history of its attempts."""
+    problems = {
+        "not one dead letter": [f"{each.name} ({len(each.dead)})" for each in run.poison if len(each.dead) != 1],
+        "without its history": [
+            f"{each.name} ({message.code}, {message.reason})"
+            for each in run.poison
+            for message in each.dead
+            if not _has_history(each, message)
+        ],
+    }
+    name = "each poison request has one dead letter with its history"
+    return check_none(name, problems, counted(len(run.poison), "dead letter"), shown=bool(run.poison))
+
+
+def _has_history(outcome: RequestOutcome, message: DeadLetter) -> bool:
+    """An invalid message has no attempts. Of any other, the outage may have failed attempts before the last one."""
+    poison, last = outcome.request.poison, 1 + outcome.refused
+    if not poison or message.code != poison.code or poison.reason not in (message.reason or ""):
+        return False
+    history = [(each.get("attempt"), poison.reason in each.get("error", "")) for each in message.history or []]
+    wanted = [(number, number == last) for number in range(1, last + 1)] if outcome.request.is_message else []
+    return history == wanted
+
+
+def poison_has_one_attempt(run: Evidence) -> CheckResult:
+    """R3: one attempt, and at most one call of the downstream, besides those that failed because of the outage."""
+    poison = run.poison
+    problems = {
+        "tried again": [f"{each.name} ({each.attempts})" for each in poison if each.attempts > 1 + each.refused],
+        "called again": [f"{each.name} ({len(each.calls)})" for each in poison if len(each.calls) > 1 + each.refused],
+    }
+    calls = counted(sum(len(each.calls) for each in poison), "call")
+    finding = f"{counted(len(poison), 'attempt')}, {calls} of the downstream"
+    return check_none("poison has one attempt", problems, finding, shown=bool(poison))
+
+
+def ledger_agrees(run: Evidence) -> CheckResult:
+    """The ledger against three independent records."""
+    wrong = [f"{each.name} ({what})" for each in run.outcomes if (what := _disagreement(each))]
+    rows = counted(sum(each.row is not None for each in run.outcomes), "row")
+    problems = {"disagree": wrong, "of no request": run.strays}
+    return check_none("the ledger agrees with S3, the dead letters and the downstream", problems, rows)
+
+
+def _disagreement(outcome: RequestOutcome) -> str:
+    row = outcome.row
+    if row is None:
+        return "no row" if outcome.request.is_message else ""
+    if not outcome.request.is_message:
+        return "has a row"
+    failed = row.attempts - 1 if outcome.manifests else row.attempts
+    attempts, times = counted(row.attempts, "attempt"), (row.attempts, row.first_attempt_at, row.last_attempt_at)
+    stated = [(each.retry_count, each.first_attempt_at, each.last_attempt_at) for each in outcome.dead]
+    agree = {
+        f"{row.status}, {outcome.end}": row.status == FINAL.get(outcome.end),
+        f"{attempts}, {counted(len(outcome.calls), 'call')}": len(outcome.calls) <= row.attempts,
+        f"{attempts}, failed {row.history}": row.history == tuple(range(1, failed + 1)),
+        "another attempt published": all(manifest.attempt == row.attempts for manifest in outcome.manifests),
+        "the dead letter's attempts or times": all(each == times for each in stated),
+    }
+    return ", ".join(what for what, holds in agree.items() if not holds)
+
+
+def nothing_left(run: Evidence) -> CheckResult:
+    """R1: no message, schedule or open row is left."""
+    rows = [each.row for each in run.outcomes if each.row]
+    problems = {
+        "left": [f"{count} {what}" for what, count in run.records.left.items() if count],
+        "not final": [f"{row.request_id} ({row.status})" for row in rows if row.status not in FINAL.values()],
+    }
+    return check_none("no request is left waiting", problems, f"0 {', 0 '.join(run.records.left)}")
+
+
+# ---------------------------------------------------------------------------------------- checks about the downstream
+
+
+def never_above(run: Evidence) -> CheckResult:
+    most, callers = run.most_callers, run.parameters.workers
+    name = f"never more than {callers} concurrent callers"
+    finding = f"at most {most}, in {counted(len(run.records.calls), 'call')}"
+    if most < callers and len(run.outcomes) <= LARGE_ENOUGH * callers:
+        return check(name, None, f"{finding}; too few requests to show it")
+    return check(name, most == callers, finding)  # in a large run fewer callers are an error
+
+
+CHECKS = (
+    all_succeeded,
+    poison_is_dead_lettered,
+    poison_has_one_attempt,
+    ledger_agrees,
+    never_above,
+    nothing_left,
+)

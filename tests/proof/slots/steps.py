@@ -1,0 +1,217 @@
+"""The writes of each step on a process's item, as the product's own code makes them for numbers of any value."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from z3 import Int
+
+from slotkeeper.slots import lease_protocol, lost_requests, processes, protocol
+from slotkeeper.slots.lease_protocol import LeaseSteps
+from slotkeeper.slots.lost_requests import LostRequests
+from slotkeeper.slots.process import Cancellation, Cleared, Holder, Process, WaitingRequest
+from slotkeeper.slots.processes import Cancellations, Processes
+from slotkeeper.slots.protocol import Candidate, LeaseTerm, Slots
+from slotkeeper.slots.request import Delivery
+from tests.proof.slots.symbols import Search
+
+WORKFLOW = Path(__file__).parents[3] / "statemachines" / "slot_workflow.asl.json"
+NOW = 1_800_000_000
+LEASE = LeaseTerm(NOW + 60, "own")
+_DELIVERY = Delivery("id", "", "p", "handle", "1", 1, NOW - 5)
+_HELD = (("a", 2), ("b", 3))  # names and weights of the holders of an item that is repaired
+
+
+class Recorder:
+    """A DynamoDB client that accepts each write and keeps it, and the names of the functions that led to it."""
+
+    def __init__(self) -> None:
+        self.writes: list[dict[str, Any]] = []
+        self.callers: set[str] = set()
+
+    def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
+        def call(**request: Any) -> dict[str, Any]:
+            if "ConditionExpression" in request:
+                self.writes.append(request)
+                frame = sys._getframe(1)
+                while frame.f_back:
+                    self.callers.add(frame.f_code.co_qualname)
+                    frame = frame.f_back
+            return {"Attributes": {"process_name": {"S": "p"}}, "Item": {}}
+
+        return call
+
+
+@dataclass(frozen=True)
+class AsRead(Process):
+    """A process as a step has read it before its write, with holders of any weight."""
+
+    held: Any = 0
+
+    @property
+    def held_weight(self) -> int:
+        return self.held
+
+    def admits(self, *_: Any, **__: Any) -> bool:
+        return True  # a step that finds before its write that it would be refused writes nothing
+
+
+def as_read(search: Search, holders: dict[str, Holder] | None = None) -> AsRead:
+    limit, in_use, held, default = (search.integer(f"{name} read") for name in ("limit", "in use", "held", "default"))
+    return AsRead("p", limit, in_use, holders or {}, False, "job", default, held=held)
+
+
+# What holds for every number that a step reads or is given.
+PREMISES = (
+    *(Int(f"{name} read") >= 0 for name in ("limit", "held")),
+    *(Int(name) >= 1 for name in ("default read", "weight", "expired weight")),
+)
+
+
+Step = Callable[[Recorder, Search], Any]
+
+
+def _slots(recorder: Recorder, search: Search, **given: Any) -> Slots:
+    slots = Slots(recorder, "table", **given)  # type: ignore[arg-type]
+    slots.read = lambda _: as_read(search)  # type: ignore[method-assign]
+    return slots
+
+
+def _leases(recorder: Recorder, search: Search) -> LeaseSteps:
+    steps = LeaseSteps(recorder, "table", Recorder)  # type: ignore[arg-type]
+    steps.slots = _slots(recorder, search)
+    return steps
+
+
+def _reserve(weight: Any, *, lease: bool, reads_first: bool, token: str = "") -> Step:
+    def make(recorder: Recorder, search: Search) -> Any:
+        of = search.integer("weight") if weight == "any" else weight
+        delivery, term = (None, LEASE) if lease else (_DELIVERY, None)
+        candidate = Candidate("p", "me", of, delivery=delivery, request_id="id", task_token=token, lease=term)
+        return _slots(recorder, search, large=["p"] if reads_first else []).reserve(candidate, NOW)
+
+    return make
+
+
+def _take_over(recorder: Recorder, search: Search) -> Any:
+    old = search.integer("expired weight")
+    raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}, "weight": {"N": str(old)}}
+    expired = Holder("LEASED", NOW - 90, "", None, raw, old, until=NOW - 60, code="of x")
+    candidate = Candidate("p", "me", search.integer("weight"), lease=LEASE)
+    seen = as_read(search, {"x": expired})
+    return _leases(recorder, search)._use_expired(candidate, seen, {"x": expired}, NOW)
+
+
+def _remove(recorder: Recorder, search: Search) -> Any:
+    raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}}
+    expired = Holder("LEASED", NOW - 90, "", None, raw, until=NOW - 60, code="of x")
+    return _leases(recorder, search).remove(as_read(search), "x", expired)
+
+
+def _repair_counter(recorder: Recorder, search: Search) -> Any:
+    held = {name: Holder("RUNNING", NOW, "job", None, {"weight": {"N": str(weight)}}, weight) for name, weight in _HELD}
+    seen = Process("p", 9, 4, held, False, "job")
+    return _of(Processes, recorder).repair_counter(seen)
+
+
+def _repair(recorder: Recorder, search: Search) -> Any:
+    held = {name: {"M": {"weight": {"N": str(weight)}}} for name, weight in _HELD}
+    seen = {"slots_in_use": {"S": "4"}, "paused": {"S": "x"}, "holders": {"M": held}}
+    repaired = {**seen, "slots_in_use": {"N": "5"}, "paused": {"BOOL": False}}
+    return _of(Processes, recorder).repair("p", seen, repaired)
+
+
+def _states() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The writes of the workflow, by the name of the state."""
+
+    def find(node: Any, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if isinstance(node, list):
+            for each in node:
+                yield from find(each, name)
+        elif isinstance(node, dict):
+            if "UpdateExpression" in node:
+                yield name, node
+            for key, value in node.items():
+                yield from find(value, key if isinstance(value, dict) and "Type" in value else name)
+
+    return find(json.loads(WORKFLOW.read_text()), "")
+
+
+def _of(kind: type[Any], recorder: Recorder) -> Any:
+    return kind(recorder, "table")
+
+
+_CANDIDATE = Candidate("p", "me", delivery=_DELIVERY, request_id="id")
+_SEEN = {"state": {"S": "RUNNING"}, "weight": {"N": "2"}}
+_CLEARED = Cleared("normal", "1", 1, NOW, "me", "id", NOW)
+_WAITING = WaitingRequest("normal", "handle", "1", 1, 1, NOW, "me", "id", 0, NOW)
+_NOTED = Process("p", 1, 0, {}, False, "job")
+
+# Every step but the grants: it adds no weight.
+OTHERS: dict[str, Step] = {
+    "wait": lambda recorder, search: _slots(recorder, search).wait(_CANDIDATE, as_read(search), NOW),
+    "release by the janitor": lambda recorder, search: _slots(recorder, search).release("p", "me", _SEEN),
+    "cancel a reservation": lambda recorder, search: _slots(recorder, search).cancel("p", "me"),
+    "mark quiet": lambda recorder, search: _slots(recorder, search).mark_quiet("p", "me", _SEEN, NOW),
+    "mark alive": lambda recorder, search: _slots(recorder, search).mark_quiet("p", "me", _SEEN, None),
+    "clear": lambda recorder, search: _slots(recorder, search).clear("p", _WAITING, NOW),
+    "end wait": lambda recorder, search: _slots(recorder, search).end_wait(_CANDIDATE),
+    "extend a lease": lambda recorder, search: _leases(recorder, search).extend("p", "me", LEASE),
+    "release a lease": lambda recorder, search: _leases(recorder, search).release("p", "me", "own"),
+    "remove an expired lease": _remove,
+    "lose": lambda recorder, _: _of(LostRequests, recorder).lose(_NOTED, _CLEARED, NOW),
+    "report a lost request": lambda recorder, _: _of(LostRequests, recorder).mark_reported("p", "me", NOW),
+    "drop a lost request": lambda recorder, _: _of(LostRequests, recorder).drop("p", "me"),
+    "cancel a request": lambda recorder, _: _of(Cancellations, recorder).add("p", "me", NOW),
+    "drop a cancellation": lambda recorder, _: _of(Cancellations, recorder).drop("p", "me", Cancellation(NOW)),
+    "set the limit": lambda recorder, _: _of(Processes, recorder).set_limit("p", 7),
+    "set the turn": lambda recorder, _: _of(Processes, recorder).set_turn("p", 7),
+    "change the target": lambda recorder, _: _of(Processes, recorder).change_target("p", "job", "other"),
+    "pause": lambda recorder, _: _of(Processes, recorder).pause("p"),
+    "resume": lambda recorder, _: _of(Processes, recorder).resume("p"),
+    **{
+        f"the workflow's {name}": lambda recorder, _, write=write: recorder.update_item(**write)
+        for name, write in _states()
+    },
+}
+
+# The steps that admit, by how they may be called.
+GRANTS: dict[str, Step] = {
+    f"{'lease' if lease else 'reserve'}, weight {weight}{', reads first' * reads_first}": _reserve(
+        weight, lease=lease, reads_first=reads_first
+    )
+    for weight in (None, 1, "any")
+    for lease in (False, True)
+    for reads_first in (False, True)
+} | {"reserve for a caller": _reserve(1, lease=False, reads_first=False, token="t"), "take over": _take_over}
+
+# The writes that make the counter the sum of the weights.
+REPAIRS: dict[str, Step] = {"repair the counter": _repair_counter, "repair": _repair}
+
+# An operator's, which ignores the limit.
+ADOPT: dict[str, Step] = {
+    "adopt": lambda recorder, search: _slots(recorder, search).adopt("p", "me", NOW, "job", search.integer("weight"))
+}
+
+
+def writing_functions() -> set[str]:
+    """The functions of the product that update an item of SlotTable."""
+    modules = (protocol, lease_protocol, lost_requests, processes)
+    return {
+        f"{owner.name}.{function.name}"
+        for module in modules
+        for owner in ast.parse(inspect.getsource(module)).body
+        if isinstance(owner, ast.ClassDef)
+        for function in owner.body
+        if isinstance(function, ast.FunctionDef)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("self._table.update", "self._table.update_and_read")
+    }

@@ -1,0 +1,153 @@
+"""S1, S1c's writes and S2 for any number of holders, any limit, any weights and any drift: z3 finds no counterexample.
+
+Each step is performed by the product's own code, with symbols for the numbers that it reads and is given. Its condition
+and its update are parsed by the grammar of the simulated DynamoDB, and z3 searches an item for which the write happens
+and the claim is false. S1 has three premises, one of which is enough:
+
+- `slots_in_use` is the sum of the weights (S2).
+- Each weight is 1. Then the counter may be wrong by any number.
+- The step has read the item, and the counter is wrong by as much as at the read: each step keeps that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from z3 import And, BoolRef, Implies, Int, Or
+
+from slotkeeper.slots import lease_protocol, protocol
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW
+from tests.proof.slots.any_item import AnyItem, Effect, effect, text_number
+from tests.proof.slots.steps import ADOPT, GRANTS, NOW, OTHERS, PREMISES, REPAIRS, Recorder, Step, writing_functions
+from tests.proof.slots.symbols import Search, counterexample
+
+ALL = GRANTS | OTHERS | REPAIRS | ADOPT
+LEASE_ENDS = {"release a lease": "me", "remove an expired lease": "x", "take over": "x"}
+
+# What must hold for a write: the item before it, what is after it, and the request.
+Claim = Callable[[AnyItem, Effect, dict[str, Any]], BoolRef]
+
+
+def counterexamples(step: Step, claim: Claim) -> list[dict[str, str]]:
+    """For each write on each path of a step for which the claim can be false, the values that show it."""
+    search, found = Search(*PREMISES), []
+
+    def perform() -> list[dict[str, Any]]:
+        recorder = Recorder()
+        step(recorder, search)
+        return recorder.writes
+
+    for requests, assumed in search.paths(perform):
+        assert requests, "the step writes nothing"
+        for request in requests:
+            item = AnyItem()
+            after = effect(item, request, search)
+            happens = (*PREMISES, *assumed, item.is_possible, after.happens)
+            found.append(counterexample(claim(item, after, request), *happens))
+    return [each for each in found if each]
+
+
+def keeps_the_drift(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    return after.drift == item.drift
+
+
+def admits_what_fits(item: AnyItem, after: Effect, request: dict[str, Any]) -> BoolRef:
+    as_at_the_read = Int("held read") - Int("in use read") == item.drift
+    premises = [And(item.drift == 0, as_at_the_read), item.held == item.count]
+    if ":counted" in request["ExpressionAttributeValues"]:
+        premises.append(as_at_the_read)
+    return Implies(Or(*premises), Or(after.held <= item.limit, after.held <= item.held))
+
+
+def adds_no_weight(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    return And(after.held <= item.held, after.count <= item.count)
+
+
+def corrects_the_counter(_: AnyItem, after: Effect, __: Any) -> BoolRef:
+    return after.drift == 0
+
+
+def extends_only_its_own(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    before, now = item.holder("me").numbers, after.named["me"].numbers
+    return And(now["until"] > before["until"], before["code"] == now["code"], before["code"] == text_number("own"))
+
+
+def ends_the_lease_as_it_was_seen(item: AnyItem, after: Effect, request: dict[str, Any]) -> BoolRef:
+    """A holder frees the lease with its code; another caller one whose end has passed, as that caller read it."""
+    if ":code" in request["ExpressionAttributeValues"]:
+        return item.holder("me").numbers["code"] == text_number("own")
+    seen = item.holder("x").numbers
+    return And(seen["until"] + LEASE_CLOCK_SKEW <= NOW, seen["code"] == text_number("of x"))
+
+
+CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {
+    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT),
+    "repaired": (corrects_the_counter, REPAIRS),
+    "fits": (admits_what_fits, GRANTS),
+    "adds nothing": (adds_no_weight, OTHERS | REPAIRS),
+    "extension": (extends_only_its_own, {"extend a lease": OTHERS["extend a lease"]}),
+    "end": (ends_the_lease_as_it_was_seen, {name: ALL[name] for name in LEASE_ENDS}),
+}
+
+
+@pytest.mark.parametrize(("claim", "step"), [(claim, step) for claim, (_, steps) in CLAIMS.items() for step in steps])
+def test_s1_s1c_and_s2_hold_for_any_number_of_holders(claim: str, step: str) -> None:
+    holds, steps = CLAIMS[claim]
+    assert counterexamples(steps[step], holds) == []
+
+
+def test_every_function_that_writes_an_item_is_a_step() -> None:
+    recorder, search = Recorder(), Search(*PREMISES)
+    for step in ALL.values():
+        list(search.paths(lambda step=step: step(recorder, search)))  # type: ignore[misc]
+    assert writing_functions() <= recorder.callers
+
+
+ANY, IS_THERE = "attribute_exists(process_name)", "attribute_exists(holders.#me)"
+# An expression, a term of it, what replaces that, and the claim and the step that then fail.
+WEAKENED = [
+    (protocol, "ROOM_FOR_ONE", "slots_in_use < slot_limit AND ", "", "fits", "reserve, weight 1"),
+    (protocol, "ROOM_FOR_ONE", "slots_in_use < ", "slots_in_use <= ", "fits", "reserve, weight 1"),
+    (protocol, "ROOM_FOR_ONE", "size(holders) < slot_limit AND ", "", "fits", "reserve, weight 1"),
+    (protocol, "ROOM_FOR_ONE", "holders) < slot", "holders) <= slot", "fits", "lease, weight None"),
+    (protocol, "ROOM_FOR_WEIGHT", "slots_in_use <= :counted AND ", "", "fits", "reserve, weight any"),
+    (protocol, "ROOM_FOR_WEIGHT", "size(holders) <= :room AND ", "", "fits", "lease, weight any"),
+    (protocol, "ROOM_FOR_WEIGHT", " AND slot_limit = :limit", "", "fits", "reserve, weight any"),
+    (lease_protocol, "ROOM_FOR_WEIGHT", "slots_in_use <= :counted AND ", "", "fits", "take over"),
+    (lease_protocol, "ROOM_FOR_WEIGHT", " AND slot_limit = :limit", "", "fits", "take over"),
+    (protocol, "RESERVE_CONDITION", "attribute_not_exists(holders.#me) AND ", "", "kept", "reserve, weight 1"),
+    (protocol, "RESERVE_UPDATE", "slots_in_use + :weight", "slots_in_use", "kept", "reserve, weight any"),
+    (protocol, "RELEASE_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one", "kept", "release by the janitor"),
+    (protocol, "RELEASE_UPDATE", " REMOVE holders.#me", "", "kept", "cancel a reservation"),
+    (protocol, "CANCEL_CONDITION", "holders.", f"{ANY} OR holders.", "kept", "cancel a reservation"),
+    (protocol, "UNCHANGED_CONDITION", "holders.#me = :seen", IS_THERE, "end", "remove an expired lease"),
+    (lease_protocol, "STILL_EXPIRED", "holders.#expired = :expired", ANY, "kept", "take over"),
+    (lease_protocol, "OWN_LEASE", "holders.#me.code = :code", IS_THERE, "end", "release a lease"),
+    (lease_protocol, "OWN_LEASE", "holders.#me.code = :code", IS_THERE, "extension", "extend a lease"),
+    (lease_protocol, "ONLY_LATER", " < ", " <= ", "extension", "extend a lease"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "old", "new", "claim", "step"), WEAKENED)
+def test_without_its_term_a_claim_has_a_counterexample(
+    module: Any, name: str, old: str, new: str, claim: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expression = getattr(module, name)
+    assert old in expression
+    monkeypatch.setattr(module, name, expression.replace(old, new))
+    holds, steps = CLAIMS[claim]
+    (found, *_) = counterexamples(steps[step], holds)
+    assert {"slot_limit", "slots_in_use", "holders", "their weights"} & found.keys()
+
+
+def _uncorrected(weight: Any, seen: Any) -> dict[str, Any]:
+    """`_room` without the correction by the holders that were read."""
+    room = {"N": str(seen.slot_limit - weight)}
+    return {":room": room, ":counted": room, ":limit": {"N": str(seen.slot_limit)}}
+
+
+def test_a_counter_below_its_holders_is_corrected_by_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_room", _uncorrected)
+    assert counterexamples(GRANTS["reserve, weight any"], admits_what_fits)

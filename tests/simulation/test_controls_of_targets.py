@@ -1,0 +1,294 @@
+"""Without one of its protections, a small world of children or of callers breaks the guarantee."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots import callers, protocol, run_report, settlement, work
+from slotkeeper.slots.callers import CallerAnswers
+from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.dead_holders import CheckOutcome, ChildChecks, DeadHolders, Held
+from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.targets import NO_TARGET
+from slotkeeper.slots.work import Child, Children, GlueRun
+from tests.simulation.slots_state import GRACE, Plan
+from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
+from tests.simulation.workflow import change_state
+from tests.simulation.world_runs import Control
+from tests.simulation.worlds import World
+
+Patch = pytest.MonkeyPatch
+
+
+def _world(*, timeless: bool = True, **given: Any) -> Callable[[], World]:
+    """A world with one request, whose process has a child as target. See Plan."""
+    fields = {"machines": ("p",), "janitor_runs": 0, "janitor_ahead": False, "event_steps": False, "starters": 1}
+    plan = Plan(("a",), **(fields | given))
+    return lambda: TargetsWorld(plan, timeless=timeless)
+
+
+def _change(state: str, change: Callable[[dict[str, Any]], Any]) -> Callable[[Patch], None]:
+    return lambda patch: change_state(patch, state, change)
+
+
+def _condition(state: str, following: str, old: str, new: str) -> Callable[[Patch], None]:
+    """Another condition of the first choice of a state that leads to `following`."""
+
+    def change(fields: dict[str, Any]) -> None:
+        choice = next(each for each in fields["Choices"] if each["Next"] == following and old in each["Condition"])
+        choice["Condition"] = choice["Condition"].replace(old, new)
+
+    return _change(state, change)
+
+
+def _set(target: Any, name: str, value: Any) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(target, name, value)
+
+
+# Children ----------------------------------------------------------------------------------------------------------
+
+
+def slot_is_freed_while_the_child_is_open(patch: Patch) -> None:
+    def conclude(self: DeadHolders, held: Any, _child: Any, _at: float, report: Any, _settle: Any) -> CheckOutcome:
+        return self._free(held, report)
+
+    patch.setattr(DeadHolders, "conclude_child", conclude)
+
+
+def adopted_child_is_stopped(patch: Patch) -> None:
+    conclude = DeadHolders.conclude_child
+
+    def forget(self: DeadHolders, held: Held, child: Child | None, *given: Any) -> CheckOutcome:
+        held = replace(held, holder=replace(held.holder, redriven=False))
+        return conclude(self, held, child and replace(child, redrives=0), *given)
+
+    patch.setattr(DeadHolders, "conclude_child", forget)
+
+
+def succeeded_child_is_kept_as_failed(patch: Patch) -> None:
+    account = Settlement._account_for
+    patch.setattr(Settlement, "_account_for", lambda self, *given: account(self, *given[:-1], None))
+
+
+def a_large_output_is_an_error_like_others(patch: Patch) -> None:
+    for name in ("RunStateMachine", "ReadChild"):
+        change_state(patch, name, lambda state: state["Catch"].pop(0))
+
+
+def an_existing_child_counts_as_a_failed_start(patch: Patch) -> None:
+    def keep(state: dict[str, Any]) -> None:
+        also = copy.deepcopy(state["Catch"][-1]) | {"Next": "KeepRequest"}
+        also["ErrorEquals"] = ["StepFunctions.ExecutionAlreadyExistsException"]
+        state["Catch"].insert(0, also)
+
+    change_state(patch, "RunStateMachine", keep)
+
+
+LATE = {"timeless": False, "aim": "late"}
+SETTLES: dict[str, Any] = {"timeless": False, "settle_seconds": 100, "run_seconds": (60,), "aim": "ends"}
+SETTLES_LONG = SETTLES | {"settle_seconds": 250, "run_seconds": (400,), "child_redrives": 1}
+REDRIVEN: dict[str, Any] = {"timeless": False, "fails": 1, "child_redrives": 1, "run_seconds": (300,)}
+
+CHILDREN = {
+    "absent_child_is_checked_without_a_gap": Control(
+        _set(TargetsWorld, "_janitor_times", lambda _: (GRACE, 0)), _world(**LATE), 2, "S1b"
+    ),
+    "absent_child_counts_after_one_read_of_the_workflow": Control(
+        _condition("HasChildEnded", "WaitForChild", "$searches < 3", "$searches < 1"), _world(**LATE), 1, "S1b"
+    ),
+    "slot_is_freed_while_the_child_is_open": Control(slot_is_freed_while_the_child_is_open, _world(), 1, "S1b"),
+    "slot_is_released_after_a_timeout_of_the_task": Control(
+        _change("RunStateMachine", lambda state: state["Catch"][-1].update(Next="KeepRequest")),
+        _world(fails=1),
+        1,
+        "S1b",
+    ),
+    "open_child_is_not_stopped": Control(
+        _set(Children, "stop", lambda *_: None),
+        _world(timeless=False, run_seconds=(900,), aim="deaths"),
+        1,
+        "S4",
+    ),
+    "any_execution_of_the_name_is_ours": Control(
+        _set(work, "Child", lambda **given: Child(**(given | {"is_ours": True}))),
+        _world(namesakes=1, fails=1),
+        1,
+        "S10",
+    ),
+    "any_execution_of_the_name_is_the_workflows": Control(
+        _condition("HasChildEnded", "NameTaken", "$not($is_ours)", "false"), _world(namesakes=1), 0, "S3"
+    ),
+    "settle_time_is_not_waited_for": Control(_set(Child, "settles_at", lambda *_: 0), _world(**SETTLES), 2, "S1b"),
+    "settle_time_is_not_waited_for_by_the_workflow": Control(
+        _condition("HasChildEnded", "SettleChild", "$closed_seconds < $settle_seconds", "false"),
+        _world(**SETTLES),
+        1,
+        "S1b",
+    ),
+    "redriven_execution_starts_its_child_without_a_slot": Control(
+        _change("RunStateMachine", lambda state: state["Arguments"].update(StateMachineArn="{% $target %}")),
+        _world(aim="redrives"),
+        2,
+        "S1b S3",
+    ),
+    "redriven_child_is_not_adopted": Control(
+        _set(ChildChecks, "adopt_redriven", lambda *_: None), _world(**REDRIVEN), 0, "S1b"
+    ),
+    "adopted_child_is_stopped": Control(adopted_child_is_stopped, _world(**REDRIVEN), 0, "S10"),
+    "succeeded_child_is_kept_as_failed": Control(succeeded_child_is_kept_as_failed, _world(), 1, "S3"),
+    "a_large_output_is_an_error_like_others": Control(
+        a_large_output_is_an_error_like_others, _world(large_outputs=True), 0, "S3"
+    ),
+    "child_that_could_not_be_read_is_settled_without_it": Control(
+        _set(Settlement, "_unread_child", lambda *_: None), _world(large_outputs=True), 1, "S3"
+    ),
+    "settled_child_is_not_read_again": Control(
+        _change("SettleChild", lambda state: state.update(Assign={"closed_seconds": 1e9}, Next="HasChildEnded")),
+        _world(**SETTLES_LONG),
+        1,
+        "S3",
+    ),
+    "an_existing_child_counts_as_a_failed_start": Control(
+        an_existing_child_counts_as_a_failed_start, _world(), 1, "S3"
+    ),
+}
+
+# Targets and permissions -------------------------------------------------------------------------------------------
+
+
+def any_target_is_confirmed(patch: Patch) -> None:
+    def permit(state: dict[str, Any]) -> None:
+        state["Choices"] = [each for each in state["Choices"] if each["Next"] != "TargetNotPermitted"]
+
+    change_state(patch, "ChooseWork", permit)
+
+
+def _denied(**given: Any) -> Callable[[], World]:
+    return _world(timeless=False, aim="denials", run_seconds=(60,), **given)
+
+
+DENIALS = {
+    "a_process_for_leases_admits_requests": Control(
+        _set(protocol, "HAS_TARGET", "attribute_exists(target) AND target <> :no_target OR target = :no_target"),
+        _denied(target=NO_TARGET, machines=()),
+        0,
+        "S10",
+    ),
+    "any_job_is_confirmed": Control(any_target_is_confirmed, _denied(target="another", machines=()), 0, "S10"),
+    "any_state_machine_is_confirmed": Control(any_target_is_confirmed, _denied(target=FORBIDDEN), 0, "S10"),
+    "every_denial_is_one_of_the_start": Control(
+        _condition("IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "glue:"),
+        _denied(denials=("reads",), machines=()),
+        1,
+        "S1b",
+    ),
+    "a_denied_start_is_searched_for": Control(
+        _condition("IsGlueRunKnownToHaveEnded", "KeepRequest", "glue:StartJobRun ", "nothing"),
+        _denied(denied=("starts", "reads"), machines=()),
+        0,
+        "S4",
+    ),
+    "a_denied_check_is_not_counted": Control(
+        _set(run_report, "is_denied", lambda _: False), _denied(denials=("reads",), machines=()), 1, "S4"
+    ),
+    "a_denied_answer_is_repeated": Control(
+        _set(callers, "is_denied", lambda _: False), _denied(denials=("answers",), callers="a"), 1, "S3"
+    ),
+}
+
+# Callers -----------------------------------------------------------------------------------------------------------
+
+
+def an_answer_of_the_janitor_is_not_repeated(patch: Patch) -> None:
+    answer = CallerAnswers.answer_closed
+    patch.setattr(CallerAnswers, "answer_closed", lambda *given: answer(*given) or True)
+
+
+def returned_request_has_no_token(patch: Patch) -> None:
+    def forget(state: dict[str, Any]) -> None:
+        state["Arguments"]["MessageBody"] = state["Arguments"]["MessageBody"].replace(", $token]", "]")
+
+    change_state(patch, "ReturnRequest", forget)
+
+
+def no_heartbeat(patch: Patch) -> None:
+    def skip(state: dict[str, Any]) -> None:
+        state.clear()
+        state.update(Type="Pass", Assign={"caller": "WAITS"}, Next="ChooseWork")
+
+    change_state(patch, "AskCaller", skip)
+
+
+def status_event_of_a_malformed_process_settles(patch: Patch) -> None:
+    read = ClosedExecutions._process_of
+
+    def ignore(self: ClosedExecutions, name: str) -> Any:
+        try:
+            return read(self, name)
+        except MalformedProcess:
+            return None
+
+    patch.setattr(ClosedExecutions, "_process_of", ignore)
+
+
+def run_settles_requests_of_malformed_processes(patch: Patch) -> None:
+    settle = Settlement.settle_found
+    patch.setattr(Settlement, "settle_found", lambda *given: settle(*given[:4]))
+
+
+def _caller(**given: Any) -> Callable[[], World]:
+    return _world(callers="a", **given)
+
+
+CALLERS = {
+    "answered_before_the_release": Control(
+        _change("RunStateMachine", lambda state: state.update(Next="AnswerSuccess")), _caller(), 0, "S9"
+    ),
+    "no_answer_after_answer_failed": Control(
+        _set(settlement, "ANSWER_FAILED", "another error"), _caller(refusals=7), 0, "S9"
+    ),
+    "an_answer_of_the_janitor_is_not_repeated": Control(
+        an_answer_of_the_janitor_is_not_repeated, _caller(refusals=8), 0, "S9"
+    ),
+    "no_answer_for_an_aborted_workflow": Control(_set(settlement, "has_caller", lambda _: False), _caller(), 1, "S9"),
+    "no_answer_for_a_dead_letter": Control(
+        lambda patch: patch.setattr("slotkeeper.slots.admission.token_of", lambda _: ""),
+        _caller(cancels=("a",)),
+        0,
+        "S9",
+    ),
+    "no_heartbeat": Control(no_heartbeat, _caller(leaves=1), 0, "S9"),
+    "a_throttled_heartbeat_counts_as_gone": Control(
+        _change("AskCaller", lambda state: state["Catch"][0]["Assign"].update(caller="GONE")), _caller(), 1, "S9"
+    ),
+    "dead_letter_has_the_token": Control(
+        lambda patch: patch.setattr("slotkeeper.slots.queues.without_token", lambda body: body),
+        _caller(cancels=("a",)),
+        0,
+        "S9",
+    ),
+    "a_succeeded_run_counts_as_failed": Control(_set(GlueRun, "has_succeeded", False), _caller(machines=()), 1, "S9"),
+    "status_event_of_a_malformed_process_settles": Control(
+        status_event_of_a_malformed_process_settles, _caller(damages=1), 1, "S9"
+    ),
+    "run_settles_requests_of_malformed_processes": Control(
+        run_settles_requests_of_malformed_processes, _caller(damages=1, events_lost=True), 1, "S9"
+    ),
+    # Without its token, a returned request is another request.
+    "returned_request_has_no_token": Control(returned_request_has_no_token, _caller(aim="redrives"), 2, "S3"),
+    "request_is_returned_although_its_token_is_lost": Control(
+        _change("IsCallerLost", lambda state: state.update(Choices=[])), _caller(aim="redrives"), 2, "S3"
+    ),
+}
+CONTROLS = CHILDREN | DENIALS | CALLERS
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_without_its_protection_a_world_of_children_or_callers_breaks(name: str, monkeypatch: Patch) -> None:
+    CONTROLS[name].check(monkeypatch)

@@ -1,0 +1,155 @@
+"""Every guarantee holds in random schedules. Without a guard that small worlds do not need, one of them breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+
+from slotkeeper.slots import janitor, settlement
+from slotkeeper.slots.admission import Deferred, Starter
+from slotkeeper.slots.closed_executions import ClosedExecutions
+from slotkeeper.slots.dead_holders import judge
+from slotkeeper.slots.janitor import Janitor
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.settlement import Settlement
+from slotkeeper.slots.work import GlueRuns
+from tests.simulation import slots_state, slots_world, small_worlds, targets_world, workflow
+from tests.simulation.slots_world import SlotsWorld
+from tests.simulation.world_runs import breaks, first_broken
+from tests.workflow.definition import states
+
+Patch = pytest.MonkeyPatch
+SEEDS = range(1440, 1590)
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [("downstream", range(100)), ("retry", range(200)), ("token", range(200))])
+def test_every_guarantee_holds_in_random_schedules(kind: str, seeds: Iterable[int]) -> None:
+    assert first_broken(small_worlds.RANDOM_WORLDS[kind], seeds) == ("", -1)
+
+
+def test_s1_to_s8_hold_in_random_schedules_which_take_over_leases() -> None:
+    assert first_broken(slots_world.random_world, SEEDS) == ("", -1)
+    # Of expired leases: done, and refused by the condition of the write.
+    assert slots_state.take_overs["done"] >= 20
+    assert slots_state.take_overs["refused"] >= 2
+
+
+def test_children_and_callers_in_random_schedules_which_enter_every_state() -> None:
+    assert first_broken(targets_world.random_world, range(1260, 1560)) == ("", -1)
+    assert workflow.entered >= states().keys()
+
+
+# Controls ----------------------------------------------------------------------------------------------------------
+
+
+def no_backoff_after_an_error(patch: Patch) -> None:
+    patch.setattr(Starter, "_defer", lambda *_: Deferred(slots_world.PROCESS, "as without"))
+
+
+def f16_no_janitor(patch: Patch) -> None:
+    patch.setattr(Janitor, "run", lambda _: RunReport())
+    patch.setattr(ClosedExecutions, "handle", lambda *_: None)
+
+
+def only_the_first_process(patch: Patch) -> None:
+    every = Processes.all
+    patch.setattr(Processes, "all", lambda self: islice(every(self), 1))
+
+
+def aborted_requests_are_not_kept(patch: Patch) -> None:
+    patch.setattr("slotkeeper.slots.queues.FailedRequestQueue.keep", lambda *_: None)
+
+
+def no_removal_of_expired_leases(patch: Patch) -> None:
+    patch.setattr(Process, "expired_leases", lambda *_: {})
+
+
+@pytest.mark.parametrize(
+    ("remove", "broken"),
+    [
+        (no_backoff_after_an_error, ("S6",)),
+        (f16_no_janitor, ("S4", "END")),
+        (only_the_first_process, ("S4", "S6")),
+        (aborted_requests_are_not_kept, ("S3",)),
+        (no_removal_of_expired_leases, ("S4",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_without_its_guard_a_random_schedule_breaks(
+    remove: Callable[[Patch], None], broken: tuple[str, ...], monkeypatch: Patch
+) -> None:
+    remove(monkeypatch)
+    name, seed = first_broken(slots_world.random_world, range(3000, 5000))
+    assert name in broken, f"seed {seed}"
+
+
+def unkept_requests_are_forgotten(patch: Patch) -> None:
+    """A janitor run counts every execution that it listed as settled, so that later runs do not list it again."""
+
+    def hasty(self: Settlement, begun: float) -> None:
+        self.memory.unsettled.clear()
+        self.memory.settled_by = begun - self.grace
+
+    patch.setattr(Settlement, "note_settled", hasty)
+    patch.setattr(settlement, "_LIST_LAG_SECONDS", 0)
+
+
+def test_a_request_that_a_janitor_run_could_not_keep_is_kept_by_a_later_run(monkeypatch: Patch) -> None:
+    def random_world(random: Random) -> SlotsWorld:
+        return slots_world.random_world(random, aim="deaths", events_lost=True, containers=1)
+
+    assert first_broken(random_world, range(100)) == ("", -1)
+    unkept_requests_are_forgotten(monkeypatch)
+    small_worlds.forget()
+    assert first_broken(random_world, range(100))[0] in ("S3", "END")
+
+
+def freed_half_an_hour_late(patch: Patch) -> None:
+    """A holder counts as dead half an hour later than it should."""
+    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 1800))
+
+
+def freed_one_period_late(patch: Patch) -> None:
+    patch.setattr(janitor, "judge", lambda holder, execution, now, grace: judge(holder, execution, now, grace + 60))
+
+
+def an_event_frees_nothing(patch: Patch) -> None:
+    patch.setattr(ClosedExecutions, "_free", lambda *_: None)
+
+
+def glue_runs_are_not_stopped(patch: Patch) -> None:
+    """The janitor waits for a Glue run that outlives its workflow, without stopping it."""
+    patch.setattr(GlueRuns, "stop", lambda *_: None)
+
+
+def no_wake_by_the_janitor(patch: Patch) -> None:
+    patch.setattr(Janitor, "_wake_all", lambda *_: [])
+    patch.setattr(Janitor, "_wake", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("remove", "broken_property", "least", "given"),
+    [
+        (freed_half_an_hour_late, "S4", 0.05, {"aim": "deaths"}),
+        (an_event_frees_nothing, "S4", 0.05, {"aim": "deaths"}),
+        # Without status events, which would free the slot before the janitor's runs.
+        (freed_one_period_late, "S4", 0.02, {"events_lost": True, "aim": "deaths"}),
+        (glue_runs_are_not_stopped, "S4", 0.02, {"aim": "deaths"}),
+        (no_wake_by_the_janitor, "S6", 0.02, {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_an_exceeded_time_bound_is_detected_in_many_schedules(
+    remove: Callable[[Patch], None], broken_property: str, least: float, given: dict[str, Any], monkeypatch: Patch
+) -> None:
+    def random_world(random: Random) -> SlotsWorld:
+        return slots_world.random_world(random, **given)
+
+    remove(monkeypatch)
+    assert breaks(random_world, SEEDS, broken_property, times=int(least * len(SEEDS)))
