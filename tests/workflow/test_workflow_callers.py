@@ -40,6 +40,20 @@ def _entered() -> Iterator[tuple[str, Variables]]:
     yield from _distinct(_walks() + _walks(redrives=1) + tuple(after for _, after in redriven(MACHINE, waits=True)))
 
 
+def test_every_path_answers_the_caller_or_leaves_the_answer_to_the_next_attempt_or_to_the_janitor() -> None:
+    """The next attempt answers for a returned request, and the janitor where the slot or AnswerFailed is left to it."""
+    for walk in _walks() + _walks(redrives=1):
+        caller = walk.variables["caller"]
+        ways = {
+            "answered": bool(set(ANSWERS) & set(walk.names)),
+            "returned": walk.names[-1] == "RequestReturned",
+            "janitor": bool({"LeaveSlotToJanitor", "ChildTooLarge"} & set(walk.names)),
+            "gone": caller == "GONE",
+            "lost": caller == "LOST" and walk.variables["failure"]["error"] == "SlotLost",
+        }
+        assert sum(ways.values()) == 1, (ways, walk.names)
+
+
 def test_an_answer_has_the_outcome_of_the_request() -> None:
     for walk in _walks() + _walks(redrives=1):
         if "AnswerSuccess" in walk.names:
@@ -78,6 +92,14 @@ def test_an_error_that_does_not_show_that_the_caller_is_gone_does_not_stop_its_w
     for error in ("Sfn.SfnException", "States.Timeout", "Sfn.SdkClientException"):
         following, variables = STATES["AskCaller"].catch(StateFailed(error, "said so"), {}, {"token": {}})
         assert (following, variables["caller"]) == ("ChooseWork", "WAITS")
+
+
+def test_the_slot_of_a_caller_whose_token_could_not_be_read_is_left_to_the_janitor() -> None:
+    unread = [walk for walk in _walks() if "ReadToken" in walk.names and walk.after("ReadToken")[0] == "KeepRequest"]
+    assert unread
+    for walk in unread:
+        assert "LeaveSlotToJanitor" in walk.names
+        assert not {*WORK, *ANSWERS, "CallerGone"} & set(walk.names)
 
 
 def test_the_slot_is_left_to_the_janitor_if_only_it_can_keep_the_request_of_a_waiting_caller() -> None:
