@@ -223,16 +223,16 @@ clean:  #+ Remove everything that was generated
 
 .PHONY: simulate
 simulate: setup-dev  ## Explore small worlds of the real code, then a million random schedules
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)" \
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)" \
 	  $(if $(filter no,$(EXPLORE)),--no-explore)
 
 .PHONY: races
-races: setup-dev  #+ Race for slots and leases with 8 processes of 16 threads on DynamoDB Local (build/races/)
+races: setup-dev  #+ Race for slots and leases with 8 processes of 16 threads on DynamoDB Local
 	@$(PYTHON) -m pytest tests/races/test_slot_races.py tests/races/test_lease_races.py --seconds="$(SECONDS_EACH)"
 
 .PHONY: mutants
 mutants: setup-dev  ## Check that a test catches each known bug, in a copy (build/mutants/report.md)
-	@$(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.mutants $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: own-work
 own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the linters and tests that concern it
@@ -244,7 +244,7 @@ soak: setup  ## Keep the deployed stack busy under faults and restarts (build/so
 
 .PHONY: replay
 replay: setup-dev  #+ Print one random schedule: make replay WORLD=slots SEED=17
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.simulation replay "$(WORLD)" "$(SEED)"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.simulation replay "$(WORLD)" "$(SEED)"
 
 .PHONY: fuzz
 fuzz: setup-dev  #+ Call the handlers with many more random inputs

@@ -21,10 +21,8 @@ TURNS = ("e2e", "races", "conformance", "least_privilege", "benchmarks", "runtim
 ALONE = (
     "tests/e2e/test_runs.py",
     "tests/e2e/test_pages_locally.py",
-    "tests/e2e/test_flow_deployments.py",
+    "tests/e2e/test_deployments.py",
     "tests/engine/test_cli.py",
-    "tests/e2e/test_guided.py",
-    "tests/engine/test_restarts.py",
     "tests/engine/test_dynamodb_local.py",
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it

@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -45,6 +45,12 @@ def process_names(context: typer.Context, incomplete: str) -> list[str]:
 def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
     """The downstreams that DownstreamTable or the retry policy has."""
     return _names(context, incomplete, lambda stack: DownstreamControl(stack).healths)
+
+
+# The argument of commands on one process.
+ProcessName = Annotated[
+    str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)
+]
 
 
 def _names(context: typer.Context, incomplete: str, read: Callable[[StackConnection], Iterable[str]]) -> list[str]:

@@ -21,6 +21,8 @@ from slotkeeper_cli.request_ids import RequestIds
 
 NO_MESSAGE = "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags"
 WOKEN = "a slot is free, and the request is being woken"
+# The age in seconds at which a request has expired, and the longest time until the starter receives it again.
+GONE_AFTER = RETENTION_SECONDS - EXPIRES_BEFORE + MAX_HIDE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,6 @@ def missing_message(queued: int) -> list[Condition]:
         queued: the number of messages of RequestQueue, also hidden ones.
     """
     return [] if queued else [Condition("message", NO_MESSAGE, {"queued_messages": 0})]
-
-
-# The age in seconds at which a request has expired, and the longest time until the starter receives it again.
-GONE_AFTER = RETENTION_SECONDS - EXPIRES_BEFORE + MAX_HIDE_SECONDS
 
 
 def waiting_requests(process: Process, now: float) -> list[WaitingRequest]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority
+from slotkeeper.slots.request import DEFAULT_PRIORITY
 from slotkeeper_cli.conditions import (
     NO_MESSAGE,
     Condition,
@@ -33,6 +33,11 @@ from slotkeeper_cli.requests import RequestState
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
 _LOW, _HIGH = 0.1, 0.9
+_NEW_ID = "A_NEW_ID"
+# Conditions that time ends: with any other, an expected start would be a guess.
+_ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
+# Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
+_NOT_OF_LEASES = {"target", "priority", "queue"}
 
 
 @dataclass(frozen=True)
@@ -121,13 +126,6 @@ def _end(holder: Holder, durations: Sequence[float], share: float, now: float) -
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-_NEW_ID = "A_NEW_ID"
-# Conditions that time ends: with any other, an expected start would be a guess.
-_ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
-# Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
-_NOT_OF_LEASES = {"target", "priority", "queue"}
 
 
 @dataclass(frozen=True)
@@ -340,13 +338,13 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFact
             return Explanation(last.state, f"attempt {last.number or 'unknown'} {last.state}{ended}{runs}.")
 
 
-def queue_conditions(process: Process, facts: StackFacts, priority: Priority = DEFAULT_PRIORITY) -> list[Condition]:
+def queue_conditions(process: Process, facts: StackFacts) -> list[Condition]:
     """The conditions that keep a request of the default weight from starting that has not been received yet."""
     if error := facts.malformed.get(process.name):
         text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
         repair = f"slotkeeper process repair {process.name}"
         return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
-    return [*facts.event_source, *failing(process, process.default_weight, priority)]
+    return [*facts.event_source, *failing(process, process.default_weight, DEFAULT_PRIORITY)]
 
 
 def explain_queue(process: Process, facts: StackFacts) -> Explanation:

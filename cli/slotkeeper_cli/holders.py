@@ -14,6 +14,13 @@ from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
+Work = dict[str, str]  # its id and state; of a child execution also its link
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_UNITS = {"minute": 60, "hour": 3600, "day": 86400}
+# Seconds for which the messages of a status event and the calls delay the two checks (docs/correctness.md, S4).
+_EVENT_SECONDS = 5
+_ENDED = ENDED_STATES | {*CLOSED_STATUSES}
+
 
 def runs_by_execution(stack: StackConnection, job: str, since: float) -> dict[str, dict[str, str]]:
     """The newest Glue run of each execution, `id` and `state`, among the runs of a job that started after a moment.
@@ -34,9 +41,6 @@ def runs_by_execution(stack: StackConnection, job: str, since: float) -> dict[st
     except glue.exceptions.EntityNotFoundException:
         pass  # the job was deleted, and its runs with it
     return runs
-
-
-Work = dict[str, str]  # its id and state; of a child execution also its link
 
 
 def executions_of(process: Process) -> dict[str, Holder]:
@@ -64,7 +68,7 @@ def work_of(stack: StackConnection, target: str, execution: str, since: float) -
     if not is_state_machine(target):
         return runs_by_execution(stack, target, since).get(execution)
     child = Children(stack.client("stepfunctions")).describe(target, execution, stack.execution_arn(execution))
-    return _child(stack, target, execution, child.status) if child and child.is_ours else None
+    return _child(stack, target, execution, child.status) if child else None
 
 
 def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, Work]:
@@ -99,13 +103,6 @@ def _children(stack: StackConnection, target: str, names: list[str]) -> dict[str
 def _child(stack: StackConnection, target: str, name: str, status: str) -> Work:
     arn = execution_arn(target, name)
     return {"id": arn, "state": status, "link": stack.link_of(arn)}
-
-
-_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
-_UNITS = {"minute": 60, "hour": 3600, "day": 86400}
-# Seconds for which the messages of a status event and the calls delay the two checks (docs/correctness.md, S4).
-_EVENT_SECONDS = 5
-_ENDED = ENDED_STATES | {*CLOSED_STATUSES}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,13 @@ _MAX_NAMED = 10
 
 # Returns None for a message that is not selected, otherwise why it is skipped, or "".
 Selection = Callable[[DeadLetterMessage], str | None]
+MAX_ATTEMPTS = 1_000_000  # request.schema.json
+# The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would
+# be taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the later one.
+_NOT_REDRIVABLE = {
+    "RequestIdReused": "its id belongs to another request: submit it with a different id",
+    "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
+}
 
 
 def find_messages(reader: DeadLetterQueueReader, ids: Collection[str]) -> list[DeadLetterMessage]:
@@ -95,16 +102,6 @@ def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
     if unread := reader.unread():
         texts.append(f"It may be one that could not be read. {unread.text}.")
     return " ".join(texts or ["The queue is empty."]) + " Nothing was changed."
-
-
-MAX_ATTEMPTS = 1_000_000  # request.schema.json
-
-# The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would
-# be taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the later one.
-_NOT_REDRIVABLE = {
-    "RequestIdReused": "its id belongs to another request: submit it with a different id",
-    "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",
-}
 
 
 class NotRedrivable(ValueError):

@@ -18,6 +18,12 @@ def change_text(failures: int, before: int) -> str:
     return f"{text}, {failures / before:.1f} times as many as in the period before ({before:,})"
 
 
+def cause_figures(cause: Cause) -> list[str]:
+    """Failures, requests, lost, recovered and waiting ones of a cause, and its change, as tables show them."""
+    numbers = (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)
+    return [*map("{:,}".format, numbers), "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}"]
+
+
 def breaker_text(each: BreakerHistory) -> str:
     """The openings, closings and open time of a breaker in the period."""
     at_least = "at least " if each.incomplete else ""
@@ -114,16 +120,7 @@ def _chart(caption: str, buckets: list[int], period: Period, size: str = "") -> 
 
 
 def _summary(causes: Iterable[Cause]) -> Iterator[str]:
-    rows = [
-        _row(
-            cause.error_type,
-            cause.fingerprint,
-            *(f"{each:,}" for each in (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)),
-            "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}",
-            text_columns=2,
-        )
-        for cause in causes
-    ]
+    rows = [_row(cause.error_type, cause.fingerprint, *cause_figures(cause), text_columns=2) for cause in causes]
     if not rows:
         yield "<p>No attempt failed.</p>"
         return

@@ -11,6 +11,12 @@ from typing import Any
 from slotkeeper.slots.request import DEFAULT_PRIORITY, MAX_WEIGHT, PRIORITIES, Priority, caller_of, masked, token_of
 from slotkeeper.slots.request import without_token as strip
 
+# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
+RETURNED = "RequestReturned"
+# A request's field with its task token, and what is shown in its place.
+FIELD = "task_token"
+HIDDEN = "(hidden)"
+
 
 class RequestState(StrEnum):
     """The state of a request or of one of its attempts."""
@@ -54,12 +60,6 @@ def weight_in(fields: Mapping[str, Any]) -> int | None:
     weight = fields.get("weight")
     is_valid = isinstance(weight, int) and not isinstance(weight, bool) and 1 <= weight <= MAX_WEIGHT
     return weight if is_valid else None
-
-
-# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
-RETURNED = "RequestReturned"
-FIELD = "task_token"
-HIDDEN = "(hidden)"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,14 @@ from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
+# A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
+# - before the first it may have lost its reservation. It then returns its request; adopted, it would run its job
+#   although another request has its slot.
+# - after ReleaseSlot it only wakes the next request and publishes its event.
+_RUNS = ("RunGlueJob", "RunStateMachine")
+_CONFIRM, _RELEASE = "ConfirmSlot", "ReleaseSlot"
+_NO_END = ("ExecutionStarted", "ExecutionRedriven")
+
 
 class SlotControl:
     """The layer's objects for slots, made for a stack's table, queue and state machine."""
@@ -65,15 +73,6 @@ class SlotControl:
 def repair_texts(malformed: Iterable[MalformedProcess]) -> list[str]:
     """For each malformed process, what is wrong and the command that repairs it."""
     return [f"{one}. Repair it: slotkeeper process repair {one.process}" for one in malformed]
-
-
-# A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
-# - before the first it may have lost its reservation. It then returns its request; adopted, it would run its job
-#   although another request has its slot.
-# - after ReleaseSlot it only wakes the next request and publishes its event.
-_RUNS = ("RunGlueJob", "RunStateMachine")
-_CONFIRM, _RELEASE = "ConfirmSlot", "ReleaseSlot"
-_NO_END = ("ExecutionStarted", "ExecutionRedriven")
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ _NO_USER_CONFIG: dict[str, Any] = {
     "config_file": (None, None, os.devnull, None),
     "credentials_file": (None, None, os.devnull, None),
 }
+THREADS = 8  # calls at the same time
+_IN_PROGRESS = "DETECTION_IN_PROGRESS"  # of drift
+_DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes in total
 
 
 @dataclass(frozen=True)
@@ -242,17 +245,10 @@ class UnreadSource:
         return {"source": self.source, "messages": self.messages, "why": self.why}
 
 
-THREADS = 8
-
-
 def in_parallel[Input, Output](call: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
     """Call a function for each input, up to eight at the same time; return the results in the inputs' order."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(call, inputs))
-
-
-_IN_PROGRESS = "DETECTION_IN_PROGRESS"
-_DRIFT_POLLS, _DRIFT_PAUSE = 300, 2.0  # seconds between two polls: ten minutes in total
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection, StackRe
 ENDPOINT = "AWS_ENDPOINT_URL"
 
 Variables = dict[str, dict[str, str]]
+# The variables that an AWS SDK prefers to those of the local stack: a profile, temporary credentials, and endpoints of
+# single services ("Configuration and credential file settings" and "Service-specific endpoints" of the AWS SDKs and
+# Tools reference guide).
+_OF_AN_ACCOUNT = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
 
 
 def function_variables(stack: StackConnection) -> Variables:
@@ -73,13 +77,6 @@ def write_private(file: Path, text: str) -> None:
         raise CommandFailed(f"{file} cannot be written: {error.strerror}. Give another file with --output.") from error
 
 
-# The variables that an AWS SDK prefers to those of the local stack: a profile, temporary credentials, and endpoints of
-# single services ("Configuration and credential file settings" and "Service-specific endpoints" of the AWS SDKs and
-# Tools reference guide).
-_OF_AN_ACCOUNT = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
-_ENDPOINT = "AWS_ENDPOINT_URL"
-
-
 @dataclass(frozen=True)
 class ShellVariables:
     """The variables to export, and the names of those to remove."""
@@ -114,7 +111,7 @@ def shell_variables(stack: StackConnection, environment: Mapping[str, str]) -> S
     if stack.local is None:
         return ShellVariables(common | ({"AWS_PROFILE": stack.profile} if stack.profile else {}) | outputs)
     local = {"SLOTKEEPER_LOCAL": "1", LOCAL_FILE: str(stack.local_file)} | _local(stack.local, environment)
-    endpoints = sorted(name for name in environment if name.startswith(f"{_ENDPOINT}_"))
+    endpoints = sorted(name for name in environment if name.startswith(f"{ENDPOINT}_"))
     return ShellVariables(common | local | outputs, (*_OF_AN_ACCOUNT, *endpoints))
 
 
@@ -122,7 +119,7 @@ def _local(local: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str
     unproxied = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     direct = ",".join(dict.fromkeys([*filter(None, unproxied.split(",")), "127.0.0.1"]))
     variables = {
-        _ENDPOINT: local["endpoint"],
+        ENDPOINT: local["endpoint"],
         "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false",
         "AWS_ACCESS_KEY_ID": local["access_key_id"],
         "AWS_SECRET_ACCESS_KEY": local["secret_access_key"],

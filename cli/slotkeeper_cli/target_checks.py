@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -10,6 +10,9 @@ from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import NO_TARGET, check_key, check_place, check_type, is_state_machine, matches
 from slotkeeper_cli.stack_connection import StackConnection
+
+NEWEST = 100  # runs of a target that are read: one page
+_NEWEST_EXECUTIONS = 1000  # of the workflow, of all processes: one page
 
 
 def get_job(stack: StackConnection, name: str) -> dict[str, Any] | None:
@@ -53,13 +56,17 @@ def most_holders(slot_limit: int, default_weight: int) -> int:
     return min(MAX_HOLDERS, slot_limit // default_weight)
 
 
+def max_concurrent_runs(job: Mapping[str, Any]) -> int:
+    return int(job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1))
+
+
 def concurrency_problems(name: str, job: dict[str, Any], slots: int) -> list[str]:
     """Why Glue may refuse runs that have a slot: it counts a run for some seconds after it reports SUCCEEDED.
 
     Args:
         slots: `most_holders` of all processes that use the job.
     """
-    most = job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1)
+    most = max_concurrent_runs(job)
     if most > slots:
         return []
     return [
@@ -136,10 +143,6 @@ def machine_problems(arn: str, machine: dict[str, Any] | None, allowed: Iterable
     if not matches(arn, allowed):
         problems.append(f"the workflow may not start state machine {arn}: add its ARN to MoreStateMachineArns")
     return problems
-
-
-NEWEST = 100  # runs of a target that are read: one page
-_NEWEST_EXECUTIONS = 1000  # of the workflow, of all processes: one page
 
 
 def usual_seconds(stack: StackConnection, target: str) -> float | None:

@@ -134,7 +134,6 @@ class EmbeddedAws:
             "S3_DATA_DIR": str(scratch / "s3"),
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
-            "SLOTKEEPER_ENGINE_TIED": "1",
             "SLOTKEEPER_GLUE_LOGS": str(state_dir / "glue"),
         }
         for name in files:

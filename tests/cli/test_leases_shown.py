@@ -137,6 +137,7 @@ def test_restore_names_the_time_before_which_a_process_must_not_be_resumed(opera
             "slot_limit": {"N": "7"},
             "slots_in_use": {"N": str(len(names))},
             "holders": {"M": {name: leases[name] for name in names}},
+            "waiting": {"M": {}},
             "target": {"S": "sample-job"},
         }
         operator.dynamodb.put_item(TableName="restored", Item=item)

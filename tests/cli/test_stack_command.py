@@ -241,6 +241,7 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
         "slot_limit": {"N": "7"},
         "slots_in_use": {"N": "1"},
         "holders": {"M": {"lost-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
+        "waiting": {"M": {}},
         "target": {"S": "sample-job"},
         "default_weight": {"N": "2"},
     }

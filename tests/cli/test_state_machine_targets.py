@@ -268,6 +268,7 @@ def test_restore_copies_the_settings_of_a_process(operator: Operator) -> None:
         "slot_limit": {"N": "7"},
         "slots_in_use": {"N": "0"},
         "holders": {"M": {}},
+        "waiting": {"M": {}},
         "target": {"S": machine},
         "run_settings": {"M": {"timeout_minutes": {"N": "9"}, "settle_seconds": {"N": "8"}}},
     }

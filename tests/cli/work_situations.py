@@ -128,7 +128,7 @@ SITUATIONS = [
     ),
     Situation(
         name="an operator has opened the breaker",
-        state=partial(_retried, health=replace(_OPEN, forced=True)),
+        state=partial(_retried, health=replace(_OPEN, breaker=replace(_OPEN.breaker, forced=True))),
         question="explain w",
         says=("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
     ),

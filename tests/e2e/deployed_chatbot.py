@@ -15,7 +15,7 @@ import urllib3
 
 from dev.emulator.aws import EmbeddedAws, reachable
 from dev.emulator.chat_service import ChatService
-from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
+from dev.emulator.chatbot_client import give_credentials, signed, signing_key
 from tests.support.waiting import NEVER
 
 _numbers = itertools.count(1)  # unique messages, since the same one in the same second is a replay
@@ -43,7 +43,7 @@ class DeployedChatbot:
         self._secrets = aws.client("secretsmanager")
         self._lambda = aws.client("lambda")
         self._http = urllib3.PoolManager(maxsize=50, retries=False)
-        self.key = str(json.loads(self.secrets()[0])["signing_key"])
+        self.key = signing_key(aws)
 
     def reset(self) -> None:
         """Restore a working API with correct credentials, without a refusal or a lock. Containers keep their token."""
@@ -63,8 +63,7 @@ class DeployedChatbot:
         return [str(self._secrets.get_secret_value(SecretId=name)["SecretString"]) for name in names]
 
     def put_credentials(self, client_secret: str) -> None:
-        value = json.dumps({"client_id": self.service.client_id, "client_secret": client_secret})
-        self._secrets.put_secret_value(SecretId=self.outputs["ApiCredentialsSecretArn"], SecretString=value)
+        give_credentials(self.aws, self.service.client_id, client_secret)
 
     def item(self) -> dict[str, Any]:
         item: dict[str, Any] = self._dynamodb.get_item(
@@ -76,8 +75,7 @@ class DeployedChatbot:
         return json.dumps({"message_id": f"m{next(_numbers)}", "text": text})
 
     def sign(self, body: str, at: float | None = None) -> dict[str, str]:
-        stamp = int(time.time() if at is None else at)
-        return {TIMESTAMP_HEADER: str(stamp), SIGNATURE_HEADER: sign(self.key, stamp, body)}
+        return signed(self.key, int(time.time() if at is None else at), body.encode())
 
     def post(self, body: str, headers: dict[str, str] | None = None) -> Reply:
         """Send a body, signed now unless `headers` are given."""
@@ -85,7 +83,7 @@ class DeployedChatbot:
 
     def request(self, method: str, path: str, body: str, headers: dict[str, str]) -> Reply:
         url = reachable(self.outputs["ChatbotUrl"], self.aws.endpoint) + path
-        headers = {"Content-Type": "application/json", **headers}
+        headers = {"Content-Type": "application/json"} | headers
         answer = self._http.request(method, url, body=body.encode(), headers=headers, timeout=NEVER)
         assert answer.headers["Content-Type"] == "application/json"
         return Reply(answer.status, dict(answer.headers), answer.json())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import signal
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from dev.emulator import processes
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
@@ -49,6 +51,26 @@ def update(aws: EmbeddedAws, **parameters: str) -> dict[str, str]:
     updated = stack()
     assert updated["StackStatus"] == "UPDATE_COMPLETE", updated
     return {output["OutputKey"]: output["OutputValue"] for output in updated["Outputs"]}
+
+
+def created(aws: EmbeddedAws, name: str, template: str, **parameters: str) -> dict[str, str]:
+    """Create another stack; return its outputs."""
+    cloudformation = aws.client("cloudformation")
+    given = [{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()]
+    cloudformation.create_stack(StackName=name, TemplateBody=template, Parameters=given)
+
+    def complete() -> Any:
+        (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
+        return stack["StackStatus"] == "CREATE_COMPLETE" and stack
+
+    return {each["OutputKey"]: each["OutputValue"] for each in wait_until(complete, f"stack {name}")["Outputs"]}
+
+
+def kill_containers(aws: EmbeddedAws) -> None:
+    """Kill all containers during their work, as Lambda can do."""
+    for pid in processes.session_members(aws.pid):
+        if pid != aws.pid:
+            processes.send_signal(pid, signal.SIGKILL)
 
 
 class DeployedStack:
@@ -196,10 +218,6 @@ class DeployedStack:
         counts: dict[str, int] = json.loads(answer["Payload"].read())
         assert "errorMessage" not in counts, counts
         return counts
-
-    def starter_errors(self) -> int:
-        """The number of errors that the starter has counted, by the metrics in its log."""
-        return (self.aws.state_dir / "engine.log").read_text().count('"StarterErrors":[1.0]')
 
     def wait_for_status(self, execution: str, *statuses: str) -> str:
         return (

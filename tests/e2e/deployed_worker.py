@@ -12,7 +12,7 @@ from dev.emulator.downstream import Downstream, Step
 from slotkeeper.retry.delivery import schedule_name
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.message import Message
-from tests.e2e.containers import kill_containers
+from tests.e2e.deployed_stack import kill_containers
 from tests.support.waiting import wait_until
 
 # With retries after less than a second. The tests share one downstream, and one test's failures must not hold another
@@ -57,10 +57,6 @@ class DeployedWorker:
         self.put_policy(value)
         self.hide_for(4)  # a message that a killed container had received returns after that
         kill_containers(self.aws)
-
-    def emitted(self, metric: str) -> list[float]:
-        """The values of a metric in the worker's log."""
-        return [value for line in self.metric_lines() for value in line.get(metric, [])]
 
     def metric_lines(self) -> list[dict[str, Any]]:
         """The metrics of each invocation, in the order in which the invocations ended."""
@@ -169,3 +165,10 @@ class DeployedWorker:
         except self.scheduler.exceptions.ResourceNotFoundException:
             return None
         return schedule
+
+    def bring_forward(self, name: str) -> None:
+        """Let a one-time schedule fire immediately."""
+        schedule = self.scheduler.get_schedule(GroupName=self.group, Name=name)
+        kept = {key: schedule[key] for key in ("FlexibleTimeWindow", "ActionAfterCompletion", "Target")}
+        expression = "at(1970-01-01T00:00:00)"
+        self.scheduler.update_schedule(Name=name, GroupName=self.group, ScheduleExpression=expression, **kept)

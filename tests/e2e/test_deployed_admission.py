@@ -1,4 +1,4 @@
-"""Admission: never above the limit, in order, woken immediately, without starvation."""
+"""Admission: never above the limit, in order, without starvation. Bad messages are dead-lettered and delay no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
@@ -32,57 +31,6 @@ def test_f6_after_a_limit_is_lowered_under_load_no_request_is_admitted_above_it(
     stack.wait_for_status(names[4], "SUCCEEDED")
 
 
-def test_f7_a_limit_stored_as_a_string_admits_and_loses_no_request(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    key = {"process_name": {"S": process}}
-    update = {"UpdateExpression": "SET slot_limit = :l", "ExpressionAttributeValues": {":l": {"S": "10"}}}
-    stack.dynamodb.update_item(TableName=stack.table, Key=key, **update)
-    refusals = stack.starter_errors()
-    name = stack.send(process, "r1")
-    wait_until(lambda: stack.starter_errors() > refusals, "the starter to leave the message on the queue")
-    assert stack.janitor()["MalformedProcesses"] == 1
-    assert stack.status(name) == "NONE"
-    assert stack.dead_letters(process) == []
-    stack.processes.set_limit(process, 1)
-
-
-def test_a_raised_limit_wakes_the_waiting_request(stack: DeployedStack) -> None:
-    process = stack.process(limit=0)
-    name = stack.send(process, "r1")
-    stack.wait_until_waiting(process)
-    stack.operations.set_limit(process, 1)
-    stack.wait_until_running(name)
-    stack.end(process, "r1")
-    stack.wait_for_status(name, "SUCCEEDED")
-
-
-def test_a_paused_process_admits_no_request_until_it_is_resumed(stack: DeployedStack) -> None:
-    process = stack.process(limit=2)
-    first = stack.send(process, "r1")
-    stack.wait_until_running(first)
-    stack.operations.pause(process)
-    second = stack.send(process, "r2")
-    stack.wait_until_waiting(process)
-    stack.end(process, "r1")
-    stack.wait_for_status(first, "SUCCEEDED")
-    assert stack.status(second) == "NONE"
-    stack.operations.resume(process)
-    stack.wait_until_running(second)
-    stack.end(process, "r2")
-    stack.wait_for_status(second, "SUCCEEDED")
-
-
-def test_a_full_process_does_not_delay_another(stack: DeployedStack) -> None:
-    full, free = stack.process(limit=0), stack.process(limit=1)
-    stack.send(full, "r1")
-    stack.wait_until_waiting(full)
-    for n in range(3):
-        name = stack.send(free, f"r{n}")
-        stack.end(free, f"r{n}")
-        stack.wait_for_status(name, "SUCCEEDED")
-    assert stack.executions(full) == []
-
-
 def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_process(
     stack: DeployedStack, slotkeeper: Callable[..., Any]
 ) -> None:
@@ -100,17 +48,6 @@ def test_one_at_a_time_a_process_goes_in_order_past_a_failure_and_past_a_busy_pr
     assert [execution["name"] for execution in stack.executions(ordered)] == names
     limit = slotkeeper("audit", ordered, "--since", "1h", exit_code=0)["checks"][0]
     assert (limit["result"], limit["numbers"]["processes"][ordered]["Glue run"]["count"]) == ("holds", 1)
-
-
-def test_two_processes_may_use_the_same_request_id(stack: DeployedStack) -> None:
-    """By the same deduplication id: SQS must keep one per message group."""
-    one, other = stack.process(), stack.process()
-    for process in (one, other):
-        body = {"process": process, "request_id": "same", "arguments": {"--gate": f"{process}/same"}}
-        stack.send_raw(json.dumps(body), process, "same")
-        stack.end(process, "same")
-    for process in (one, other):
-        stack.wait_for_status(execution_name(process, "same", 1), "SUCCEEDED")
 
 
 def test_f21_a_request_that_is_refused_twenty_times_is_not_dead_lettered(stack: DeployedStack) -> None:
@@ -165,14 +102,52 @@ def test_a_lost_wake_is_repeated_by_the_next_release(stack: DeployedStack, how: 
     stack.wait_for_status(names[2], "SUCCEEDED")
 
 
-def test_a_lost_wake_is_repeated_by_the_janitor(stack: DeployedStack) -> None:
+# ------------------------------------------------------------------------------------------------------- bad messages
+
+# A body with PROCESS for the process it is sent for, and what its reason must name.
+BAD = {
+    "not JSON": ("{", "not JSON"),
+    "unknown field": ('{"process": "PROCESS", "priority": 1}', "priority"),
+    "wrong type": ('{"process": "PROCESS", "arguments": {"--a": 1}}', "body.arguments.--a"),
+    "process too long": (json.dumps({"process": "p" * 48}), "body.process"),
+    "another process's group": ('{"process": "PROCESS-other"}', "MessageGroupId"),
+    "an argument of Glue's": (
+        '{"process": "PROCESS", "arguments": {"--extra-py-files": "s3://x"}}',
+        "--extra-py-files",
+    ),
+    "our own marker": (
+        '{"process": "PROCESS", "arguments": {"--slotkeeper-execution": "x"}}',
+        "--slotkeeper-execution",
+    ),
+    "junk of the maximum size": ("x" * 66560, "not JSON"),
+}
+
+
+def test_f22_bad_messages_are_dead_lettered_with_a_reason_and_delay_no_other(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
-    names = [stack.send(process, f"r{n}") for n in range(2)]
-    stack.wait_until_running(names[0])
-    stack.wait_until_waiting(process)
-    rule = stack.faults.add("WakeWaiting", "refuse", execution=names[0])
-    stack.end(process, "r0", "r1")
-    wait_until(lambda: stack.faults.fired(rule), "the wake to be lost")
-    stack.wait_for_status(names[0], "SUCCEEDED")
-    assert stack.janitor()["WaitingWoken"] >= 1
-    stack.wait_for_status(names[1], "SUCCEEDED")
+    before = stack.item(process)
+    for n, (body, _) in enumerate(BAD.values()):
+        stack.send_raw(body.replace("PROCESS", process), process, f"bad-{n}")
+    good = stack.send(process, "good")
+    stack.end(process, "good")
+    stack.wait_for_status(good, "SUCCEEDED")
+    wait_until(lambda: len(stack.dead_letters(process)) == len(BAD), "every bad message to be dead-lettered")
+    reasons = [dead_letter["reason"] for dead_letter in stack.dead_letters(process)]
+    assert [names in reason for (_, names), reason in zip(BAD.values(), reasons, strict=True)] == [True] * len(BAD)
+    stack.wait_until_free(process)
+    after = stack.item(process)
+    assert (after.slot_limit, after.slots_in_use, after.holders) == (before.slot_limit, 0, {})
+    assert [execution["name"] for execution in stack.executions(process)] == [good]
+
+
+def test_f19_a_message_of_an_unknown_process_is_dead_lettered(stack: DeployedStack) -> None:
+    stack.send("unknown", "r1")
+    (dead_letter,) = wait_until(lambda: stack.dead_letters("unknown"), "the message of an unknown process")
+    assert dead_letter["code"] == "UnknownProcess"
+    assert "'unknown' does not exist" in dead_letter["reason"]
+
+
+def test_a_message_above_the_queues_maximum_size_is_refused_to_its_sender(stack: DeployedStack) -> None:
+    process = stack.process()
+    with pytest.raises(stack.sqs.exceptions.ClientError, match="66560"):
+        stack.send_raw("x" * 66561, process)

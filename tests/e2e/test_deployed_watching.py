@@ -1,26 +1,17 @@
-"""The deployed dashboard and alarms: every reference is the name of a resource. The measurement of a hand-off."""
+"""The deployed alarms and their topic, the key of docs, and the measurement of a hand-off."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from pathlib import Path
 
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, HandOffs
-from tests.e2e.deployed_stack import DeployedStack
+from tests.e2e.deployed_stack import DeployedStack, created
+from tests.support.waiting import wait_until
 
-
-def test_the_dashboard_shows_the_deployed_alarms_and_each_links_its_runbook(stack: DeployedStack) -> None:
-    cloudwatch = stack.aws.client("cloudwatch")
-    text = cloudwatch.get_dashboard(DashboardName=stack.outputs["DashboardName"])["DashboardBody"]
-    widgets: list[dict[str, Any]] = json.loads(text)["widgets"]
-    (shown,) = (widget["properties"]["alarms"] for widget in widgets if widget["type"] == "alarm")
-    pages = cloudwatch.get_paginator("describe_alarms").paginate()
-    deployed = {alarm["AlarmArn"]: alarm["AlarmDescription"] for page in pages for alarm in page["MetricAlarms"]}
-    assert set(shown) == deployed.keys()
-    assert all(" Runbook: docs/runbooks.md#" in description for description in deployed.values())
-    assert text.count("${") == text.count("${PROP(")  # CloudWatch's own, for the labels of lines
+KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
 
 
 def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack) -> None:
@@ -35,3 +26,36 @@ def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack
     measured = hand_offs.measure([stack.item(process)], time.time() + LIST_LAG_SECONDS)
     assert measured.keys() == {process}
     assert 0 <= measured[process] < 10
+
+
+def test_an_alarm_is_published_to_the_topic(stack: DeployedStack) -> None:
+    cloudwatch, sns = stack.aws.client("cloudwatch"), stack.aws.client("sns")
+    queue = stack.sqs.create_queue(QueueName="hears-alarms")["QueueUrl"]
+    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    subscription = sns.subscribe(TopicArn=stack.outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
+    (alarm,) = [
+        found["AlarmName"]
+        for page in cloudwatch.get_paginator("describe_alarms").paginate()
+        for found in page["MetricAlarms"]
+        if "EventsNotSentAlarm" in found["AlarmName"]
+    ]
+    for state in ("OK", "ALARM"):  # only a change is published
+        cloudwatch.set_alarm_state(AlarmName=alarm, StateValue=state, StateReason="a test")
+    heard: list[str] = []
+
+    def rang() -> bool:
+        for message in stack.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", []):
+            heard.append(json.loads(json.loads(message["Body"])["Message"]).get("AlarmName", ""))
+        return alarm in heard
+
+    wait_until(rang, "the alarm's message")
+    cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="the test has ended")
+    sns.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
+
+
+def test_the_documented_key_can_be_deployed(stack: DeployedStack) -> None:
+    (key,) = created(stack.aws, "key", KEY_TEMPLATE.read_text()).values()
+    policy = json.loads(stack.aws.client("kms").get_key_policy(KeyId=key, PolicyName="default")["Policy"])
+    services = [s["Principal"]["Service"] for s in policy["Statement"] if "Service" in s["Principal"]]
+    region = stack.aws.client("kms").meta.region_name
+    assert services == [f"logs.{region}.amazonaws.com", "cloudwatch.amazonaws.com", "events.amazonaws.com"]

@@ -1,14 +1,20 @@
-"""The operator command on the deployed stack: doctor, retries, and the token."""
+"""The operator command on the deployed stack: doctor, retries, requests, a state machine as target, and a lease."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dev.emulator.downstream import Step
-from tests.e2e.deployed_chatbot import DeployedChatbot
+from slotkeeper.slots.leases import Leases
+from slotkeeper_cli.errors import CommandRefused
+from tests.e2e.deployed_stack import DeployedStack
 from tests.e2e.deployed_worker import END, DeployedWorker
+from tests.support.waiting import wait_until
 
 Slotkeeper = Callable[..., Any]
 
@@ -35,27 +41,142 @@ def test_run_now_makes_a_scheduled_retry_immediately(slotkeeper: Slotkeeper, wor
     assert work.schedule(request, attempt=2) is None
 
 
-def test_a_cancelled_retry_is_a_dead_letter_with_its_history(slotkeeper: Slotkeeper, work: DeployedWorker) -> None:
-    work.empty_dead_letters()
-    request = work.request(Step(answer="slow_down", retry_after=3600))
-    work.send(request)
-    work.wait_for(request, "WAITING")
-    assert slotkeeper("retry", "cancel", request, "--why", "no longer wanted")["sent"] is True
-    dead_letter = work.dead_letter(request)
-    assert (dead_letter["code"], dead_letter["retry_count"]) == ("Cancelled", "2")
-    assert [entry["attempt"] for entry in json.loads(dead_letter["history"])] == [1, 2]
-    assert work.wait_for(request, *END)["status"] == "DEAD_LETTERED"
-    assert work.calls(request) == 1
+# ----------------------------------------------------------------------------------------------------------- requests
 
 
-def test_after_an_invalidation_one_token_is_requested(slotkeeper: Slotkeeper, bot: DeployedChatbot) -> None:
-    assert bot.say().status == 200
-    before, posts = slotkeeper("token", "show"), bot.requests("/auth")
-    assert before["stored"] is True
-    assert slotkeeper("token", "invalidate")["removed"] is True
-    assert slotkeeper("token", "show")["stored"] is False
-    bot.service.invalidate()  # otherwise the warm container continues to use its token
-    assert {reply.status for reply in bot.say_simultaneously(3)} == {200}
-    after = slotkeeper("token", "show")
-    assert (after["generation"], after["stored"]) == (before["generation"] + 1, True)
-    assert bot.requests("/auth") == posts + 1
+def _submit(slotkeeper: Slotkeeper, folder: Path, process: str, request_ids: str) -> None:
+    """Submit requests whose jobs wait at the gates of their names."""
+    file = folder / "requests.jsonl"
+    lines = [
+        {"process": process, "request_id": one, "arguments": {"--gate": f"{process}/{one}"}} for one in request_ids
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert len(slotkeeper("request", "submit", "--file", str(file))["sent"]) == len(request_ids)
+
+
+def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str) -> dict[str, Any]:
+    """Wait for the state of a request; return its last attempt."""
+
+    def read() -> Any:
+        shown = slotkeeper("request", "show", request_id, "--process", process)["found"]
+        return shown and shown[0]["state"] == state and shown[0]["attempts"][-1]
+
+    last: dict[str, Any] = wait_until(read, f"{request_id} to be {state}")
+    return last
+
+
+def test_a_cancelled_waiting_request_is_dead_lettered_and_the_next_one_proceeds(
+    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
+) -> None:
+    process = stack.process(limit=1)
+    _submit(slotkeeper, tmp_path, process, "abc")
+    assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
+    _wait_for(slotkeeper, process, "b", "waiting")
+    (waiting,) = slotkeeper("explain", "b", "--process", process)["found"]
+    assert [each["condition"] for each in waiting["conditions"]] == ["slots"]
+    assert [one["request_id"] for one in waiting["holders"]] == ["a"]
+    (behind,) = slotkeeper("explain", "c", "--process", process)["queues"]
+    assert [one["request_id"] for one in behind["waiting"]] == ["b"]
+    assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
+    dead_letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
+    assert dead_letter["code"] == "Cancelled"
+    _wait_for(slotkeeper, process, "c", "waiting")
+    stack.end(process, "a", "c", "b")
+    _wait_for(slotkeeper, process, "c", "succeeded")
+    (redriven,) = slotkeeper("dlq", "redrive", "request", "--id", dead_letter["message_id"])["redriven"]
+    assert redriven["attempt"] == 2
+    assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
+    started = [execution["name"] for execution in stack.executions(process)]
+    assert len(started) == 3
+    assert redriven["execution"] == started[-1]
+
+
+def test_a_running_request_is_stopped_kept_and_redriven(
+    stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
+) -> None:
+    process = stack.process(limit=1)
+    _submit(slotkeeper, tmp_path, process, "a")
+    name = _wait_for(slotkeeper, process, "a", "running")["execution"]
+    wait_until(lambda: stack.alive(process), "its Glue run")
+    stopped = slotkeeper("request", "cancel", "a", "--process", process, "--stop")
+    assert (stopped["stopped"], stopped["request_id"]) == (name, "a")
+    stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
+    assert stack.alive(process) == 0
+    dead_letter = wait_until(
+        lambda: _wait_for(slotkeeper, process, "a", "failed").get("dead_letter"), "its request to be kept"
+    )
+    assert dead_letter["code"] == "Cancelled"
+    stack.end(process, "a")
+    assert len(slotkeeper("dlq", "redrive", "failed", "--id", dead_letter["message_id"])["redriven"]) == 1
+    assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2
+
+
+# ------------------------------------------------------------------------------------------------- targets and leases
+
+_ROLE = "arn:aws:iam::000000000000:role/any"  # the embedded AWS checks no permissions
+# It ends when the operator stops it.
+_LONG = {"StartAt": "Work", "States": {"Work": {"Type": "Wait", "Seconds": 3600, "End": True}}}
+
+
+@pytest.fixture
+def loads(stack: DeployedStack, slotkeeper: Slotkeeper) -> Iterator[str]:
+    """A process whose target is a state machine; its ARN."""
+    arn = _machine(stack, "child-loads")
+    slotkeeper("process", "add", "loads", "--limit", "2", "--target", arn)
+    yield arn
+    stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "loads"}})
+
+
+def _machine(stack: DeployedStack, name: str) -> str:
+    """Create a state machine; return its ARN."""
+    created = stack.stepfunctions.create_state_machine(name=name, definition=json.dumps(_LONG), roleArn=_ROLE)
+    return str(created["stateMachineArn"])
+
+
+def test_a_target_that_the_stack_does_not_permit_is_refused_and_not_started(
+    stack: DeployedStack, slotkeeper: Slotkeeper
+) -> None:
+    arn = _machine(stack, "another")
+    with pytest.raises(CommandRefused, match=f"the workflow may not start state machine {arn}"):
+        slotkeeper("process", "add", "another", "--limit", "1", "--target", arn)
+    slotkeeper("process", "add", "another", "--limit", "1", "--target", arn, "--force")
+
+    slotkeeper("request", "submit", "--process", "another", "--request-id", "a", "--input", "{}")
+
+    (kept,) = wait_until(lambda: stack.kept("another"), "the request to be kept")
+    assert kept["error"] == "TargetNotPermitted"
+    assert stack.stepfunctions.list_executions(stateMachineArn=arn)["executions"] == []
+    wait_until(lambda: not slotkeeper("status", "another")["processes"][0]["holders"], "the slot to be free")
+    stack.dynamodb.delete_item(TableName=stack.table, Key={"process_name": {"S": "another"}})
+
+
+def test_a_request_with_an_input_is_a_child_execution_and_a_block_of_code_a_lease(
+    stack: DeployedStack, slotkeeper: Slotkeeper, loads: str
+) -> None:
+    (sent,) = slotkeeper("request", "submit", "--process", "loads", "--request-id", "a", "--input", '{"day": 1}')[
+        "sent"
+    ]
+    name = sent["execution"]
+
+    def held() -> Any:
+        (process,) = slotkeeper("status", "loads")["processes"]
+        return {holder["execution"]: holder for holder in process["holders"]}
+
+    wait_until(lambda: (held().get(name) or {}).get("child"), "the child execution to be shown")
+    holder = held()[name]
+    assert (holder["request_id"], holder["target"], holder["child"]["state"]) == ("a", loads, "RUNNING")
+    given = stack.stepfunctions.describe_execution(executionArn=holder["child"]["id"])["input"]
+    assert json.loads(given)["day"] == 1
+
+    with Leases(stack.table, stack.dynamodb, stack.aws.client("sqs")).lease("loads", seconds=60):
+        (lease,) = [one for one in held().values() if one["state"] == "LEASED"]
+        assert 0 < lease["seconds_left"] <= 61
+        with pytest.raises(CommandRefused, match="may still use its slot: it ends in"):
+            slotkeeper("holder", "release", lease["execution"])
+        assert slotkeeper("stack", "reconcile", "loads", "--check")["expired"] == []
+
+    stack.stepfunctions.stop_execution(executionArn=holder["child"]["id"])
+    wait_until(lambda: not held(), "the slot to be free")
+    (attempt,) = slotkeeper("request", "show", "a")["found"][0]["attempts"]
+    assert (attempt["state"], attempt["status"]) == ("failed", "FAILED")
+    slotkeeper("dlq", "discard", "failed", "--id", "a")

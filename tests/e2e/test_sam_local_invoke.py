@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dev.emulator.environment import ROOT
-from dev.tools.invoke.lambda_runtime import Configuration, Runtime
 from tests.e2e.deployed_stack import DeployedStack
 
 pytestmark = [
@@ -66,20 +65,3 @@ def test_no_function_calls_an_account_not_even_one_that_is_not_deployed(
     endpoint = stack.aws.endpoint.replace("127.0.0.1", "127.0.0.2")
     assert {name: each["AWS_ENDPOINT_URL"] for name, each in passed.items()} == dict.fromkeys(passed, endpoint)
     assert passed.keys() - file.keys() == {"RetryReportFunction", "TokenRefresherFunction"}
-
-
-def test_the_starter_admits_the_sample_request_with_these_variables_alone(
-    passed: Variables, stack: DeployedStack, tmp_path: Path
-) -> None:
-    process = stack.process()
-    event = json.loads((ROOT / "events" / "starter" / "happy.json").read_text())
-    (record,) = event["Records"]
-    body = {"process": process, "request_id": "sample", "arguments": {"--gate": f"{process}/sample"}}
-    record |= {"body": json.dumps(body), "attributes": record["attributes"] | {"MessageGroupId": process}}
-    variables = passed["StarterFunction"]
-    starter = Configuration("starter", ROOT / "functions" / "starter", "app.handler", 60, 512, variables)
-    with Runtime(starter, NO_SERVICE, tmp_path / "log") as runtime:
-        assert runtime.invoke(event) == {"batchItemFailures": []}
-    (execution,) = stack.holders(process)
-    stack.end(process, "sample")
-    assert stack.wait_for_status(execution, "SUCCEEDED", "FAILED") == "SUCCEEDED"

@@ -12,13 +12,12 @@ from typing import Any
 
 from dev.emulator.environment import ROOT, child_environment
 from dev.smoke.check_catalogue import CHECKS, Check
-from dev.smoke.check_context import EMBEDDED, CheckContext
+from dev.smoke.check_context import EMBEDDED
 from dev.smoke.check_runner import run_checks
-from dev.smoke.facts import Fact, Failed, Verdict
+from dev.smoke.facts import Fact, Verdict
 from dev.smoke.stack_under_test import embedded
-from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack
-from tests.support.waiting import NEVER, wait_until
+from tests.support.waiting import wait_until
 
 FOREIGN = json.dumps({"process": "another-process", "request_id": "r"})
 
@@ -77,19 +76,6 @@ def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: Dep
     assert message["Body"] == FOREIGN
 
 
-def _fails_while_it_runs(context: CheckContext) -> str:
-    context.wait_until_alive(context.send(context.process(), "only", 60))
-    raise Failed("failed by the test")
-
-
-def _breaks_before_it_starts(context: CheckContext) -> str:
-    process = context.process()
-    context.slots.reserve(Candidate(process, "smoke-other"), 1.0)  # no free slot: the request waits on the queue
-    context.send(process, "only", 60)
-    context.wait(lambda: context.item(process).waiting, "the request to wait", NEVER)
-    raise RuntimeError("a mistake")
-
-
 def _check(name: str, ask: Any) -> Check:
     return Check(name, "", (Fact(name, "", "", "", ask),), 0)
 
@@ -103,16 +89,6 @@ def test_the_embedded_aws_does_not_show_what_the_facts_say_it_cannot(stack: Depl
     assert result.left_behind == []
     assert [each.fact.name for each in result.answers] == [fact.name for fact in unseen]
     assert [each.fact.name for each in result.answers if each.verdict is Verdict.AS_ASSUMED] == []
-
-
-def test_a_check_that_fails_leaves_nothing(stack: DeployedStack) -> None:
-    checks = [_check("fails", _fails_while_it_runs), _check("breaks", _breaks_before_it_starts)]
-    _, results = run_checks(embedded(stack.aws.state_dir / "outputs.json"), checks, EMBEDDED, lambda *_: None)
-    assert [(result.answers[0].verdict, result.answers[0].answer, result.left_behind) for result in results] == [
-        (Verdict.DIFFERENT, "failed by the test", []),
-        (Verdict.DIFFERENT, "unexpected error: RuntimeError: a mistake", []),
-    ]
-    assert _left(stack) == []
 
 
 def test_an_interrupted_run_leaves_nothing(stack: DeployedStack, tmp_path: Path) -> None:

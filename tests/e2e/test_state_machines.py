@@ -124,31 +124,6 @@ def machines(stack: DeployedStack) -> Machines:
     return Machines(stack)
 
 
-def test_a_state_machine_runs_in_a_slot_under_the_name_of_its_workflow(machines: Machines) -> None:
-    stack, process = machines.stack, machines.process()
-    name = machines.send(process, "endless")
-    machines.open_child(name)
-    assert stack.holders(process) == {name}
-    following = machines.send(process, "good")
-    stack.wait_until_waiting(process, following)
-    machines.stepfunctions.stop_execution(executionArn=machines.of(name)["executionArn"])
-    stack.wait_for_status(following, "SUCCEEDED")
-    assert json.loads(machines.of(following)["input"]) == {"item": "good", ROOT_FIELD: stack.arn(following)}
-    assert json.loads(machines.of(following)["output"]) == {"item": "good", "rows": [7]}
-    stack.wait_until_free(process)
-
-
-def test_the_request_of_a_child_that_failed_is_kept_with_the_childs_error(machines: Machines) -> None:
-    process = machines.process()
-    name = machines.send(process, "wrong")
-    machines.stack.wait_for_status(name, "FAILED")
-    kept = machines.kept(process)
-    child = machines.of(name)["executionArn"]
-    assert (kept["execution_name"], kept["error"]) == (name, "StateMachine.ExecutionNotSucceeded")
-    assert kept["cause"] == f"{child} ended as FAILED: NoRows: the month is empty"
-    machines.stack.wait_until_free(process)
-
-
 def test_the_slot_of_an_aborted_child_is_released_after_the_time_that_its_work_may_outlive_it(
     machines: Machines,
 ) -> None:
@@ -177,18 +152,6 @@ def test_an_execution_of_the_same_name_is_neither_waited_for_nor_stopped(machine
     machines.stepfunctions.stop_execution(executionArn=machines.of(name)["executionArn"])
 
 
-def test_arguments_for_a_state_machine_are_kept_with_the_reason(machines: Machines) -> None:
-    process = machines.process()
-    name = machines.stack.send(process, "r1")
-    machines.stack.wait_for_status(name, "FAILED")
-    kept = machines.kept(process)
-    assert (kept["error"], kept["cause"]) == (
-        "WrongInput",
-        f"{machines.child} takes input, no arguments; nothing was started",
-    )
-    assert machines.of(name) == {}
-
-
 def test_a_child_whose_output_the_workflow_cannot_read_has_succeeded(machines: Machines) -> None:
     stack, process = machines.stack, machines.process()
     ended = machines.end_of(machines.call(process, "large"))
@@ -197,21 +160,6 @@ def test_a_child_whose_output_the_workflow_cannot_read_has_succeeded(machines: M
     assert json.loads(ended["output"]) == [{"ExecutionArn": machines.of(execution["name"])["executionArn"]}]
     stack.wait_until_free(process)
     assert stack.kept(process) == []
-
-
-def test_a_map_of_waiting_tasks_gets_the_results_in_its_order(machines: Machines) -> None:
-    stack, process = machines.stack, machines.process()
-    ended = machines.end_of(machines.call(process, "a", "b", "c"))
-    assert ended["status"] == "SUCCEEDED", ended
-    assert json.loads(ended["output"]) == [{"item": item, "rows": [7]} for item in "abc"]
-    executions = stack.executions(process)
-    assert len(executions) == 3
-    for execution in executions:
-        stack.wait_for_status(execution["name"], "SUCCEEDED")
-        given = json.loads((stack.execution(execution["name"]) or {})["input"])
-        assert "task_token" not in given
-        assert len(given["caller"]) == 32
-    assert stack.item(process).slots_in_use == 0
 
 
 @pytest.mark.parametrize("error", ["StepFunctions.AWSStepFunctionsException", "States.Timeout"])
@@ -226,24 +174,17 @@ def test_a_result_that_was_lost_is_read_from_the_child_and_answered(machines: Ma
     machines.stack.wait_for_status(execution["name"], "SUCCEEDED")
 
 
-def test_a_waiting_task_fails_with_the_error_of_its_request_and_the_request_is_kept_without_the_token(
+def test_the_request_of_a_child_that_failed_is_kept_and_its_waiting_caller_fails_with_the_childs_error(
     machines: Machines,
 ) -> None:
     process = machines.process()
     ended = machines.end_of(machines.call(process, "wrong"))
     assert (ended["status"], ended["error"]) == ("FAILED", "StateMachine.ExecutionNotSucceeded")
     assert "NoRows: the month is empty" in ended["cause"]
-    assert "task_token" not in json.loads(machines.kept(process)["body"])
-
-
-def test_a_caller_that_the_workflow_could_not_answer_is_answered_after_its_end(machines: Machines) -> None:
-    stack, process = machines.stack, machines.process()
-    stack.faults.add("AnswerSuccess", "refuse", error="Sfn.SfnException", times=7)  # one call and six retries
-    ended = machines.end_of(machines.call(process, "a"))
-    assert json.loads(ended["output"]) == [{"item": "a", "rows": [7]}]
-    (execution,) = stack.executions(process)
-    assert (stack.execution(execution["name"]) or {})["error"] == "AnswerFailed"
-    assert stack.kept(process) == []
+    kept = machines.kept(process)
+    child = machines.of(kept["execution_name"])["executionArn"]
+    assert (kept["error"], kept["cause"]) == (ended["error"], f"{child} ended as FAILED: NoRows: the month is empty")
+    assert "task_token" not in json.loads(kept["body"])
 
 
 def test_f4_an_aborted_workflow_frees_its_slot_after_its_child_and_its_caller_gets_a_failure(

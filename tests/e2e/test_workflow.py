@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from slotkeeper.slots.executions import failure_reason
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
-from tests.e2e.deployed_stack import JOB, DeployedStack, update
+from tests.e2e.deployed_stack import JOB, DeployedStack
 from tests.support.waiting import wait_until
 
 
@@ -23,6 +21,10 @@ def _released_after_its_run_ended(stack: DeployedStack, execution: str) -> bool:
 
 def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_free(stack: DeployedStack) -> None:
     process = stack.process(limit=1)
+    queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
+    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    topic = stack.outputs["FailureTopicArn"]
+    stack.aws.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     name = stack.send(process, "r1")
     stack.end(process, "r1", how="fail")
     stack.wait_for_status(name, "FAILED")
@@ -34,35 +36,10 @@ def test_f23_a_failed_job_leaves_its_request_with_error_and_cause_and_its_slot_f
     assert execution is not None
     assert execution["error"] == "RequestFailed"
     assert json.loads(kept["body"]) == json.loads(execution["input"])
-
-
-def test_a_kept_request_can_be_sent_again_as_its_next_attempt(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    name = stack.send(process, "r1")
-    stack.end(process, "r1", how="fail")
-    stack.wait_for_status(name, "FAILED")
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    body = json.loads(kept["body"])
-    stack.close_gate(process, "r1")
-    again = stack.send(process, body["request_id"], attempt=body["attempt"] + 1)
-    stack.end(process, "r1")
-    assert again != name
-    stack.wait_for_status(again, "SUCCEEDED")
-
-
-def test_a_failed_request_is_published_to_the_topic(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    sns = stack.aws.client("sns")
-    queue = stack.sqs.create_queue(QueueName=f"notified-{process}")["QueueUrl"]
-    arn = stack.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    sns.subscribe(TopicArn=stack.outputs["FailureTopicArn"], Protocol="sqs", Endpoint=arn)
-    name = stack.send(process, "r1")
-    stack.end(process, "r1", how="fail")
     (message,) = wait_until(lambda: stack.sqs.receive_message(QueueUrl=queue).get("Messages"), "the notification")
     notification = json.loads(json.loads(message["Body"])["Message"])
-    assert notification["execution"] == stack.arn(name)
+    assert (notification["execution"], notification["reason"]) == (stack.arn(name), "failed by the test")
     assert (notification["request_kept"], notification["slot"]) == (True, "released")
-    assert notification["reason"] == "failed by the test"
 
 
 def test_f5_a_release_whose_answer_is_lost_frees_one_slot(stack: DeployedStack) -> None:
@@ -136,26 +113,6 @@ def test_the_workflow_waits_for_a_started_run_after_any_error_of_its_task(stack:
     assert stack.kept(process) == []
 
 
-def test_a_job_that_does_not_exist_fails_its_requests_and_holds_no_slot(stack: DeployedStack) -> None:
-    process = stack.process(limit=1, job="no-such-job")
-    name = stack.send(process, "r1")
-    stack.wait_for_status(name, "FAILED")
-    (kept,) = wait_until(lambda: stack.kept(process), "the request to be kept")
-    assert kept["error"] == "Glue.EntityNotFoundException"
-    stack.wait_until_free(process)
-
-
-def test_a_throttled_start_is_tried_again_in_its_slot(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    stack.faults.add("RunGlueJob", "refuse", error="Glue.ThrottlingException", times=2)
-    name = stack.send(process, "r1")
-    stack.wait_until_running(name)
-    assert stack.states_of(name).count("RunGlueJob") == 3
-    stack.end(process, "r1")
-    stack.wait_for_status(name, "SUCCEEDED")
-    assert len(stack.runs(name)) == 1
-
-
 def _abort_while_running(stack: DeployedStack, process: str) -> str:
     name = stack.send(process, "r1")
     stack.wait_until_running(name)
@@ -210,19 +167,41 @@ def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_is_return
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_a_redeployment_keeps_holders_and_limit(stack: DeployedStack) -> None:
-    """F8 and F10: a deployment with another limit must neither remove a holder nor overwrite an operator's limit."""
-    name = "sample"
-    stack.processes.set_limit(name, 7)
-    stack.slots.reserve(Candidate(name, "sample-held"), 1e12)
-    update(stack.aws, SlotLimit="2")
-    assert stack.item(name).slot_limit == 7
-    assert stack.holders(name) == {"sample-held"}
-    stack.slots.cancel(name, "sample-held")
+def test_a_returned_request_keeps_its_message_group_and_its_weight(stack: DeployedStack) -> None:
+    process = stack.process(limit=5)
+    stack.faults.add("ConfirmSlot", "refuse", error="DynamoDB.ConditionalCheckFailedException")
+    name = stack.send(process, "r1", priority="high", weight=5)
+    stack.wait_for_status(name, "FAILED")
+    again = execution_name(process, "r1", 2)
+    stack.wait_until_running(again)
+    execution = stack.execution(again)
+    assert execution is not None
+    given = json.loads(execution["input"])
+    assert (given["attempt"], given["priority"], given["weight"]) == (2, "high", 5)
+    assert (stack.item(process).slots_in_use, stack.holders(process)) == (5, {again})
+    stack.end(process, "r1")
+    stack.wait_for_status(again, "SUCCEEDED")
+    assert stack.dead_letters(process) == []
 
 
-def test_the_deployed_sample_job_has_the_templates_settings(stack: DeployedStack) -> None:
-    """Other tests use the gated job. `make run` runs the sample job."""
-    job: dict[str, Any] = stack.glue.get_job(JobName=stack.outputs["GlueJobName"])["Job"]
-    assert (job["MaxRetries"], job["ExecutionProperty"]["MaxConcurrentRuns"]) == (0, 500)
-    assert stack.item("sample").target == stack.outputs["GlueJobName"] != JOB
+def test_the_workflows_wake_clears_a_registration_without_a_message_and_wakes_the_next_after_a_turn(
+    stack: DeployedStack,
+) -> None:
+    """As after a purge of the queue. The janitor does not run."""
+    process = stack.process(limit=1)
+    running = stack.send(process, "running")
+    stack.wait_until_running(running)
+    gone = stack.send(process, "gone", priority="high")
+    stack.wait_until_waiting(process, gone)
+    left_over = stack.item(process).waiting["high"]
+    stack.sqs.delete_message(QueueUrl=stack.queue_url, ReceiptHandle=left_over.receipt_handle)
+    waiting = stack.send(process, "waiting")
+    stack.wait_until_waiting(process, waiting)
+    stack.end(process, "running", "waiting")
+    stack.wait_for_status(waiting, "SUCCEEDED")
+    assert stack.states_of(running).count("ClearWaiting") == 1
+    assert stack.item(process).tombstones["high"] == (left_over.sequence, left_over.receives)
+    assert stack.status(gone) == "NONE"
+    execution = stack.execution(waiting)
+    assert execution is not None
+    assert execution["startDate"].timestamp() >= stack.item(process).turns["high"] / 1000 + 1

@@ -23,6 +23,7 @@ HEAVY = {"M": HOLDER["M"] | {"weight": {"N": "2"}}}
 RUNS = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1700000000"}, "job": {"S": "job"}}}
 WAITING = {
     "receipt_handle": {"S": "handle-of-waiting"},
+    "hidden_until": {"N": "1800000225"},
     "sequence": {"S": "0" * 40},
     "receives": {"N": "1"},
     "weight": {"N": "1"},

@@ -71,7 +71,7 @@ def held(state: str, job: str = "", **entry: Item) -> Item:
     return {"slots_in_use": {"N": "1"}, "holders": {"M": {"p-1": {"M": entry}}}}
 
 
-def waiting(hidden_until: float) -> dict[str, Item]:
+def waiting(hidden_until: float) -> Item:
     """Attributes of a process with one registered request."""
     entry = {
         "receipt_handle": {"S": "handle-waiting"},
@@ -323,7 +323,7 @@ def worker() -> Iterator[Case]:
         item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}}
         account.tables.put(DOWNSTREAMS, item | {"health": {"S": json.dumps(health)}})
 
-    not_before = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
+    not_before: Item = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
     for name, event, arrange in (
         ("success", sent, put(LEDGER)),
         ("poison", poison, put(LEDGER)),

@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.scenario import terminal
 from tests.mutants.copies import copy_tree
 from tests.mutants.mutant_catalogue import Mutant, chosen, load
 from tests.mutants.trial import Verdict, first_failure, judge
@@ -34,7 +33,7 @@ REPORT = ROOT / "build" / "mutants" / "report.md"
 @click.option("--list", "show", is_flag=True, help="List the mutants without trying them.")
 def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
     """Apply each known bug to a copy of the tree and report which test catches it. Report: build/mutants/report.md."""
-    console = terminal()
+    console = Console(emoji=False)
     try:
         mutants = chosen(load(), only)
     except LookupError as error:

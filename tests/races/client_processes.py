@@ -56,17 +56,9 @@ class ClientProcesses:
         """Every version of the item, oldest first. Call it when all writes have ended."""
         return images_of(local_client("dynamodbstreams", self._endpoint), stream)
 
-    def follow(self, show: Callable[[int], None]) -> None:
-        """Wait for the end of the race. `show` receives the number of steps that are done."""
-        running, errors, done = list(self.clients), [], dict.fromkeys(self.clients, 0)
-        while running:
-            for clients in list(running):
-                line = clients.receive()
-                done[clients] = line["done"]
-                if line["ended"]:
-                    running.remove(clients)
-                    errors += line["errors"]
-            show(sum(done.values()))
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait for the end of a race of so many seconds."""
+        errors = [error for clients in self.clients for error in clients.receive(seconds)]
         assert not errors, "\n".join(errors)
 
     def __enter__(self) -> Self:

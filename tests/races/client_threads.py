@@ -7,7 +7,6 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import wait
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,6 @@ from tests.support.boundary import lose_answers
 Change = tuple[str, str, str]  # a constant of the protocol's module, a part of it, and the replacement
 
 LOST = 0.04  # the share of UpdateItem's answers that is lost
-TICK = 1.0  # seconds between two progress lines
 
 
 def serve(race: Callable[[Any, Any, range], None]) -> None:
@@ -38,14 +36,12 @@ def serve(race: Callable[[Any, Any, range], None]) -> None:
         race(dynamodb, receive_line(), range(number * threads + 1, (number + 1) * threads + 1))
 
 
-def run_clients(clients: Sequence[Callable[[], None]], done: Callable[[], int], save: Callable[[], None]) -> None:
-    """Run each client on a thread, and send the number of steps that are `done`. Call `save` after the last one."""
+def run_clients(clients: Sequence[Callable[[], None]], save: Callable[[], None]) -> None:
+    """Run each client on a thread. Call `save` after the last one, and send their errors."""
     running = start(clients)
-    while wait(running, timeout=TICK).not_done:
-        send_line({"done": done(), "ended": False})
     errors = ["".join(traceback.format_exception(error)) for future in running if (error := future.exception())]
     save()
-    send_line({"done": done(), "ended": True, "errors": errors})
+    send_line(errors)
 
 
 @contextmanager

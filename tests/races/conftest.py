@@ -2,9 +2,8 @@
 
     pytest tests/races/test_slot_races.py tests/races/test_lease_races.py --seconds 60
 
-runs a race of 60 s at each limit, with 8 processes of 16 threads, prints the progress and writes
-build/races/report.json. Without the option, races are short, have fewer clients and write no report, because two xdist
-workers would overwrite each other's.
+runs a race of 60 s at each limit, with 8 processes of 16 threads, and prints its figures. Without the option, races are
+short and have fewer clients.
 """
 
 from collections.abc import Iterator

@@ -32,12 +32,12 @@ class ControlledProcess:
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "layers" / "slotkeeper")])},
         )
 
-    def receive(self) -> Any:
-        """The next line of the process."""
+    def receive(self, seconds: float = 0.0) -> Any:
+        """The next line of the process, which works for so many seconds before it sends it."""
         output = self._process.stdout
         assert output is not None
-        readable, _, _ = select.select([output], [], [], NEVER)
-        assert readable, f"the process has sent nothing for {NEVER:g} s"
+        readable, _, _ = select.select([output], [], [], seconds + NEVER)
+        assert readable, f"the process has sent nothing for {seconds + NEVER:g} s"
         line = output.readline()
         assert line, "the process has ended without a line"
         return json.loads(line)

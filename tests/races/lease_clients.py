@@ -176,7 +176,6 @@ def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
     with changed(process, LEASE_CLOCK_SKEW=orders.skew), changed(lease_protocol, orders.changes):
         run_clients(
             [caller.run for caller in callers],
-            lambda: sum(caller.cycles for caller in callers),
             lambda: save((caller.history for caller in callers), Path(orders.history)),
         )
 

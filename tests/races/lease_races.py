@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,16 +23,6 @@ class LeaseOutcome:
 
     judge: LeaseJudge
     figures: LeaseFigures
-    seconds: float
-
-    @property
-    def line(self) -> str:
-        each = self.figures
-        return (
-            f"{each.grants} granted, {each.refusals} refused, {each.takeovers} taken over, {each.extensions} extended, "
-            f"{each.lost_leases} lost, {each.lost_answers} answers lost; checked {each.writes} writes: at most "
-            f"{each.most_in_use} in use, {each.most_in_blocks} in blocks, {len(self.judge.faults)} faults"
-        )
 
 
 class LeaseCrowd(ClientProcesses):
@@ -51,9 +40,8 @@ class LeaseCrowd(ClientProcesses):
         heaviest: int = 1,
         changes: tuple[Change, ...] = (),
         skew: int = LEASE_CLOCK_SKEW,
-        watch: Callable[[str], None] = lambda _: None,
     ) -> LeaseOutcome:
-        """Run a race and check it. `watch` receives a progress line every second. `skew`: a wrong LEASE_CLOCK_SKEW."""
+        """Run a race and check it. `skew`: a wrong LEASE_CLOCK_SKEW."""
         table, stream = self.create_table()
         Processes(self.dynamodb, table).create(PROCESS, limit)
         started = time.monotonic()
@@ -62,9 +50,8 @@ class LeaseCrowd(ClientProcesses):
             until = started + seconds
             orders = LeaseOrders(table, PROCESS, heaviest, until, min_cycles, str(history), list(changes), skew)
             clients.send(asdict(orders))
-        self.follow(lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} leases asked for"))
-        took = time.monotonic() - started
+        self.wait_for_end(seconds)
         judge = LeaseJudge([each for history in histories for each in load(history)])
         for image in self.images(stream):
             judge.take(Item.read(image))
-        return LeaseOutcome(judge, judge.conclude(), took)
+        return LeaseOutcome(judge, judge.conclude())

@@ -238,7 +238,6 @@ def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
     with changed(process, MAX_HOLDERS=most), changed(protocol, orders.changes, MAX_HOLDERS=most):
         run_clients(
             [client.run for client in clients],
-            lambda: sum(len(client.operations) for client in clients),
             lambda: save((each for client in clients for each in client.operations), Path(orders.history)),
         )
 

@@ -62,7 +62,6 @@ class Outcome:
 
     judge: Judge
     figures: Figures
-    seconds: float
 
 
 class Crowd(ClientProcesses):
@@ -72,13 +71,8 @@ class Crowd(ClientProcesses):
         super().__init__(dynamodb_local, slot_clients, processes, threads, folder)
         self._observer_count = (processes + 1) // 2  # several, because one reads seldom among many clients
 
-    def race(
-        self, race: Race, seconds: float, min_steps: int = 0, watch: Callable[[str], None] = lambda _: None
-    ) -> Outcome:
-        """Run a race for `seconds`, and until each thread has made at least `min_steps` steps, and check it.
-
-        `watch` receives a progress line every second.
-        """
+    def race(self, race: Race, seconds: float, min_steps: int = 0) -> Outcome:
+        """Run a race for `seconds`, and until each thread has made at least `min_steps` steps, and check it."""
         table, stream = self.create_table()
         self._put_process(table, race)
         observers = [Observer(self.dynamodb, table) for _ in range(self._observer_count)]
@@ -106,10 +100,7 @@ class Crowd(ClientProcesses):
                     reads_first=race.reads_first,
                 )
                 clients.send(asdict(orders))
-            self.follow(
-                lambda done: watch(f"{time.monotonic() - started:3.0f} s: {done} steps, {observers[0].status()}")
-            )
-        took = time.monotonic() - started
+            self.wait_for_end(seconds)
         operations = [operation for history in histories for operation in load(history)]
         operations += release_all(self.dynamodb, table)
         operations += reject_wakes(self.dynamodb, table, race)
@@ -118,7 +109,7 @@ class Crowd(ClientProcesses):
             for image in self.images(stream):
                 judge.take(Item.read(image))
         figures = judge.conclude([observer.seen for observer in observers])
-        return Outcome(judge, figures, took)
+        return Outcome(judge, figures)
 
     def _put_process(self, table: str, race: Race) -> None:
         # Nearly full from the start; a large process would otherwise fill slowly.
@@ -179,16 +170,9 @@ class Observer(BackgroundThread):
         self.seen: list[int] = []
         self._dynamodb = dynamodb
         self._table = table
-        self._last: Item | None = None
 
     def act(self) -> None:
-        self._last = read(self._dynamodb, self._table)
-        self.seen.append(digest(self._last))
-
-    def status(self) -> str:
-        """The slots in use at the last read."""
-        last = self._last
-        return "" if last is None else f"{len(last.holders)} of {last.limit} slots held"
+        self.seen.append(digest(read(self._dynamodb, self._table)))
 
 
 class Disturber(BackgroundThread):

@@ -38,12 +38,12 @@ def lease_crowd(
 
 
 def _race(request: pytest.FixtureRequest, crowd: LeaseCrowd, limit: int, **how: Any) -> LeaseOutcome:
-    """A short race, or a long one that prints its outcome."""
+    """A short race, or a long one that prints its figures."""
     seconds = request.config.getoption("seconds", None)
     outcome = crowd.race(limit, seconds or 0.0, 0 if seconds else MIN_CYCLES, **how)
     if seconds:
         with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-            print(f"\n  leases, limit {limit}: {outcome.line}")
+            print(f"\n  leases, limit {limit}: {outcome.figures}, {len(outcome.judge.faults)} faults")
     return outcome
 
 
@@ -56,7 +56,7 @@ def test_s1c_s2_blocks_within_their_leases_never_exceed_the_limit(
         figures = outcome.figures
         if min(figures.grants, figures.takeovers, figures.extensions, figures.lost_answers, figures.lost_leases) > 0:
             return
-    pytest.fail(f"none of {ROUNDS} races was contended, so nothing was checked; the last: {outcome.line}")
+    pytest.fail(f"none of {ROUNDS} races was contended, so nothing was checked; the last: {outcome.figures}")
 
 
 def test_control_a_race_of_leases_without_several_conditions_has_the_fault_of_each(lease_crowd: LeaseCrowd) -> None:

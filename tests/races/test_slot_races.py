@@ -6,57 +6,34 @@ longer races.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from dev.emulator.environment import ROOT
 from slotkeeper.slots.request import PRIORITIES
-from tests.races import slot_report
 from tests.races.slot_races import Crowd, Outcome, Race
 
 SHORT = 0.3  # seconds
 MIN_STEPS = 12  # steps of each thread in a short race: a busy machine takes longer, and checks as much
 ROUNDS = 25  # on a busy machine fewer races are contended
-REPORT_INTERVAL = 5.0  # seconds
 WEIGHTS = (1, 2, 3, 4, 5, 6)
 
 RaceIt = Callable[[str, Race], Outcome]
 
 
 @pytest.fixture(scope="module")
-def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> Iterator[RaceIt]:
-    """Runs a race. A long one prints its progress and is in the report."""
+def race_it(request: pytest.FixtureRequest, crowd: Crowd) -> RaceIt:
+    """Runs a race. A long one prints its figures."""
     seconds = request.config.getoption("seconds", None)
-    outcomes: dict[str, Outcome] = {}
 
     def run(name: str, race: Race) -> Outcome:
-        if not seconds:
-            return crowd.race(race, SHORT, MIN_STEPS)
-        plugins = request.config.pluginmanager
-        terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
-        assert terminal is not None, "run long races without xdist, to see their progress and to use all cores"
-        printed = time.monotonic()
+        outcome = crowd.race(race, seconds or SHORT, 0 if seconds else MIN_STEPS)
+        if seconds:
+            with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+                print(f"\n  {name}: {outcome.figures}, {len(outcome.judge.faults)} faults")
+        return outcome
 
-        def report(text: str) -> None:
-            with capture.global_and_fixture_disabled():
-                terminal.ensure_newline()
-                terminal.write_line(text)
-
-        def watch(text: str) -> None:
-            nonlocal printed
-            if time.monotonic() - printed >= REPORT_INTERVAL:
-                printed = time.monotonic()
-                report(f"  {name} {text}")
-
-        outcomes[name] = crowd.race(race, seconds, watch=watch)
-        report(slot_report.line(name, outcomes[name]))
-        return outcomes[name]
-
-    yield run
-    if outcomes:
-        slot_report.write(outcomes, ROOT / "build" / "races")
+    return run
 
 
 def assert_no_fault(race_it: RaceIt, name: str, race: Race, is_contended: Callable[[Outcome], bool]) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +18,6 @@ from click.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.environment import ROOT
-from dev.emulator.live_view import Snapshot, StallDetector, Stalled
 from dev.scenarios.runner import checks
 from dev.scenarios.runner import scenario as frame
 from dev.scenarios.runner.checks import check
@@ -174,17 +172,3 @@ def test_an_interrupt_ends_the_engine_and_the_run_with_130(tmp_path: Path) -> No
     with pytest.raises(SystemExit) as ended:
         frame.carry_out(Scenario(tmp_path, "chart.png"), {}, Mock(side_effect=KeyboardInterrupt))
     assert ended.value.code == 130
-
-
-# ---------------------------------------------------------------------------------------------------------- live view
-
-BUSY = Snapshot(9.0, False, 17, 40, {"slots": (2, 3)}, {"waiting": 20}, details="holders: sample-1")
-
-
-def test_a_run_in_which_nothing_moves_is_stalled_and_states_where_everything_is() -> None:
-    stall = StallDetector(after=60)
-    stall.check(replace(BUSY, elapsed=8.0, counts={"waiting": 21}))
-    stall.check(BUSY)  # a movement starts the wait again
-    stall.check(replace(BUSY, elapsed=68.9))
-    with pytest.raises(Stalled, match=r"60 s: slots 2/3  waiting 20  ended 17/40; holders: sample-1"):
-        stall.check(replace(BUSY, elapsed=69.0))

@@ -26,13 +26,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dev.emulator.environment import ROOT
-from dev.scenarios.runner.scenario import terminal
 from tests.simulation import exploring, scheduling, small_worlds
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
 CHUNK = 100  # schedules that a process runs before it reports, times the world's share
 REPORT = ROOT / "build" / "simulation" / "report.json"
+PIPE_WIDTH = 130  # characters: a pipe has no width, and in 80 columns the tables' lines would break
 
 
 @click.group()
@@ -52,7 +52,7 @@ def main() -> None:
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Parallel processes.")
 def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
     """Search the small worlds, and run random schedules."""
-    console = terminal()
+    console = Console(emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     started = time.monotonic()
     kinds = list(worlds) or sorted(small_worlds.RANDOM_WORLDS)
     tally = Tally()

@@ -46,34 +46,21 @@ class Small(NamedTuple):
 
 
 def _slots(
-    requests: Sequence[str],
-    limit: int,
-    janitor_runs: int,
-    janitor_ahead: bool,
-    lax: bool = False,
-    cancels: str = "",
-    starters_read_first: bool = False,
-    **more: Any,
-) -> Callable[[], World]:
-    plan = Plan(
-        tuple(requests),
-        limit,
-        cancels=tuple(cancels),
-        janitor_runs=janitor_runs,
-        janitor_ahead=janitor_ahead,
-        lax=lax,
-        starters_read_first=starters_read_first,
-        event_steps=len(requests) == 1,  # with more requests these steps triple the number of states
-        **more,
-    )
-    return lambda: SlotsWorld(plan, timeless=True)
+    requests: Sequence[str], limit: int, *, faults: int = 0, quick: bool = True, cancels: str = "", **more: Any
+) -> Small:
+    fields = {"janitor_runs": 0, "janitor_ahead": False} | more
+    # With more than one request these steps triple the number of states.
+    plan = Plan(tuple(requests), limit, cancels=tuple(cancels), event_steps=len(requests) == 1, **fields)
+    return Small(lambda: SlotsWorld(plan, timeless=True), faults, quick)
 
 
-def _target(requests: str, *, timeless: bool = True, child: bool = True, **more: Any) -> Callable[[], World]:
+def _target(
+    requests: str, *, faults: int = 0, quick: bool = True, timeless: bool = True, child: bool = True, **more: Any
+) -> Small:
     """One process whose target is a state machine, or a Glue job. `requests`: the id of each, one character each."""
     given = {"machines": ("p",) * child, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
     plan = Plan(tuple(requests), **given)
-    return lambda: TargetsWorld(plan, timeless=timeless)
+    return Small(lambda: TargetsWorld(plan, timeless=timeless), faults, quick)
 
 
 _DENIED = {
@@ -85,25 +72,27 @@ _DENIED = {
 }
 
 
-def _retry(payloads: tuple[str, ...], **given: Any) -> Callable[[], World]:
+def _retry(payloads: tuple[str, ...], *, faults: int = 0, quick: bool = True, **given: Any) -> Small:
     plan = retry_world.Plan(tuple(("a", payload) for payload in payloads), **given)
-    return lambda: RetryWorld(plan)
+    return Small(lambda: RetryWorld(plan), faults, quick)
 
 
-def _downstream(requests: str, **given: Any) -> Callable[[], World]:
+def _downstream(requests: str, *, faults: int = 0, quick: bool = True, **given: Any) -> Small:
     """`requests`: the id of each, one character each."""
     plan = downstream_world.Plan(tuple((request_id, "{}") for request_id in requests), **given)
-    return lambda: DownstreamWorld(plan)
+    return Small(lambda: DownstreamWorld(plan), faults, quick)
 
 
 _BREAKER = {"policy": watching_policy(limited=False), "limited": False}
 
 
-def _tokens(clients: str, fault_kinds: frozenset[str] = frozenset(), **plan: Any) -> Callable[[], World]:
+def _tokens(
+    clients: str, fault_kinds: frozenset[str] = frozenset(), *, faults: int = 0, quick: bool = True, **plan: Any
+) -> Small:
     """`clients`: the cache of each, one character each: l(ive), o(ld) or n(one)."""
     caches = tuple({"l": "live", "o": "old", "n": "none"}[cache] for cache in clients)
     made = token_state.Plan(caches, fault_kinds=fault_kinds, **{"clock_leads": (0.0,) * len(caches), **plan})
-    return lambda: TokenWorld(made, timeless=True)
+    return Small(lambda: TokenWorld(made, timeless=True), faults, quick)
 
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
@@ -119,230 +108,209 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
 SHARES = {"downstream": 1, "retry": 2, "slots": 7, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
-    "1 request, 1 slot, janitor at any time": Small(_slots("a", 1, 1, True), 1, True),
-    "1 request, 1 slot, another user of its job": Small(_slots("a", 1, 0, False, page=1, others=1), 1, True),
-    "3 requests, 1 slot, no fault": Small(_slots("abc", 1, 0, False), 0, True),
-    "3 requests, 1 slot, no fault, lax queue": Small(_slots("abc", 1, 0, False, True), 0, True),
-    "2 requests, 1 slot, starters read first": Small(_slots("ab", 1, 0, False, starters_read_first=True), 1, False),
-    "3 requests, 1 slot, no fault, starters read first": Small(
-        _slots("abc", 1, 0, False, True, starters_read_first=True), 0, True
+    "1 request, 1 slot, janitor at any time": _slots("a", 1, janitor_runs=1, janitor_ahead=True, faults=1),
+    "1 request, 1 slot, another user of its job": _slots("a", 1, page=1, others=1, faults=1),
+    "3 requests, 1 slot, no fault": _slots("abc", 1),
+    "3 requests, 1 slot, no fault, lax queue": _slots("abc", 1, lax=True),
+    "2 requests, 1 slot, starters read first": _slots("ab", 1, starters_read_first=True, faults=1, quick=False),
+    "3 requests, 1 slot, no fault, starters read first": _slots("abc", 1, starters_read_first=True, lax=True),
+    "2 processes, 2 requests, 1 slot each, no fault": _slots("aA", 1),
+    "2 processes, 3 requests, 1 slot each, no fault": _slots("abA", 1, quick=False),
+    "2 processes, 2 requests, 1 slot each": _slots("aA", 1, faults=1, quick=False),
+    "2 requests, 1 slot, cancelled": _slots("ab", 1, lax=True, cancels="ab"),
+    "1 request, 1 slot, cancelled": _slots("a", 1, cancels="a", faults=1),
+    "3 requests, 1 slot, two of them under one id": _slots(("a", "a*", "b"), 1),
+    "2 requests of other weights and priorities under one id": _slots(("+a2", "a1"), 2, starters=1, faults=1),
+    "2 requests under one id, 1 slot": _slots(("a", "a*"), 1, faults=1, quick=False),
+    "2 requests, 1 slot, the process removed and added again": _slots(
+        "ab", 1, limits=(0,), replacements=1, starters=1, lax=True
     ),
-    "2 processes, 2 requests, 1 slot each, no fault": Small(_slots("aA", 1, 0, False), 0, True),
-    "2 processes, 3 requests, 1 slot each, no fault": Small(_slots("abA", 1, 0, False), 0, False),
-    "2 processes, 2 requests, 1 slot each": Small(_slots("aA", 1, 0, False), 1, False),
-    "2 requests, 1 slot, cancelled": Small(_slots("ab", 1, 0, False, True, "ab"), 0, True),
-    "1 request, 1 slot, cancelled": Small(_slots("a", 1, 0, False, False, "a"), 1, True),
-    "3 requests, 1 slot, two of them under one id": Small(_slots(("a", "a*", "b"), 1, 0, False), 0, True),
-    "2 requests of other weights and priorities under one id": Small(
-        _slots(("+a2", "a1"), 2, 0, False, starters=1), 1, True
+    "1 request, 1 slot, the process removed and added again": _slots(
+        "a", 1, limits=(0,), replacements=1, starters=1, lax=True, faults=1, quick=False
     ),
-    "2 requests under one id, 1 slot": Small(_slots(("a", "a*"), 1, 0, False), 1, False),
-    "2 requests, 1 slot, the process removed and added again": Small(
-        _slots("ab", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 0, True
+    "3 requests, 1 slot, one cancelled": _slots("abc", 1, cancels="b", quick=False),
+    "2 requests, 1 slot, the second cancelled": _slots("ab", 1, cancels="b", faults=1, quick=False),
+    "1 request, 1 slot, cancelled, janitor at any time": _slots(
+        "a", 1, janitor_runs=1, janitor_ahead=True, cancels="a", faults=1, quick=False
     ),
-    "1 request, 1 slot, the process removed and added again": Small(
-        _slots("a", 1, 0, False, True, limits=(0,), replacements=1, starters=1), 1, False
+    "2 requests, 1 slot, janitor while others are frozen": _slots("ab", 1, janitor_ahead=True, faults=1, quick=False),
+    "3 requests, 1 slot": _slots("abc", 1, faults=1, quick=False),
+    "3 requests, 2 slots": _slots("abc", 2, faults=1, quick=False),
+    "2 priorities, 3 requests, 1 slot, no fault": _slots(("+a", "+b", "c"), 1, starters=1),
+    "3 priorities, 1 slot, no fault": _slots(("+a", "b", "-c"), 1, starters=1),
+    "2 priorities, 1 slot, a message removed": _slots(("+a", "b"), 1, removals=1),
+    "2 priorities, 2 slots, a message removed": _slots(("+a", "-b"), 2, removals=1, lax=True),
+    "1 request, 1 slot, a message removed": _slots("a", 1, removals=1, janitor_ahead=True, faults=1),
+    "2 requests, 1 slot, a message removed": _slots("ab", 1, removals=1, lax=True),
+    "2 requests, 1 slot, a message removed, janitor while others are frozen": _slots(
+        "ab", 1, starters=1, removals=1, janitor_ahead=True, faults=1, quick=False
     ),
-    "3 requests, 1 slot, one cancelled": Small(_slots("abc", 1, 0, False, False, "b"), 0, False),
-    "2 requests, 1 slot, the second cancelled": Small(_slots("ab", 1, 0, False, False, "b"), 1, False),
-    "1 request, 1 slot, cancelled, janitor at any time": Small(_slots("a", 1, 1, True, False, "a"), 1, False),
-    "2 requests, 1 slot, janitor while others are frozen": Small(_slots("ab", 1, 0, True), 1, False),
-    "3 requests, 1 slot": Small(_slots("abc", 1, 0, False), 1, False),
-    "3 requests, 2 slots": Small(_slots("abc", 2, 0, False), 1, False),
-    "2 priorities, 3 requests, 1 slot, no fault": Small(_slots(("+a", "+b", "c"), 1, 0, False, starters=1), 0, True),
-    "3 priorities, 1 slot, no fault": Small(_slots(("+a", "b", "-c"), 1, 0, False, starters=1), 0, True),
-    "2 priorities, 1 slot, a message removed": Small(_slots(("+a", "b"), 1, 0, False, removals=1), 0, True),
-    "2 priorities, 2 slots, a message removed": Small(_slots(("+a", "-b"), 2, 0, False, True, removals=1), 0, True),
-    "1 request, 1 slot, a message removed": Small(_slots("a", 1, 0, True, removals=1), 1, True),
-    "2 requests, 1 slot, a message removed": Small(_slots("ab", 1, 0, False, True, removals=1), 0, True),
-    "2 requests, 1 slot, a message removed, janitor while others are frozen": Small(
-        _slots("ab", 1, 0, True, starters=1, removals=1), 1, False
+    "2 priorities, 1 slot, cancelled": _slots(("+a", "b"), 1, cancels="a"),
+    "2 priorities, 1 slot": _slots(("+a", "b"), 1, starters=1, faults=1),
+    "2 priorities, 2 slots, 3 requests, no fault": _slots(("a", "+b", "c"), 2, lax=True, quick=False),
+    "3 priorities, 2 slots, no fault": _slots(("+a", "b", "-c"), 2, starters=1, lax=True, quick=False),
+    "2 priorities, 3 requests, 1 slot, a message removed": _slots(
+        ("+a", "b", "c"), 1, starters=1, removals=1, quick=False
     ),
-    "2 priorities, 1 slot, cancelled": Small(_slots(("+a", "b"), 1, 0, False, cancels="a"), 0, True),
-    "2 priorities, 1 slot": Small(_slots(("+a", "b"), 1, 0, False, starters=1), 1, True),
-    "2 priorities, 2 slots, 3 requests, no fault": Small(_slots(("a", "+b", "c"), 2, 0, False, True), 0, False),
-    "3 priorities, 2 slots, no fault": Small(_slots(("+a", "b", "-c"), 2, 0, False, True, starters=1), 0, False),
-    "2 priorities, 3 requests, 1 slot, a message removed": Small(
-        _slots(("+a", "b", "c"), 1, 0, False, starters=1, removals=1), 0, False
+    "2 priorities, 3 requests, 1 slot, cancelled": _slots(("+a", "b", "c"), 1, cancels="a", starters=1, quick=False),
+    "2 priorities, 2 slots, 3 requests, cancelled": _slots(
+        ("+a", "b", "c"), 2, cancels="a", starters=1, lax=True, quick=False
     ),
-    "2 priorities, 3 requests, 1 slot, cancelled": Small(
-        _slots(("+a", "b", "c"), 1, 0, False, cancels="a", starters=1), 0, False
+    "weights 2 and 1, 2 slots, no fault": _slots(("a2", "b", "c"), 2),
+    "weights 2, 3 and 1, 2 priorities, 3 slots, no fault": _slots(("+a2", "b3", "-c"), 3, starters=1),
+    "weight 3, 2 slots, then 3": _slots(("+a3", "b"), 2, limits=(3,), starters=1),
+    "weight 2, 2 slots, then 1 and 2": _slots(("+a2", "b"), 2, limits=(1, 2), starters=1),
+    "default weight 2, 3 slots, no fault": _slots(("+a", "b1"), 3, default_weight=2),
+    "weight 2, 2 slots, then 1": _slots(("+a2", "b"), 2, limits=(1,), quick=False),
+    "weights 2 and 1, 2 slots": _slots(("+a2", "b"), 2, starters=1, faults=1, quick=False),
+    "leases, 2 callers": _slots("", 1, leases=(0, 0), blocks=(30,), faults=1),
+    "leases, 2 callers, the first overruns": _slots("", 1, leases=(0, 65), janitor_ahead=True, faults=1),
+    "leases, 2 callers within the skew": _slots("", 1, leases=(0, 64), faults=1),
+    "leases, 3 callers, the first exits late, no fault": _slots("", 1, leases=(1, 66, 0), blocks=(30,)),
+    "leases, 3 callers, limit 2, one overruns, no fault": _slots("", 2, leases=(0, 0, 65)),
+    "leases, 1 caller and 1 request, no fault": _slots("a", 1, leases=(0,)),
+    "leases, 1 caller and 1 request": _slots("a", 1, starters=1, leases=(0,), faults=1, quick=False),
+    "leases, 1 caller and 2 requests, no fault": _slots("ab", 1, starters=1, leases=(0,), quick=False),
+    "leases, 2 callers within the skew and 1 request, no fault": _slots(
+        "a", 1, starters=1, leases=(0, 64), quick=False
     ),
-    "2 priorities, 2 slots, 3 requests, cancelled": Small(
-        _slots(("+a", "b", "c"), 2, 0, False, True, cancels="a", starters=1), 0, False
+    "child, a caller that may leave": _target("a", callers="a", leaves=1, faults=1),
+    "child that fails, a caller": _target("a", callers="a", fails=1, faults=1, quick=False),
+    "child, another workflow starts its name": _target("a", namesakes=1, faults=1),
+    "child that fails and is redriven": _target("a", fails=1, child_redrives=1, faults=1, quick=False),
+    "child, a caller, cancelled": _target("a", callers="a", cancels=("a",), faults=1, quick=False),
+    "child, a caller, its workflow's answer is refused": _target("a", callers="a", refusals=7, leaves=1),
+    "child, a caller, the janitor's answer is refused too": _target("a", callers="a", refusals=8, faults=1),
+    "child that fails, a caller, the janitor's answer is refused too": _target(
+        "a", callers="a", refusals=8, fails=1, starters=1, faults=1, quick=False
     ),
-    "weights 2 and 1, 2 slots, no fault": Small(_slots(("a2", "b", "c"), 2, 0, False), 0, True),
-    "weights 2, 3 and 1, 2 priorities, 3 slots, no fault": Small(
-        _slots(("+a2", "b3", "-c"), 3, 0, False, starters=1), 0, True
+    "child whose start arrives late, its workflow dies": _target(
+        "a", timeless=False, starters=1, aim="late", events_lost=True, faults=2
     ),
-    "weight 3, 2 slots, then 3": Small(_slots(("+a3", "b"), 2, 0, False, limits=(3,), starters=1), 0, True),
-    "weight 2, 2 slots, then 1 and 2": Small(_slots(("+a2", "b"), 2, 0, False, limits=(1, 2), starters=1), 0, True),
-    "default weight 2, 3 slots, no fault": Small(_slots(("+a", "b1"), 3, 0, False, default_weight=2), 0, True),
-    "weight 2, 2 slots, then 1": Small(_slots(("+a2", "b"), 2, 0, False, limits=(1,)), 0, False),
-    "weights 2 and 1, 2 slots": Small(_slots(("+a2", "b"), 2, 0, False, starters=1), 1, False),
-    "leases, 2 callers": Small(_slots("", 1, 0, False, leases=(0, 0), blocks=(30,)), 1, True),
-    "leases, 2 callers, the first overruns": Small(_slots("", 1, 0, True, leases=(0, 65)), 1, True),
-    "leases, 2 callers within the skew": Small(_slots("", 1, 0, False, leases=(0, 64)), 1, True),
-    "leases, 3 callers, the first exits late, no fault": Small(
-        _slots("", 1, 0, False, leases=(1, 66, 0), blocks=(30,)), 0, True
+    "child whose start arrives late, status events": _target("a", timeless=False, starters=1, aim="late", faults=2),
+    "child with a large output, a caller": _target("a", callers="a", starters=1, large_outputs=True, faults=1),
+    "child with settle time": _target(
+        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends", faults=1
     ),
-    "leases, 3 callers, limit 2, one overruns, no fault": Small(_slots("", 2, 0, False, leases=(0, 0, 65)), 0, True),
-    "leases, 1 caller and 1 request, no fault": Small(_slots("a", 1, 0, False, leases=(0,)), 0, True),
-    "leases, 1 caller and 1 request": Small(_slots("a", 1, 0, False, starters=1, leases=(0,)), 1, False),
-    "leases, 1 caller and 2 requests, no fault": Small(_slots("ab", 1, 0, False, starters=1, leases=(0,)), 0, False),
-    "leases, 2 callers within the skew and 1 request, no fault": Small(
-        _slots("a", 1, 0, False, starters=1, leases=(0, 64)), 0, False
+    "child that is aborted, and redriven in its settle time": _target(
+        "a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(400,), aim="ends", faults=1
     ),
-    "child, a caller that may leave": Small(_target("a", callers="a", leaves=1), 1, True),
-    "child that fails, a caller": Small(_target("a", callers="a", fails=1), 1, False),
-    "child, another workflow starts its name": Small(_target("a", namesakes=1), 1, True),
-    "child that fails and is redriven": Small(_target("a", fails=1, child_redrives=1), 1, False),
-    "child, a caller, cancelled": Small(_target("a", callers="a", cancels=("a",)), 1, False),
-    "child, a caller, its workflow's answer is refused": Small(
-        _target("a", callers="a", refusals=7, leaves=1), 0, True
+    "child that fails and is redriven, with clock": _target(
+        "a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)
     ),
-    "child, a caller, the janitor's answer is refused too": Small(_target("a", callers="a", refusals=8), 1, True),
-    "child that fails, a caller, the janitor's answer is refused too": Small(
-        _target("a", callers="a", refusals=8, fails=1, starters=1), 1, False
+    "child, a caller, malformed items": _target("a", callers="a", starters=1, damages=1, faults=1),
+    "child, a caller, malformed items, no status event": _target(
+        "a", callers="a", starters=1, damages=1, events_lost=True, faults=1
     ),
-    "child whose start arrives late, its workflow dies": Small(
-        _target("a", timeless=False, starters=1, aim="late", events_lost=True), 2, True
+    "child, no status event, two deaths": _target(
+        "a", timeless=False, starters=1, aim="deaths", events_lost=True, run_seconds=(60,), faults=2
     ),
-    "child whose start arrives late, status events": Small(
-        _target("a", timeless=False, starters=1, aim="late"), 2, True
+    "Glue run, a caller, no status event, two deaths": _target(
+        "a",
+        child=False,
+        timeless=False,
+        starters=1,
+        callers="a",
+        aim="deaths",
+        events_lost=True,
+        run_seconds=(60,),
+        faults=2,
     ),
-    "child with a large output, a caller": Small(_target("a", callers="a", starters=1, large_outputs=True), 1, True),
-    "child with settle time": Small(
-        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends"), 1, True
+    "Glue run, a caller": _target("a", child=False, callers="a", starters=1, faults=1),
+    "Glue run, a caller that may leave": _target("a", child=False, callers="a", leaves=1, faults=1, quick=False),
+    "process for leases, a request": _target("a", target=NO_TARGET, leases=(0,), faults=1),
+    "child that no role may touch, a caller": _target("a", target=FORBIDDEN, callers="a", faults=1),
+    "Glue run that no role may touch": _target("a", child=False, target="another", faults=1),
+    "Glue run, denied from a moment on": _target("a", child=False, faults=1, **_DENIED),
+    "Glue run, denied from a moment on, its workflow dies": _target("a", child=False, faults=2, quick=False, **_DENIED),
+    "child, denied from a moment on": _target("a", faults=1, quick=False, **_DENIED),
+    "child, a caller, answers denied from a moment on": _target(
+        "a", callers="a", faults=1, **_DENIED | {"denials": ("answers",)}
     ),
-    "child that is aborted, and redriven in its settle time": Small(
-        _target("a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(400,), aim="ends"),
-        1,
-        True,
+    "2 children, two callers": _target("ab", callers="ab"),
+    "2 children": _target("ab", starters=1, faults=1, quick=False),
+    "child, a caller, janitor at any time": _target(
+        "a", callers="a", janitor_runs=1, janitor_ahead=True, faults=1, quick=False
     ),
-    "child that fails and is redriven, with clock": Small(
-        _target("a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)), 0, True
+    "child, a caller, two faults": _target("a", callers="a", starters=1, faults=2, quick=False),
+    "child, another workflow starts its name, two faults": _target("a", namesakes=1, starters=1, faults=2, quick=False),
+    "child with settle time, its workflow dies": _target(
+        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="deaths", faults=2, quick=False
     ),
-    "child, a caller, malformed items": Small(_target("a", callers="a", starters=1, damages=1), 1, True),
-    "child, a caller, malformed items, no status event": Small(
-        _target("a", callers="a", starters=1, damages=1, events_lost=True), 1, True
+    "child with settle time, any fault": _target(
+        "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), faults=1, quick=False
     ),
-    "child, no status event, two deaths": Small(
-        _target("a", timeless=False, starters=1, aim="deaths", events_lost=True, run_seconds=(60,)), 2, True
+    "retry of a request sent twice": _retry(('{"fails": 1}',) * 2, faults=1),
+    "retry by Scheduler, delivered twice": _retry(('{"fails": 1, "retry_after": 1980}',), copies=1, faults=1),
+    "retry until the dead-letter queue, redriven": _retry(('{"fails": 9}',), redrives=1, faults=1),
+    "no retry of poison, sent twice": _retry(('{"poison": "no such thing"}',) * 2, faults=1),
+    "retry, and another payload under the same id": _retry(('{"fails": 1}', '{"other": "payload"}'), faults=1),
+    "retry whose policy read may fail": _retry(('{"fails": 9}',), reads_policy=True, faults=1),
+    "retry, cancelled": _retry(('{"fails": 1}',), commands=("cancel",), faults=1),
+    "immediate retry, cancelled": _retry(('{"fails": 1, "retry_after": 0}',), commands=("cancel",), faults=1),
+    "retry by Scheduler, cancelled": _retry(('{"fails": 1, "retry_after": 1980}',), commands=("cancel",), faults=1),
+    "retry by Scheduler, brought forward": _retry(
+        ('{"fails": 1, "retry_after": 1980}',), commands=("run_now",), faults=1
     ),
-    "Glue run, a caller, no status event, two deaths": Small(
-        _target(
-            "a",
-            child=False,
-            timeless=False,
-            starters=1,
-            callers="a",
-            aim="deaths",
-            events_lost=True,
-            run_seconds=(60,),
-        ),
-        2,
-        True,
+    "retry by Scheduler, brought forward, then cancelled": _retry(
+        ('{"fails": 1, "retry_after": 1980}',), commands=("run_now", "cancel"), faults=1, quick=False
     ),
-    "Glue run, a caller": Small(_target("a", child=False, callers="a", starters=1), 1, True),
-    "Glue run, a caller that may leave": Small(_target("a", child=False, callers="a", leaves=1), 1, False),
-    "process for leases, a request": Small(_target("a", target=NO_TARGET, leases=(0,)), 1, True),
-    "child that no role may touch, a caller": Small(_target("a", target=FORBIDDEN, callers="a"), 1, True),
-    "Glue run that no role may touch": Small(_target("a", child=False, target="another"), 1, True),
-    "Glue run, denied from a moment on": Small(_target("a", child=False, **_DENIED), 1, True),
-    "Glue run, denied from a moment on, its workflow dies": Small(_target("a", child=False, **_DENIED), 2, False),
-    "child, denied from a moment on": Small(_target("a", **_DENIED), 1, False),
-    "child, a caller, answers denied from a moment on": Small(
-        _target("a", callers="a", **(_DENIED | {"denials": ("answers",)})), 1, True
-    ),
-    "2 children, two callers": Small(_target("ab", callers="ab"), 0, True),
-    "2 children": Small(_target("ab", starters=1), 1, False),
-    "child, a caller, janitor at any time": Small(
-        _target("a", callers="a", janitor_runs=1, janitor_ahead=True), 1, False
-    ),
-    "child, a caller, two faults": Small(_target("a", callers="a", starters=1), 2, False),
-    "child, another workflow starts its name, two faults": Small(_target("a", namesakes=1, starters=1), 2, False),
-    "child with settle time, its workflow dies": Small(
-        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="deaths"), 2, False
-    ),
-    "child with settle time, any fault": Small(
-        _target("a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,)), 1, False
-    ),
-    "retry of a request sent twice": Small(_retry(('{"fails": 1}',) * 2), 1, True),
-    "retry by Scheduler, delivered twice": Small(_retry(('{"fails": 1, "retry_after": 1980}',), copies=1), 1, True),
-    "retry until the dead-letter queue, redriven": Small(_retry(('{"fails": 9}',), redrives=1), 1, True),
-    "no retry of poison, sent twice": Small(_retry(('{"poison": "no such thing"}',) * 2), 1, True),
-    "retry, and another payload under the same id": Small(_retry(('{"fails": 1}', '{"other": "payload"}')), 1, True),
-    "retry whose policy read may fail": Small(_retry(('{"fails": 9}',), reads_policy=True), 1, True),
-    "retry, cancelled": Small(_retry(('{"fails": 1}',), commands=("cancel",)), 1, True),
-    "immediate retry, cancelled": Small(_retry(('{"fails": 1, "retry_after": 0}',), commands=("cancel",)), 1, True),
-    "retry by Scheduler, cancelled": Small(
-        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("cancel",)), 1, True
-    ),
-    "retry by Scheduler, brought forward": Small(
-        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("run_now",)), 1, True
-    ),
-    "retry by Scheduler, brought forward, then cancelled": Small(
-        _retry(('{"fails": 1, "retry_after": 1980}',), commands=("run_now", "cancel")), 1, False
-    ),
-    "retry, two faults": Small(_retry(('{"fails": 1}',)), 2, False),
-    "retry by Scheduler, two faults": Small(_retry(('{"fails": 1, "retry_after": 1980}',)), 2, False),
-    "immediate retry, delivered twice": Small(_retry(('{"fails": 1, "retry_after": 0}',), copies=1), 1, False),
-    "downstream down for 90 s, 2 requests, no fault": Small(_downstream("ab", down=(0, 90)), 0, True),
-    "downstream down for 90 s, a request sent twice, no fault": Small(_downstream("aa", down=(0, 90)), 0, True),
-    "downstream suddenly down, 2 requests, no fault": Small(
-        _downstream("ab", sudden=True, down=(90, 90), **_BREAKER), 0, True
-    ),
-    "downstream that permits 1 caller, 2 requests, no fault": Small(_downstream("ab", most=1), 0, True),
-    "downstream down for 90 s, a worker is frozen": Small(
-        _downstream("a", down=(0, 90), fault_kinds=("beyond its lease",), **_BREAKER), 1, True
+    "retry, two faults": _retry(('{"fails": 1}',), faults=2, quick=False),
+    "retry by Scheduler, two faults": _retry(('{"fails": 1, "retry_after": 1980}',), faults=2, quick=False),
+    "immediate retry, delivered twice": _retry(('{"fails": 1, "retry_after": 0}',), copies=1, faults=1, quick=False),
+    "downstream down for 90 s, 2 requests, no fault": _downstream("ab", down=(0, 90)),
+    "downstream down for 90 s, a request sent twice, no fault": _downstream("aa", down=(0, 90)),
+    "downstream suddenly down, 2 requests, no fault": _downstream("ab", sudden=True, down=(90, 90), **_BREAKER),
+    "downstream that permits 1 caller, 2 requests, no fault": _downstream("ab", most=1),
+    "downstream down for 90 s, a worker is frozen": _downstream(
+        "a", down=(0, 90), fault_kinds=("beyond its lease",), faults=1, **_BREAKER
     ),
     # A late hide concerns a message that another worker has. A strict queue refuses it, as documented.
-    "downstream down for 90 s, a worker is frozen for long": Small(
-        _downstream("a", down=(0, 90), fault_kinds=("until its message is back",), **_BREAKER), 1, True
+    "downstream down for 90 s, a worker is frozen for long": _downstream(
+        "a", down=(0, 90), fault_kinds=("until its message is back",), faults=1, **_BREAKER
     ),
-    "downstream down for 90 s, a worker is frozen for long, strict queue": Small(
-        _downstream("a", down=(0, 90), fault_kinds=("until its message is back",), lax=False, **_BREAKER), 1, True
+    "downstream down for 90 s, a worker is frozen for long, strict queue": _downstream(
+        "a", down=(0, 90), fault_kinds=("until its message is back",), lax=False, faults=1, **_BREAKER
     ),
-    "downstream down for 90 s, a worker dies": Small(
-        _downstream("a", down=(0, 90), fault_kinds=("die", "die after")), 1, True
+    "downstream down for 90 s, a worker dies": _downstream(
+        "a", down=(0, 90), fault_kinds=("die", "die after"), faults=1
     ),
-    "downstream that is healthy, a worker dies": Small(_downstream("a", fault_kinds=("die", "die after")), 1, True),
+    "downstream that is healthy, a worker dies": _downstream("a", fault_kinds=("die", "die after"), faults=1),
     "downstream opened by an operator, and a request of another one": Small(
         lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
     ),
-    "downstream opened and closed by an operator, no fault": Small(
-        _downstream("a", commands=("open", "close"), receives=898), 0, True
+    "downstream opened and closed by an operator, no fault": _downstream("a", commands=("open", "close"), receives=898),
+    "downstream opened and closed by an operator, an answer is lost": _downstream(
+        "a", commands=("open", "close"), fault_kinds=("lose", "twice"), faults=1, quick=False
     ),
-    "downstream opened and closed by an operator, an answer is lost": Small(
-        _downstream("a", commands=("open", "close"), fault_kinds=("lose", "twice")), 1, False
+    "downstream opened by an operator": _downstream(
+        "a", commands=("open",), receives=898, fault_kinds=("die after",), faults=1, quick=False
     ),
-    "downstream opened by an operator": Small(
-        _downstream("a", commands=("open",), receives=898, fault_kinds=("die after",)), 1, False
+    "downstream down for 90 s, 1 request": _downstream("a", down=(0, 90), faults=1, quick=False),
+    "downstream down for 90 s, breaker only": _downstream("a", down=(0, 90), faults=1, quick=False, **_BREAKER),
+    "downstream down for 90 s, breaker only, 2 requests": _downstream(
+        "ab", down=(0, 90), faults=1, quick=False, **_BREAKER
     ),
-    "downstream down for 90 s, 1 request": Small(_downstream("a", down=(0, 90)), 1, False),
-    "downstream down for 90 s, breaker only": Small(_downstream("a", down=(0, 90), **_BREAKER), 1, False),
-    "downstream down for 90 s, breaker only, 2 requests": Small(_downstream("ab", down=(0, 90), **_BREAKER), 1, False),
-    "downstream down after a minute, 3 requests, no fault": Small(_downstream("abc", down=(60, 150)), 0, False),
-    "token, 3 clients, one dies": Small(_tokens("lll", DEATHS), 1, True),
-    "token, 3 clients and no token yet, one dies": Small(_tokens("nnn", DEATHS, **NO_TOKEN), 1, True),
-    "token, 3 clients, clocks apart, one dies": Small(_tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0)), 1, True),
-    "token, 3 clients, one fails before its POST": Small(_tokens("lll", frozenset({OWN})), 1, True),
-    "token, 2 clients, slow probes, one dies": Small(_tokens("ll", DEATHS, slow_probes=True), 1, True),
-    "token, 3 clients, an answer is lost": Small(_tokens("lll", LOST), 1, True),
-    "token, 2 clients, any fault": Small(_tokens("ll"), 1, False),
-    "token, 2 clients, refresher function, one dies": Small(_tokens("ll", DEATHS, hands_over=True), 1, True),
-    "token, 2 clients, dropped": Small(_tokens("ln", drops=1), 0, True),
-    "token, 3 clients, dropped": Small(_tokens("lln", drops=1), 0, False),
-    "token, 2 clients, dropped, one dies": Small(_tokens("ln", DEATHS, drops=1, revocations=0), 1, True),
-    "token, 2 clients, dropped and revoked, an answer is lost": Small(_tokens("ll", LOST, drops=1), 1, False),
-    "token, 3 clients, one is frozen": Small(_tokens("lll", FREEZES, slow=False), 1, False),
-    "token, 3 clients, no probes, any fault": Small(_tokens("lll", probes=False, slow=False), 1, False),
-    "token, 2 clients, refresher function, an answer is lost": Small(
-        _tokens("ll", LOST, hands_over=True, slow=False), 1, False
+    "downstream down after a minute, 3 requests, no fault": _downstream("abc", down=(60, 150), quick=False),
+    "token, 3 clients, one dies": _tokens("lll", DEATHS, faults=1),
+    "token, 3 clients and no token yet, one dies": _tokens("nnn", DEATHS, faults=1, **NO_TOKEN),
+    "token, 3 clients, clocks apart, one dies": _tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0), faults=1),
+    "token, 3 clients, one fails before its POST": _tokens("lll", frozenset({OWN}), faults=1),
+    "token, 2 clients, slow probes, one dies": _tokens("ll", DEATHS, slow_probes=True, faults=1),
+    "token, 3 clients, an answer is lost": _tokens("lll", LOST, faults=1),
+    "token, 2 clients, any fault": _tokens("ll", faults=1, quick=False),
+    "token, 2 clients, refresher function, one dies": _tokens("ll", DEATHS, hands_over=True, faults=1),
+    "token, 2 clients, dropped": _tokens("ln", drops=1),
+    "token, 3 clients, dropped": _tokens("lln", drops=1, quick=False),
+    "token, 2 clients, dropped, one dies": _tokens("ln", DEATHS, drops=1, revocations=0, faults=1),
+    "token, 2 clients, dropped and revoked, an answer is lost": _tokens("ll", LOST, drops=1, faults=1, quick=False),
+    "token, 3 clients, one is frozen": _tokens("lll", FREEZES, slow=False, faults=1, quick=False),
+    "token, 3 clients, no probes, any fault": _tokens("lll", probes=False, slow=False, faults=1, quick=False),
+    "token, 2 clients, refresher function, an answer is lost": _tokens(
+        "ll", LOST, hands_over=True, slow=False, faults=1, quick=False
     ),
-    "token, 2 clients, two die": Small(_tokens("ll", DEATHS), 2, False),
-    "token, 2 clients, two answers are lost": Small(_tokens("ll", LOST), 2, False),
+    "token, 2 clients, two die": _tokens("ll", DEATHS, faults=2, quick=False),
+    "token, 2 clients, two answers are lost": _tokens("ll", LOST, faults=2, quick=False),
 }
 
 MOST_RECORDS = 600_000  # with their references some 1.3 GB

@@ -12,11 +12,11 @@ import pytest
 from slotkeeper.slots import callers, protocol, run_report, settlement, work
 from slotkeeper.slots.callers import CallerAnswers
 from slotkeeper.slots.closed_executions import ClosedExecutions
-from slotkeeper.slots.dead_holders import CheckOutcome, ChildChecks, DeadHolders, Held
+from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, Held, Verdict
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper.slots.work import Child, Children, GlueRun
+from slotkeeper.slots.work import Children, Work, WorkCheck
 from tests.simulation.slots_state import GRACE, Plan
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
 from tests.simulation.workflow import change_state
@@ -55,25 +55,28 @@ def _set(target: Any, name: str, value: Any) -> Callable[[Patch], None]:
 
 
 def slot_is_freed_while_the_child_is_open(patch: Patch) -> None:
-    def conclude(self: DeadHolders, held: Any, _child: Any, _at: float, report: Any, _settle: Any) -> CheckOutcome:
-        return self._free(held, report)
+    conclude = DeadHolders.conclude
 
-    patch.setattr(DeadHolders, "conclude_child", conclude)
+    def free(self: DeadHolders, held: Held, found: WorkCheck, report: Any, *given: Any) -> Verdict:
+        return self._free(held, report) if held.has_child else conclude(self, held, found, report, *given)
+
+    patch.setattr(DeadHolders, "conclude", free)
 
 
 def adopted_child_is_stopped(patch: Patch) -> None:
-    conclude = DeadHolders.conclude_child
+    conclude = DeadHolders.conclude
 
-    def forget(self: DeadHolders, held: Held, child: Child | None, *given: Any) -> CheckOutcome:
+    def forget(self: DeadHolders, held: Held, found: WorkCheck, *given: Any) -> Verdict:
         held = replace(held, holder=replace(held.holder, redriven=False))
-        return conclude(self, held, child and replace(child, redrives=0), *given)
+        newest = found.newest and replace(found.newest, redrives=0)
+        return conclude(self, held, replace(found, newest=newest), *given)
 
-    patch.setattr(DeadHolders, "conclude_child", forget)
+    patch.setattr(DeadHolders, "conclude", forget)
 
 
 def succeeded_child_is_kept_as_failed(patch: Patch) -> None:
-    account = Settlement._account_for
-    patch.setattr(Settlement, "_account_for", lambda self, *given: account(self, *given[:-1], None))
+    decide = settlement.decide
+    patch.setattr(settlement, "decide", lambda execution, _, *given, **more: decide(execution, None, *given, **more))
 
 
 def a_large_output_is_an_error_like_others(patch: Patch) -> None:
@@ -116,7 +119,7 @@ CHILDREN = {
         "S4",
     ),
     "any_execution_of_the_name_is_ours": Control(
-        _set(work, "Child", lambda **given: Child(**(given | {"is_ours": True}))),
+        _set(work, "_has_started", lambda *_: True),
         _world(namesakes=1, fails=1),
         1,
         "S10",
@@ -124,7 +127,7 @@ CHILDREN = {
     "any_execution_of_the_name_is_the_workflows": Control(
         _condition("HasChildEnded", "NameTaken", "$not($is_ours)", "false"), _world(namesakes=1), 0, "S3"
     ),
-    "settle_time_is_not_waited_for": Control(_set(Child, "settles_at", lambda *_: 0), _world(**SETTLES), 2, "S1b"),
+    "settle_time_is_not_waited_for": Control(_set(Work, "settles_at", lambda *_: 0), _world(**SETTLES), 2, "S1b"),
     "settle_time_is_not_waited_for_by_the_workflow": Control(
         _condition("HasChildEnded", "SettleChild", "$closed_seconds < $settle_seconds", "false"),
         _world(**SETTLES),
@@ -273,7 +276,7 @@ CALLERS = {
         0,
         "S9",
     ),
-    "a_succeeded_run_counts_as_failed": Control(_set(GlueRun, "has_succeeded", False), _caller(machines=()), 1, "S9"),
+    "a_succeeded_run_counts_as_failed": Control(_set(Work, "has_succeeded", False), _caller(machines=()), 1, "S9"),
     "status_event_of_a_malformed_process_settles": Control(
         status_event_of_a_malformed_process_settles, _caller(damages=1), 1, "S9"
     ),

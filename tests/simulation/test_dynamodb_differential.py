@@ -72,7 +72,14 @@ def test_each_request_of_the_worlds_is_answered_as_by_dynamodb_local(local: Any)
     ],
 )
 def test_a_limit_is_compared_as_a_number(in_use: str, limit: Item, outcome: type[Reservation], local: Any) -> None:
-    item = {"slot_limit": limit, "slots_in_use": {"N": in_use}, "holders": {"M": {}}, "target": {"S": "j"}}
+    empty: Item = {"M": {}}
+    item = {
+        "slot_limit": limit,
+        "slots_in_use": {"N": in_use},
+        "target": {"S": "j"},
+        "holders": empty,
+        "waiting": empty,
+    }
     with Both(local, TABLE, [{"process_name": {"S": KEY}, **item}]) as both:
         assert isinstance(Slots(both.client("dynamodb"), TABLE).reserve(Candidate(KEY, "p-1"), 1_000.0), outcome)
 

@@ -56,7 +56,8 @@ def _loaded() -> SlotsWorld:
         "request_id": "A",
     }
     registration = {name: {"S": text} for name, text in waiting.items()}
-    registration |= {name: {"N": str(number)} for name, number in (("receives", 1), ("weight", 1), ("since", 1))}
+    numbers = {"receives": 1, "weight": 1, "since": 1, "hidden_until": int(world.now) + 1800}
+    registration |= {name: {"N": str(number)} for name, number in numbers.items()}
     dead = [execution_name(PROCESS, str(number), 1) for number in range(DEAD)]
     items = [_item(PROCESS, dead, {}), _item(SECOND, [OTHER], {"normal": {"M": registration}})]
     world.services["dynamodb"] = dynamodb.tables(slots=items, settled=[])

@@ -16,10 +16,11 @@ def _imports() -> dict[str, set[str]]:
     """PYTHONPATH -> the modules that targets with this path run. A package's `__main__` names the module it runs."""
     imports = defaultdict(set)
     makefile = (ROOT / "Makefile").read_text()
-    for path, module in re.findall(r"(?:PYTHONPATH=(\S+) )?\$\(PYTHON\) -m (dev\.[\w.]+)", makefile):
+    for path, module in re.findall(r"(?:PYTHONPATH=(\S+) )?\$\(PYTHON\) -m ((?:dev|tests)\.[\w.]+)", makefile):
         main = ROOT / module.replace(".", "/") / "__main__.py"
-        named = re.findall(r'run\("([\w.]+)"', main.read_text()) if main.exists() else []
-        imports[path].update(named or [module])
+        text = main.read_text() if main.exists() else ""
+        named = re.findall(r'run\("([\w.]+)"', text)
+        imports[path].update(named or [f"{module}.__main__" if "__name__" in text else module])
     return imports
 
 

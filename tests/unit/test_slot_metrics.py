@@ -30,12 +30,9 @@ def registered(priority: str, weight: int = 1) -> dict[str, Any]:
         "execution": "p-x",
         "request_id": "x",
     }
+    numbers = {"receives": 1, "weight": weight, "since": 1, "hidden_until": 2}
     texts = {name: {"S": value} for name, value in entry.items()}
-    return {
-        "M": {
-            priority: {"M": texts | {n: {"N": str(v)} for n, v in (("receives", 1), ("weight", weight), ("since", 1))}}
-        }
-    }
+    return {"M": {priority: {"M": texts | {name: {"N": str(value)} for name, value in numbers.items()}}}}
 
 
 @pytest.mark.parametrize("metric", ["RequestWait", "RequestWaitSoFar"])

@@ -196,11 +196,6 @@ class WorkerHarness:
         """Call `strike` before or after the worker's call of this number. The next call has number 1."""
         self._strikes[len(self.calls) + call, when] = strike
 
-    def unstruck(self) -> bool:
-        """Whether a strike was left without its call. Removes it."""
-        left, self._strikes = bool(self._strikes), {}
-        return left
-
     @contextmanager
     def unnoted(self) -> Any:
         """For the actions of another worker: its calls are not recorded."""

@@ -316,8 +316,7 @@ def _turns(history: WorkHistory, name: str) -> list[IdleTime]:
 
 def _asking(history: WorkHistory, name: str) -> list[Asking]:
     """The known messages. One without a sequence number is behind those that were sent before it."""
-    process = history.processes.get(name)
-    default = process.default_weight if process else 1
+    default = history.default_weight(name)
     ends = {key: each.at for each in history.kept for key in (each.execution, each.source) if key}
     found: list[Asking] = []
     newest: dict[str, float] = {}

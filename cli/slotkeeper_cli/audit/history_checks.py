@@ -32,6 +32,10 @@ from slotkeeper_cli.formatting import count, iso
 from slotkeeper_cli.requests import RETURNED, fields_in
 
 MAX_EXAMPLES = 10
+# Seconds. Records have milliseconds.
+_CLOCK = 0.01
+_FAILED_QUEUE = "FailedRequestQueue"
+_DEAD_LETTER_QUEUE = "RequestDeadLetterQueue"
 
 
 class Result(StrEnum):
@@ -106,10 +110,6 @@ def first_of(texts: Sequence[str], most: int) -> list[str]:
 
 def sample_of(history: WorkHistory, *sources: str) -> str:
     return "; ".join(history.samples[each] for each in sources if each in history.samples)
-
-
-# Seconds. Records have milliseconds.
-_CLOCK = 0.01
 
 
 def never_above(history: WorkHistory) -> CheckResult:
@@ -218,8 +218,7 @@ class _Weights:
 
     def __init__(self, history: WorkHistory, name: str) -> None:
         self._attempts = history.by_execution
-        process = history.processes.get(name)
-        default = process.default_weight if process else 1
+        default = history.default_weight(name)
         read = {each.weight for each in history.by_process.get(name, []) if each.weight is not None}
         self.are_mixed = not read <= {default}
         self._unread = 1 if self.are_mixed else default
@@ -271,10 +270,6 @@ def _above(
 def _is_override(action: str, fields: Mapping[str, Any]) -> bool:
     """Whether an operator's change may let one more run than the limit."""
     return bool(fields.get("forced")) or action == "stack restore" or bool(fields.get("adopt"))
-
-
-_FAILED_QUEUE = "FailedRequestQueue"
-_DEAD_LETTER_QUEUE = "RequestDeadLetterQueue"
 
 
 def not_accounted(history: WorkHistory) -> Iterator[str]:

@@ -23,8 +23,6 @@ class Handoff:
 
     released: float
     started: float
-    from_execution: str
-    to_execution: str
 
     @property
     def seconds(self) -> float:
@@ -35,7 +33,6 @@ class Handoff:
 class Release:
     """A passage through ReleaseSlot: the slot is free at some instant between `entered` and `exited`."""
 
-    execution: str
     entered: float
     exited: float
 
@@ -44,7 +41,6 @@ class Release:
 class Start:
     """The start of a workflow whose request was sent at `sent`."""
 
-    execution: str
     at: float
     sent: float
 
@@ -125,7 +121,7 @@ def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -
         start = waiting[position]
         position += 1
         if start.sent <= release.exited:
-            passed.append(Handoff(release.exited, start.at, release.execution, start.execution))
+            passed.append(Handoff(release.exited, start.at))
     return passed
 
 

@@ -28,6 +28,12 @@ from slotkeeper_cli.formatting import local_time
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Processes with most executions that are drawn, and executions of each: in a larger picture they overlap.
+MAX_DRAWN, MAX_LANES = 6, 2000
+_UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+_PRIORITIES = {"high": chart.VERMILLION, "normal": chart.ORANGE, "low": chart.SKY}
+_MARKERS = {"process set-limit": "v", "process pause": "s", "process resume": ">", "process repair": "P"}
+
 
 def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, Any]:
     """The figures of each process. Times are in seconds.
@@ -101,31 +107,23 @@ def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
     sent = {each.execution: each.at for each in history.sendings}
     work = {each.execution: each.ended for each in history.work}
     ended = [(each.execution, each.stopped) for each in attempts if each.stopped is not None]
-    releases = [Release(name, work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
-    starts = [Start(each.execution, each.started, sent.get(each.execution, math.inf)) for each in attempts]
+    releases = [Release(work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
+    starts = [Start(each.started, sent.get(each.execution, math.inf)) for each in attempts]
     return [(each.started, each.seconds) for each in handoffs(releases, starts, limit)]
 
 
 def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:
-    steps = limit_steps(history, name).steps
-    ends = [*(at for at, _ in steps[1:]), math.inf]
     capacity = 0.0
-    for (at, limit), end in zip(steps, ends, strict=True):
+    for at, end, limit in limit_steps(history, name).intervals:
         length = overlap_seconds([(at, end)], window)
         if length and limit is None:
             return None
         capacity += length * (limit or 0)
-    process = history.processes.get(name)
-    default = process.default_weight if process else 1
+    default = history.default_weight(name)
     used = math.fsum(
         overlap_seconds([span], window) * (each.weight or default) for each, span in held(history, attempts)
     )
     return rounded(used / capacity) if capacity else None
-
-
-# Processes with most executions that are drawn, and executions of each: in a larger picture they overlap.
-MAX_DRAWN, MAX_LANES = 6, 2000
-_UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
 def draw_history(history: WorkHistory, path: Path) -> None:
@@ -211,7 +209,3 @@ def _slots_panel(
         axes.set_ylim(0, most * 1.25)
 
     return Panel(f"{name}: slots in use, and the limit", "slots in use", 1.5, [draw_slots])
-
-
-_PRIORITIES = {"high": chart.VERMILLION, "normal": chart.ORANGE, "low": chart.SKY}
-_MARKERS = {"process set-limit": "v", "process pause": "s", "process resume": ">", "process repair": "P"}

@@ -36,6 +36,10 @@ STARTED = "STARTED"
 # What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
 # log.
 EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "requests of executions", "Glue runs", "child executions"
+_CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
+# Their lines do not state the limit, which is then as the next line or the present item states.
+_WITHOUT_LIMIT = ("process repair", "stack restore")
+_RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
 
 
 @dataclass(frozen=True)
@@ -333,6 +337,10 @@ class WorkHistory:
         last = self.holdings.get(execution, [Holding(0.0)])[-1].freed
         return None if math.isinf(last) else last
 
+    def default_weight(self, name: str) -> int:
+        """The weight of a process's request that states none; 1 if its item is not known."""
+        return self.processes[name].default_weight if name in self.processes else 1
+
     def versions_of(self, name: str) -> Sequence[ItemVersion]:
         """The known versions of a process's item."""
         return self.run.versions.get(name, ()) if self.run else ()
@@ -351,32 +359,34 @@ class WorkHistory:
         return sorted({*self.processes, *self.by_process})
 
 
-_CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
-# Their lines do not state the limit, which is then as the next line or the present item states.
-_WITHOUT_LIMIT = ("process repair", "stack restore")
-_RESUMES = ("process resume", "process add", "process repair", "process remove", "stack restore")
-
-
 @dataclass(frozen=True)
 class LimitSteps:
     """(instant, limit from then on), by time; the first is -inf. None: the limit is not known."""
 
     steps: Sequence[tuple[float, int | None]]
 
+    @property
+    def intervals(self) -> list[tuple[float, float, int | None]]:
+        """(start, end, limit), by time."""
+        ends = [*(at for at, _ in self.steps[1:]), math.inf]
+        return [(at, end, value) for (at, value), end in zip(self.steps, ends, strict=True)]
+
     def values(self, start: float, end: float) -> list[int | None]:
         """The limits in force at some instant of [start, end]."""
-        ends = [*(at for at, _ in self.steps[1:]), math.inf]
-        return [value for (at, value), until in zip(self.steps, ends, strict=True) if at <= end and until > start]
+        return [value for at, until, value in self.intervals if at <= end and until > start]
+
+    def known(self, start: float, end: float) -> list[int] | None:
+        """The same; None if one in the time is not known."""
+        values = self.values(start, end)
+        return None if None in values else [each for each in values if each is not None]
 
     def most(self, start: float, end: float) -> int | None:
         """The highest limit in a time; None if one in it is not known."""
-        known = self.values(start, end)
-        return max((each for each in known if each is not None), default=0) if None not in known else None
+        return None if (known := self.known(start, end)) is None else max(known, default=0)
 
     def least(self, start: float, end: float) -> int | None:
         """The lowest limit in a time; None if one in it is not known."""
-        known = self.values(start, end)
-        return min((each for each in known if each is not None), default=0) if None not in known else None
+        return None if (known := self.known(start, end)) is None else min(known, default=0)
 
 
 def limit_steps(history: WorkHistory, name: str) -> LimitSteps:

@@ -58,6 +58,8 @@ Ids = Annotated[
 ]
 Codes = Annotated[list[str] | None, typer.Option("--code", help="All messages of this code; may be repeated.")]
 Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages per queue.")]
+# Characters of a reason, enough for a whole error message of Glue.
+MAX_REASON_SHOWN = 4000
 
 
 @app.command("list", cls=StackCommand)
@@ -338,10 +340,6 @@ def _report_lines(
 def _name(message: dict[str, Any]) -> str:
     """The request of a message; the message, if it has no request id."""
     return str(message["request_id"] or message["message_id"])
-
-
-# Characters of a reason, enough for a whole error message of Glue.
-MAX_REASON_SHOWN = 4000
 
 
 def render_queues(console: Console, queues: list[tuple[dict[str, Any], Read]], limit: int) -> None:

@@ -53,6 +53,15 @@ cannot be searched, so a request that is not found may be queued. What could not
 # Processes in which a request that was not found is explained. With more, the process must be given.
 MAX_QUEUES = 10
 _QUEUED = (RequestState.WAITING, RequestState.QUEUED)
+# Holders that the text names.
+MAX_HOLDERS_SHOWN = 10
+# Facts of an attempt that the text shows in another way, or that repeat another fact.
+_NOT_LISTED = (
+    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
+    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
+)
+_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
+_TIMES = ("since", "started", "ended")
 
 
 def explain(
@@ -272,17 +281,6 @@ class Explained:
         return self._search.try_read("DownstreamTable", fail, [])
 
 
-# Holders that the text names.
-MAX_HOLDERS_SHOWN = 10
-# Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = (
-    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
-    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
-)
-_USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
-_TIMES = ("since", "started", "ended")
-
-
 def render(console: Console, data: dict[str, Any]) -> None:
     """Print a request. `data` is the same as JSON shows it."""
     for one in data["found"]:
@@ -306,9 +304,7 @@ def render_process(console: Console, data: dict[str, Any]) -> None:
     console.print(f"a new request of {data['process']}:", style="bold")
     if not data["conditions"]:
         console.print("  nothing keeps it from starting")
-    _render_explanation(console, data)
-    for waiting in data["waiting"]:
-        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+    _render_queue(console, data)
     if data["lease_conditions"]:
         console.print(f"a lease of {data['process']}:", style="bold")
         for condition in data["lease_conditions"]:
@@ -329,6 +325,12 @@ def _render_explanation(console: Console, data: dict[str, Any]) -> None:
         console.print(f"  -> {step}", style="yellow")
 
 
+def _render_queue(console: Console, data: dict[str, Any]) -> None:
+    _render_explanation(console, data)
+    for waiting in data["waiting"]:
+        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+
+
 def _render_unknown(console: Console, data: dict[str, Any]) -> None:
     if data["state"] is None:
         console.print(f"No request {data['request_id']} found. Possible reasons:")
@@ -339,9 +341,7 @@ def _render_unknown(console: Console, data: dict[str, Any]) -> None:
     for queue in data["queues"]:
         if queue["conditions"]:
             console.print(f"If it is queued in {queue['process']}:", style="bold")
-            _render_explanation(console, queue)
-            for waiting in queue["waiting"]:
-                console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
+            _render_queue(console, queue)
 
 
 def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:

@@ -187,7 +187,7 @@ def _in_use(
             return unanswered
         case Verdict.ALIVE:
             return _why_alive(holder, execution, work_noun(target_of(process, holder)), now, grace)
-        case Verdict.CHECK_WORK:
+        case _:
             return _work_alive(context, control, process, name, checked) or unanswered
 
 
@@ -248,11 +248,11 @@ def _check_child(
     """As _check_glue, for a child execution. A closed one proves that none runs: the workflow starts only one."""
     target = target_of(process, process.holders[name])
     child = control.children.describe(target, name, context.stack.execution_arn(name))
-    if child is None or not child.is_ours:
+    if child is None:
         checked.append(f"no child execution of it {which}")
         return None
-    checked.append(f"its child execution is {child.status}: {child.arn}")
+    checked.append(f"its child execution is {child.status}: {child.id}")
     if not child.is_closed:
-        return f"its child execution {child.arn} is {child.status}"
+        return f"its child execution {child.id} is {child.status}"
     left = child.settles_at(process.settle_seconds) - time.time()
     return f"its child execution was {child.status}; its settle time ends in {duration(left)}" if left > 0 else ""

@@ -26,7 +26,7 @@ from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET, is_state_machine
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.commands.repair_process import repair
-from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.completion import ProcessName, process_names
 from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
@@ -62,7 +62,39 @@ _TURN: dict[str, Any] = {
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
-Name = Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)]
+Target = Annotated[
+    str,
+    typer.Option(
+        metavar="JOB_OR_ARN",
+        help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
+        "account and Region. By default none: the process is for leases only.",
+    ),
+]
+DefaultWeight = Annotated[
+    int,
+    typer.Option(
+        min=1, max=MAX_WEIGHT, metavar="N", help="Weight of a request that states none, in the unit of the limit."
+    ),
+]
+TimeoutMinutes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_TIMEOUT_MINUTES,
+        metavar="MINUTES",
+        help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
+    ),
+]
+SettleSeconds = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=MAX_SETTLE_SECONDS,
+        metavar="SECONDS",
+        help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
+        "it. For state machines only.",
+    ),
+]
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PROCESS]...", help="Names of the processes.", autocompletion=process_names),
@@ -99,7 +131,7 @@ def list_processes() -> None:
 
 
 @app.command("set-limit", cls=StackCommand)
-def set_limit(process: Name, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
+def set_limit(process: ProcessName, limit: Annotated[int, typer.Argument(**_LIMIT)]) -> None:
     """Set how many requests of a process run at the same time.
 
     The limit applies from the next request on. If its requests have weights, the limit is the most that their sum may
@@ -178,7 +210,7 @@ def _limit_problems(stack: StackConnection, process: Process, processes: Iterabl
 
 
 @app.command("set-turn", cls=StackCommand)
-def set_turn(process: Name, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
+def set_turn(process: ProcessName, seconds: Annotated[int, typer.Argument(**_TURN)]) -> None:
     """Set for how long requests delay those of lower priorities.
 
     They do so when slots become free.
@@ -246,42 +278,10 @@ def resume(
 def add(
     process: Annotated[str, typer.Argument(metavar="PROCESS", help="Name of the process.")],
     limit: Annotated[int, typer.Option("--limit", **_LIMIT)],
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="JOB_OR_ARN",
-            help="What its requests run: the name of a Glue job, or the ARN of a Standard state machine of the stack's "
-            "account and Region. By default none: the process is for leases only.",
-        ),
-    ] = NO_TARGET,
-    default_weight: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=MAX_WEIGHT,
-            metavar="N",
-            help="Weight of a request that states none, in the unit of the limit.",
-        ),
-    ] = 1,
-    timeout_minutes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MAX_TIMEOUT_MINUTES,
-            metavar="MINUTES",
-            help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
-        ),
-    ] = None,
-    settle_seconds: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=MAX_SETTLE_SECONDS,
-            metavar="SECONDS",
-            help="Seconds for which a slot is kept after an execution was aborted or timed out, for work that outlives "
-            "it. For state machines only.",
-        ),
-    ] = 0,
+    target: Target = NO_TARGET,
+    default_weight: DefaultWeight = 1,
+    timeout_minutes: TimeoutMinutes = None,
+    settle_seconds: SettleSeconds = 0,
     turn_seconds: Annotated[int, typer.Option(**_TURN)] = TURN_SECONDS,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
@@ -352,7 +352,7 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
 
 @app.command("remove", cls=StackCommand)
 def remove(
-    process: Name,
+    process: ProcessName,
     timeout: Annotated[
         float, typer.Option(metavar="MINUTES", help="Minutes to wait for running requests.", min=0)
     ] = 60,

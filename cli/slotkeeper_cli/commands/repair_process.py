@@ -15,7 +15,7 @@ from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import KEEP_SECONDS, find_faults
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import audit, read_audit
-from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 from slotkeeper_cli.formatting import count, one_line, seconds
@@ -27,12 +27,22 @@ from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 # Of a holder: with them its caller can be answered, and its lease be extended.
 _SECRET = (FIELD, "code")
 _LONGEST_AUDITED = 2000  # characters of a value
+_EXECUTION = re.compile(r"[A-Za-z0-9_-]{1,80}")  # Step Functions API Reference, StartExecution, `name`
+_TIMEOUT, _SETTLE = ("run_settings", "timeout_minutes"), ("run_settings", "settle_seconds")
+# The fields of the audit line of `process add`. Their values are those of the attribute, or its default.
+_ADDED: Mapping[str, tuple[Keys, Any]] = {
+    "limit": (("slot_limit",), None),
+    "target": (("target",), None),
+    "default_weight": (("default_weight",), 1),
+    "turn_seconds": (("turn_seconds",), None),
+    "timeout_minutes": (_TIMEOUT, None),
+    "settle_seconds": (_SETTLE, 0),
+}
+_CHANGED = {"process set-limit": ("slot_limit",), "process set-turn": ("turn_seconds",)}
 
 
 def repair(
-    process: Annotated[
-        str, typer.Argument(metavar="PROCESS", help="Name of the process.", autocompletion=process_names)
-    ],
+    process: ProcessName,
     values: Annotated[
         list[str] | None,
         typer.Option(
@@ -213,20 +223,6 @@ def _plain(value: Any) -> Any:
         case {"S": plain} | {"BOOL": plain}:
             return plain
     return value
-
-
-_EXECUTION = re.compile(r"[A-Za-z0-9_-]{1,80}")  # Step Functions API Reference, StartExecution, `name`
-_TIMEOUT, _SETTLE = ("run_settings", "timeout_minutes"), ("run_settings", "settle_seconds")
-# The fields of the audit line of `process add`. Their values are those of the attribute, or its default.
-_ADDED: Mapping[str, tuple[Keys, Any]] = {
-    "limit": (("slot_limit",), None),
-    "target": (("target",), None),
-    "default_weight": (("default_weight",), 1),
-    "turn_seconds": (("turn_seconds",), None),
-    "timeout_minutes": (_TIMEOUT, None),
-    "settle_seconds": (_SETTLE, 0),
-}
-_CHANGED = {"process set-limit": ("slot_limit",), "process set-turn": ("turn_seconds",)}
 
 
 def read_sources(stack: StackConnection, control: SlotControl, name: str, item: Item, now: float) -> Sources:

@@ -19,7 +19,7 @@ from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, 
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds
 from slotkeeper_cli.output import table
-from slotkeeper_cli.report_html import breaker_text, change_text, footer, page
+from slotkeeper_cli.report_html import breaker_text, cause_figures, change_text, footer, page
 from slotkeeper_cli.retries import RetryControl
 
 MAX_DEAD_LETTERS = 500
@@ -190,13 +190,7 @@ def _render(console: Console, found: FailureReport, stack: str, limit: int) -> N
 def _causes_table(causes: tuple[Cause, ...]) -> Any:
     made = table(">#", "error type", ">failures", ">requests", ">lost", ">recovered", ">waiting", "change")
     for number, cause in enumerate(causes, 1):
-        numbers = (cause.failures, cause.requests, cause.lost, cause.recovered, cause.waiting)
-        made.add_row(
-            str(number),
-            cause.error_type,
-            *(f"{each:,}" for each in numbers),
-            "new" if cause.is_new else f"x {cause.failures / cause.before:.1f}",
-        )
+        made.add_row(str(number), cause.error_type, *cause_figures(cause))
     return made
 
 

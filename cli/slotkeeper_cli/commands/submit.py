@@ -41,41 +41,44 @@ _POLL_SECONDS = 2.0
 MAX_CHECKED = 100
 UNKNOWN = "may have been sent; sending it again has no second effect"
 
+Arguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg", metavar="KEY=VALUE", help="Argument of the Glue job: --arg=--day=2026-11-21; may be repeated."
+    ),
+]
+Input = Annotated[
+    str | None,
+    typer.Option(
+        "--input", metavar="JSON", help="Input of the state machine, a JSON object; @FILE reads it from a file."
+    ),
+]
+RequestPriority = Annotated[
+    Priority | None, typer.Option(help="Waiting requests of a higher priority get slots first; by default normal.")
+]
+Weight = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_WEIGHT,
+        metavar="N",
+        help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
+    ),
+]
+RequestFile = Annotated[
+    typer.FileText | None,
+    typer.Option(metavar="FILE", encoding="utf-8", help="File with one request (JSON) per line; - for standard input."),
+]
+
 
 def submit(
     process: Annotated[str | None, typer.Option(help="Process of the request.", autocompletion=process_names)] = None,
-    argument: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg", metavar="KEY=VALUE", help="Argument of the Glue job: --arg=--day=2026-11-21; may be repeated."
-        ),
-    ] = None,
-    given_input: Annotated[
-        str | None,
-        typer.Option(
-            "--input", metavar="JSON", help="Input of the state machine, a JSON object; @FILE reads it from a file."
-        ),
-    ] = None,
+    argument: Arguments = None,
+    given_input: Input = None,
     request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
-    priority: Annotated[
-        Priority | None,
-        typer.Option(help="Waiting requests of a higher priority get slots first; by default normal."),
-    ] = None,
-    weight: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=MAX_WEIGHT,
-            metavar="N",
-            help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
-        ),
-    ] = None,
-    file: Annotated[
-        typer.FileText | None,
-        typer.Option(
-            metavar="FILE", encoding="utf-8", help="File with one request (JSON) per line; - for standard input."
-        ),
-    ] = None,
+    priority: RequestPriority = None,
+    weight: Weight = None,
+    file: RequestFile = None,
     force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
     timeout: Annotated[float, typer.Option(metavar="MINUTES", help="Minutes to wait with --wait.", min=0)] = 60,
@@ -89,18 +92,14 @@ def submit(
         raise typer.BadParameter(
             "give either --process, with --arg or --input, --request-id, --priority and --weight, or --file"
         )
-    fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight}
+    fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight, "input": given_input}
     given = {name: value for name, value in fields.items() if value is not None}
-    if file is not None and (argument or given or given_input is not None):
+    if file is not None and (argument or given):
         raise typer.BadParameter(
             "--arg, --input, --request-id, --priority and --weight apply to --process only; in a file each request has "
             "its own"
         )
-    if given_input is not None:
-        given["input"] = read_input(given_input)
     lines = _from_file(file) if file is not None else _from_options(str(process), argument or [], given)
-    if not lines:
-        raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
     _check_processes(context, [line.request for line in lines], force)
     before = _ran_before(context, lines, named=file is not None)
     requests = [line.request for line in lines if line.request.execution_name not in before]
@@ -135,21 +134,27 @@ def submit(
 
 
 def _from_options(process: str, arguments: list[str], fields: Mapping[str, Any]) -> list[NumberedRequest]:
+    given = dict(fields)
+    if "input" in given:
+        given["input"] = read_input(given["input"])
     named = {}
     for text in arguments:
         key, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--arg must be KEY=VALUE, as in --arg=--day=2026-11-21, got {text!r}")
         named[key if key.startswith("--") else f"--{key}"] = value
-    stated = {"arguments": named} if named or "input" not in fields else {}
-    return read_lines([json.dumps({"process": process, **stated, **fields})])
+    stated = {"arguments": named} if named or "input" not in given else {}
+    return read_lines([json.dumps({"process": process, **stated, **given})])
 
 
 def _from_file(file: TextIO) -> list[NumberedRequest]:
     try:
-        return read_lines(file)
+        lines = read_lines(file)
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"--file: the file is not UTF-8: {error}") from error
+    if not lines:
+        raise NotFound("the file contains no requests: write one JSON object per line. Nothing was sent.")
+    return lines
 
 
 def _check_processes(context: CommandContext, requests: list[Request], force: bool) -> None:

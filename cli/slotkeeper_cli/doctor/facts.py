@@ -35,6 +35,11 @@ from slotkeeper_cli.target_checks import allowed_jobs, allowed_machines, get_job
 
 # Of a function without a setting (Lambda API Reference, GetFunctionRecursionConfig).
 DEFAULT_RECURSION = "Terminate"
+FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
+ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+MAX_ROWS = 200_000  # rows of the ledger that are read
+MAX_HOLDERS = 100  # oldest holders whose executions are described
+_MAX_ALARM_NAMES = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
 
 
 @dataclass(frozen=True)
@@ -105,13 +110,6 @@ def rule_state(client: Any, rule: StackResource) -> str:
 def _is_true(value: Any) -> bool:
     """The truth of a template's property, which may be a text."""
     return str(value).lower() == "true"
-
-
-FUNCTION, TABLE, RULE = "AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::Events::Rule"
-ALARMS = ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-MAX_ROWS = 200_000  # rows of the ledger that are read
-MAX_HOLDERS = 100  # oldest holders whose executions are described
-_MAX_ALARM_NAMES = 100  # CloudWatch API Reference, DescribeAlarms, AlarmNames
 
 
 @dataclass(frozen=True)

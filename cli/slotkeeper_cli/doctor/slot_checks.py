@@ -14,7 +14,7 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count, duration, iso
 from slotkeeper_cli.holders import grace_seconds, holders_text
-from slotkeeper_cli.target_checks import job_problems, machine_problems, most_holders
+from slotkeeper_cli.target_checks import job_problems, machine_problems, max_concurrent_runs, most_holders
 from slotkeeper_cli.write_units import size_problems
 
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
@@ -79,7 +79,7 @@ def concurrency(facts: Facts) -> Iterator[Finding]:
         job = facts.jobs[name]
         if job is None:
             continue
-        most = job.get("ExecutionProperty", {}).get("MaxConcurrentRuns", 1)
+        most = max_concurrent_runs(job)
         saw = f"Glue job {name} allows {count(most, 'concurrent run')} (MaxConcurrentRuns) for {count(wanted, 'slot')}"
         if most < wanted:
             yield problem(saw, f"set it above {wanted}; until then requests hold slots while Glue refuses their runs")

@@ -81,11 +81,11 @@ class Window:
     def handoffs(self) -> list[Handoff]:
         """Every request had been sent before the first release."""
         releases = [
-            Release(each.name, each.release_entered, each.release_exited)
+            Release(each.release_entered, each.release_exited)
             for each in self.executions
             if each.release_entered is not None and each.release_exited is not None
         ]
-        return handoffs(releases, [Start(e.name, e.started, self.sent) for e in self.executions], self.limit)
+        return handoffs(releases, [Start(e.started, self.sent) for e in self.executions], self.limit)
 
     def slots_used(self) -> float:
         """The share of slot time from a start to the entry into ReleaseSlot."""

@@ -19,8 +19,7 @@ log = logging.getLogger("slotkeeper.engine")
 def main() -> None:
     """Run the engine in this process until a signal ends it."""
     check_version(importlib.metadata.version("ministack"))
-    if os.environ.get("SLOTKEEPER_ENGINE_TIED") == "1":
-        threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     # Tests of the locks switch threads more often than after Python's 5 ms, to find a race sooner.
     sys.setswitchinterval(float(os.environ.get("SLOTKEEPER_ENGINE_SWITCH_SECONDS", sys.getswitchinterval())))
     without = {name for name in os.environ.get("SLOTKEEPER_ENGINE_WITHOUT", "").split(",") if name}

@@ -11,7 +11,7 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
 from slotkeeper_cli.audit import judge
-from slotkeeper_cli.audit.history_checks import CheckResult, never_above
+from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.history_reader import MAX_DESCRIBED, Window, read_history
 from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
 from slotkeeper_cli.stack_connection import StackConnection
@@ -64,9 +64,3 @@ def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> CheckResult
         problems[breach.guarantee].append(f"{process}: {breach.text}")
     finding = f"each of {counted(len(items), 'write')} is one that its condition allows"
     return check_none("every version of the items is right, and each write is allowed", problems, finding)
-
-
-def most_at_work(history: WorkHistory, process: str, kind: str) -> dict[str, int | None]:
-    """The most weight of a kind of work at the same time, and the limit then."""
-    peak = never_above(history).numbers["processes"].get(process, {}).get(kind, {})
-    return {"weight": peak.get("weight", 0), "limit": peak.get("limit")}

@@ -36,7 +36,7 @@ from rich.table import Table
 
 from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
-from dev.emulator.live_view import STALLED_AFTER, Progress, Stalled, watch
+from dev.emulator.live_view import Stalled
 from slotkeeper_cli.audit.history_checks import CheckResult
 
 from . import checks as checks_of_run
@@ -116,12 +116,6 @@ class Run:
         yield
         self.seconds[key] = time.monotonic() - started
         self.console.print(f"[dim]{text}: {self.seconds[key]:.1f} s[/]", highlight=False)
-
-    def watch[P: Progress](
-        self, read: Callable[[float], P], title: str = "Slotkeeper", stalled_after: float = STALLED_AFTER
-    ) -> P:
-        """See dev.emulator.live_view.watch."""
-        return watch(self.console, read, title, stalled_after)
 
     def report(
         self, parameters: DataclassInstance, started: float, checks: Sequence[CheckResult], figures: Mapping[str, Any]

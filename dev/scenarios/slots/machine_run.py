@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.checks import check_none
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
 from slotkeeper.slots.processes import Processes
@@ -51,7 +51,7 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
         sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], produced)
     with run.phase("run", f"run, with a caller that waits for {counted(len(called), 'result')}"):
         execution = call(aws, caller, called)
-        run.watch(lambda elapsed: progress(aws, parameters, execution, elapsed))
+        watch(run.console, lambda elapsed: progress(aws, parameters, execution, elapsed))
     with run.phase("collect", "collect the records"):
         answered = called_of(aws, execution, called)
         sendings = [*(each.sending() for each in sent), *answered.sendings]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
@@ -96,7 +96,7 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
         return snapshot
 
     with run.phase("run", "run, with urgent and heavy requests in between"):
-        run.watch(progress)
+        watch(run.console, progress)
     with run.phase("collect", "collect the records"):
         slots = slot_stack.collect(aws, director.sendings())
         results = slot_stack.outputs_of(aws)

@@ -70,6 +70,7 @@ def build(
     ended = [each for each in history.attempts if each.error != "RequestReturned"]
     judged = [*audit.checks_of(history, slots.items), *checks]
     item = history.processes.get(process)
+    peak = judged[0].numbers["processes"].get(process, {}).get(slots.kind, {})
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     content = {
         "requests": len(history.sendings),
@@ -77,7 +78,7 @@ def build(
         "failed": sum(each.has_failed for each in ended),
         "kept": _messages(history, "FailedRequestQueue"),
         "dead_lettered": _messages(history, "RequestDeadLetterQueue"),
-        "most_at_work": audit.most_at_work(history, process, slots.kind),
+        "most_at_work": {"weight": peak.get("weight", 0), "limit": peak.get("limit")},
         "starts_in_message_order": in_order(history).result is not Result.FAILS,
         "slots_in_use_at_end": item.slots_in_use if item else None,
         "wait": {name: each["wait"] for name, each in of["priorities"].items()},

@@ -36,10 +36,6 @@ class Request:
     input: Mapping[str, Any] | None = None
     process: str = PROCESS
 
-    @property
-    def output_key(self) -> str:
-        return self.arguments["--output_key"]
-
     def body(self) -> dict[str, Any]:
         """A request of normal priority and weight 1 states neither."""
         body: dict[str, Any] = {"process": self.process, "request_id": self.request_id}

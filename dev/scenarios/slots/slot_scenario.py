@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import counted
+from dev.emulator.live_view import counted, watch
 from dev.scenarios.runner.scenario import Command, FiniteRange, Outcome, Run, Scenario, carry_out, option
 
 from . import machine_run, priority_run, slot_requests, slot_stack
@@ -31,7 +31,7 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     with run.phase("send", f"send {counted(len(requests), 'request')}"):
         sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], requests)
     with run.phase("run", "run"):
-        run.watch(lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
+        watch(run.console, lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
     with run.phase("collect", "collect the records"):
         slots = slot_stack.collect(aws, [each.sending() for each in sent])
         results = slot_stack.outputs_of(aws)

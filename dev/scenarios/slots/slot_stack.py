@@ -125,7 +125,7 @@ def outputs_of(aws: EmbeddedAws) -> set[str]:
 def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], outputs: set[str]) -> CheckResult:
     """A result exists exactly if the job succeeded."""
     succeeded = {each.request_id for each in history.attempts if each.status == "SUCCEEDED"}
-    keys = {each.request.output_key: each.request.request_id for each in sent}
+    keys = {each.request.arguments["--output_key"]: each.request.request_id for each in sent}
     problems = {
         "succeeded without a result": sorted(k for k, name in keys.items() if name in succeeded and k not in outputs),
         "result without a success": sorted(k for k, name in keys.items() if name not in succeeded and k in outputs),

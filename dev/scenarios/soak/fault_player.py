@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from dev.emulator.faults import Action, Faults
 from dev.emulator.live_view import LiveView, Snapshot
@@ -76,7 +76,7 @@ RULES: dict[str, dict[str, Sequence[str]]] = {
     },
 }
 KILLED_IN = ("UpdateItem", "StartExecution", "ChangeMessageVisibility", "GetItem", "DescribeExecution", "")
-BAD = ("not JSON", "unknown process", "another group", "reserved argument")
+BAD = ("not JSON", "unknown process", "reserved argument")
 
 
 class JanitorClock:
@@ -273,14 +273,9 @@ class FaultPlayer:
 
     def _send_bad(self, process: str, what: str) -> None:
         request_id = f"bad-{len(self.sent)}"
-        body: dict[str, Any] = {"process": process, "request_id": request_id, "arguments": {}}
-        group = process
-        if what == "unknown process":
-            body["process"] = group = "soak-unknown"
-        elif what == "another group":
-            body["process"] = "soak-b" if process == "soak-a" else "soak-a"
-        elif what == "reserved argument":
-            body["arguments"] = {"--slotkeeper-execution": "another-execution"}
+        group = "soak-unknown" if what == "unknown process" else process
+        arguments = {"--slotkeeper-execution": "another"} if what == "reserved argument" else {}
+        body = {"process": group, "request_id": request_id, "arguments": arguments}
         text = "{not JSON" if what == "not JSON" else json.dumps(body)
         self.sent.append(self.stack.send(group, request_id, text, request_id, bad=what))
         self._mark("bad message", what, process)

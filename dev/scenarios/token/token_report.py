@@ -87,17 +87,11 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
     rows = {
         "messages answered": f"{report['answered']} of {report['parameters']['messages']}",
         "containers of the bot": "unknown" if containers is None else containers,
-        "POST /auth": f"{auths['cold']} at first, {_per_invalidation(auths['per_invalidation'])}",
+        "POST /auth": f"{auths['cold']} at first, then {auths['per_invalidation']} for the invalidations",
         "wait for a new token": spread_text(report["token_waits"]),
         "total time": f"{report['total_seconds']:.2f} s",
     }
     return [figure_table("The run, by the API's log and its senders' clocks", rows)]
-
-
-def _per_invalidation(counts: Sequence[int]) -> str:
-    if len(set(counts)) == 1:
-        return f"then {counts[0]} for each of {len(counts)} invalidations"
-    return f"then {', '.join(map(str, counts))}" if counts else "no invalidations"
 
 
 def draw(report: Mapping[str, Any], records: Records, outcomes: Outcomes, origin: float, path: Path) -> None:
@@ -112,19 +106,15 @@ def draw(report: Mapping[str, Any], records: Records, outcomes: Outcomes, origin
         Point(each.began - origin, min(each.token or lanes, lanes), chart.INK, "POST /auth", "|")
         for each in records.auths
     ]
-    points += [
-        Point((life.until or 0.0) - origin, life.number, chart.VERMILLION, "invalidated")
-        for life in records.invalidated
-    ]
+    invalidated = [life for life in zip(ends, records.tokens, strict=True) if life[1] in records.invalidated]
+    points += [Point(at, life.number, chart.VERMILLION, "invalidated") for at, life in invalidated]
     bars, rejections = [], []
     for lane, each in enumerate(sorted(outcomes, key=lambda each: each.delivery.sent), 1):
         bars.append(Bar(lane, each.delivery.sent - origin, each.delivery.ended - origin, *KINDS[each.kind]))
         refused = [ask for ask in each.asks if ask.status == 401]
         rejections += [Point(ask.began - origin, lane, chart.INK, "401 from the API", ".") for ask in refused]
-    auths = report["auths"]
-    one_each = auths["cold"] == 1 and set(auths["per_invalidation"]) <= {1}
     cause = f"the first token and {counted(len(records.invalidated), 'invalidation')}"
-    title = f"{auths['total']} POST /auth for {cause}{'' if one_each else ': NOT one each'}"
+    title = f"{report['auths']['total']} POST /auth for {cause}"
     answered = f"{report['answered']} of {report['parameters']['messages']} messages answered"
     panels = [
         chart.lanes_panel(title, "token", lanes, lives, points),

@@ -11,7 +11,7 @@ import click
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED, give_credentials, signing_key
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
 
 from . import token_records
@@ -40,16 +40,24 @@ def converse(aws: EmbeddedAws, service: ChatService, parameters: Parameters, run
         warm = [Thread(target=client.warm_up, daemon=True) for _ in range(senders)]
         for each in warm:
             each.start()
-        run.watch(lambda elapsed: warming_up(warm, elapsed), stalled_after=FIRST_CONTAINER)
+        watch(run.console, lambda elapsed: warming_up(warm, elapsed), stalled_after=FIRST_CONTAINER)
     rounds = Rounds(parameters.messages, senders, parameters.invalidations, client.deliver, service.invalidate)
     times = counted(parameters.invalidations, "time")
     with (
         run.phase("run", f"send {counted(parameters.messages, 'message')}, invalidate the token {times}"),
         rounds.sending(),
     ):
-        run.watch(lambda elapsed: progress(rounds, service, parameters.messages, elapsed), "Slotkeeper: one token")
+        watch(
+            run.console,
+            lambda elapsed: progress(rounds, service, parameters.messages, elapsed),
+            "Slotkeeper: one token",
+        )
     with run.phase("collect", "collect the records"):
-        return collect(aws, service, rounds)
+        outputs = aws.outputs
+        function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
+        stored = token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service)
+        metrics = token_records.read_metrics(aws.client("logs"), function["LoggingConfig"]["LogGroup"])
+        return Records(rounds.deliveries(), service.log, service.token_history, stored, metrics)
 
 
 def warming_up(requests: Sequence[Thread], elapsed: float) -> Snapshot:
@@ -67,19 +75,6 @@ def progress(rounds: Rounds, service: ChatService, messages: int, elapsed: float
         "POST /auth": service.auths,
     }
     return Snapshot(elapsed, len(ended) == messages, len(ended), messages, counts=counts)
-
-
-def collect(aws: EmbeddedAws, service: ChatService, rounds: Rounds) -> Records:
-    outputs = aws.outputs
-    function = aws.client("lambda").get_function_configuration(FunctionName=outputs["ChatbotFunctionName"])
-    group = function.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{outputs['ChatbotFunctionName']}"
-    return Records(
-        deliveries=rounds.deliveries(),
-        log=service.log,
-        tokens=service.token_history,
-        stored=token_records.read_stored(aws.client("dynamodb"), outputs["TokenTableName"], service),
-        metrics=token_records.read_metrics(aws.client("logs"), group),
-    )
 
 
 @click.command(cls=Command)

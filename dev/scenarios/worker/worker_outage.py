@@ -34,17 +34,11 @@ REFUSALS = ("503", "dropped")
 
 @dataclass(frozen=True)
 class Settings:
-    """The downstream's settings in the policy. Seconds."""
+    """The downstream's settings in the policy, in seconds. `callers`: the event source's concurrency."""
 
     threshold: int
     recovery: float
     callers: int
-
-    @classmethod
-    def of(cls, policy: Mapping[str, Any], callers: int) -> Settings:
-        """From a policy that has both. `callers`: the event source's concurrency."""
-        breaker = policy["downstream"]["breaker"]
-        return cls(breaker["failure_threshold"], breaker["recovery_seconds"], callers)
 
     def least_wait(self, failed_probes: int) -> float:
         """The shortest wait for the next probe."""

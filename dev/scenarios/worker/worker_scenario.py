@@ -16,7 +16,7 @@ from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.downstream import Downstream, Outage
 from dev.emulator.environment import ROOT
-from dev.emulator.live_view import Snapshot, counted
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.emulator.worker_client import drain_dead_letters, read_ledger
 from dev.scenarios.runner import sending
 from dev.scenarios.runner.scenario import Command, FiniteRange, Run, Scenario, carry_out, option
@@ -83,13 +83,14 @@ def work_off(aws: EmbeddedAws, parameters: Parameters, run: Run, timing: Timing 
         return observer.progress(parameters.requests, parameters.workers, elapsed)
 
     with run.phase("run", f"run, with an outage of {timing.outage:g} s after {timing.before:g} s" if timing else "run"):
-        run.watch(progress, "Slotkeeper: the worker")
+        watch(run.console, progress, "Slotkeeper: the worker")
     with run.phase("collect", "collect the records"):
         records = observer.collect(sender.sent)
     if outage:
+        breaker = worker_mix.POLICY["downstream"]["breaker"]
         record = OutageRecord(
             outage,
-            Settings.of(worker_mix.POLICY, parameters.workers),
+            Settings(breaker["failure_threshold"], breaker["recovery_seconds"], parameters.workers),
             records.calls,
             worker_records.read_retried(aws.state_dir / "engine.log"),
             {request.key: request.request_id for request in requests},

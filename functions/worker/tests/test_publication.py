@@ -182,16 +182,19 @@ def test_a_manifest_that_arrives_after_its_sender_failed_names_existing_parts(bu
     assert_published_once(bucket, "r")
 
 
-@pytest.mark.parametrize("code", ["ConditionalRequestConflict", "PreconditionFailed"])
-def test_a_conflict_without_a_manifest_is_retryable_and_leaves_nothing(bucket: Bucket, code: str) -> None:
-    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal(code, 409)))
-    assert isinstance(failed, Retryable)
-    assert bucket.parts("r") == []
-
-
-def test_a_manifest_that_may_not_be_written_leaves_nothing(bucket: Bucket) -> None:
-    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal("AccessDenied", 403)))
-    assert isinstance(failed, ClientError)
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("ConditionalRequestConflict", 409, Retryable),
+        ("PreconditionFailed", 409, Retryable),
+        ("AccessDenied", 403, ClientError),
+    ],
+)
+def test_a_manifest_that_was_refused_leaves_nothing(
+    bucket: Bucket, code: str, status: int, kind: type[Exception]
+) -> None:
+    failed = bucket.perform(request(), on=fail_on(f"before {MANIFEST_PUT}", refusal(code, status)))
+    assert isinstance(failed, kind)
     assert bucket.parts("r") == []
 
 

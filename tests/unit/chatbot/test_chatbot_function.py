@@ -8,7 +8,6 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,9 +18,8 @@ from dev.emulator.chat_service import ANSWERS, AUTH, Outage, answer_to
 from slotkeeper.chatbot import credentials
 from slotkeeper.chatbot.credentials import MISSING_KEYS_CACHE_SECONDS
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER
-from slotkeeper.token import Timing
 from tests.support.boundary import refuse
-from tests.unit.chatbot_account import CREDENTIALS, KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
+from tests.unit.chatbot_account import KEY, SEEN_TABLE, SIGNING, TOKEN_TABLE, ChatbotAccount, next_clients
 from tests.unit.conftest import CONTEXT, NOW
 
 MESSAGE = {"message_id": "m1", "text": "hello"}
@@ -79,6 +77,29 @@ def test_a_signed_message_is_answered(bot: Bot) -> None:
     assert bot.send() == (200, {"message_id": "m1", "answer": answer_to("hello")})
 
 
+def test_a_base64_body_under_headers_in_lower_case_is_answered(bot: Bot) -> None:
+    body = json.dumps({"message_id": "m1", "text": "grüß"}, ensure_ascii=False)
+    event = bot.chat.event(body)
+    event["headers"] = {name.lower(): value for name, value in event["headers"].items()}
+    encoded = {"body": base64.b64encode(body.encode()).decode(), "isBase64Encoded": True}
+    assert bot.handle(event | encoded) == (200, {"message_id": "m1", "answer": answer_to("grüß")})
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code", "names"),
+    [
+        ({"message_id": "m1"}, 400, "MalformedMessage", "text"),
+        ({"message_id": "m1", "text": "x" * 70_000}, 413, "MessageTooLarge", "65536"),
+    ],
+)
+def test_a_signed_message_that_is_not_valid_is_refused_with_what_was_expected(
+    bot: Bot, fields: dict[str, str], status: int, code: str, names: str
+) -> None:
+    answered, body = bot.send(fields)
+    assert (answered, body["code"], names in body["reason"]) == (status, code, True)
+    assert bot.chat.service.log == []
+
+
 def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token(
     bot: Bot, calls: list[tuple[str, str]]
 ) -> None:
@@ -87,19 +108,6 @@ def test_a_warm_message_costs_one_write_for_its_signature_and_none_for_the_token
     bot.send({"message_id": "m2", "text": "again"})
     assert calls == [("PutItem", SEEN_TABLE)]
     assert bot.chat.service.auths == 1
-
-
-def test_a_base64_body_is_decoded(bot: Bot) -> None:
-    body = json.dumps({"message_id": "m1", "text": "grüß"}, ensure_ascii=False)
-    event = bot.chat.event(body)
-    encoded = {"body": base64.b64encode(body.encode()).decode(), "isBase64Encoded": True}
-    assert bot.handle(event | encoded) == (200, {"message_id": "m1", "answer": answer_to("grüß")})
-
-
-def test_header_names_are_case_insensitive(bot: Bot) -> None:
-    event = bot.chat.event(MESSAGE)
-    event["headers"] = {name.lower(): value for name, value in event["headers"].items()}
-    assert bot.handle(event)[0] == 200
 
 
 def _without(name: str) -> Callable[[ChatbotAccount], dict[str, Any]]:
@@ -154,18 +162,6 @@ def test_wrong_signatures_do_not_make_the_bot_read_its_keys_again(bot: Bot, call
     for _ in range(5):
         bot.send(headers=bot.chat.headers(BODY, OTHER_KEY))
     assert calls == [("GetSecretValue", SIGNING)]
-
-
-def test_a_malformed_message_is_refused_with_what_was_expected(bot: Bot) -> None:
-    status, body = bot.send({"message_id": "m1"})
-    assert (status, body["code"]) == (400, "MalformedMessage")
-    assert "text" in body["reason"]
-    assert bot.chat.service.log == []
-
-
-def test_a_message_that_is_too_large_is_refused_with_413(bot: Bot) -> None:
-    status, body = bot.send({"message_id": "m1", "text": "x" * 70_000})
-    assert (status, body["code"]) == (413, "MessageTooLarge")
 
 
 def test_an_unsigned_large_body_is_refused_before_a_key_is_read_or_a_hash_computed(
@@ -226,49 +222,6 @@ def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bo
     assert 1 <= int(bot.headers["Retry-After"]) <= 40
 
 
-def test_f35_a_retry_after_of_an_hour_is_stored(bot: Bot) -> None:
-    bot.chat.service.strike(AUTH, Outage("answer", status=429, retry_after=3600))
-    status, body = bot.send()
-    assert (status, body["code"]) == (502, "TokenRefused")
-    refused = float(bot.chat.item()["refused_until"]["N"]) - time.time()
-    assert 3500 < refused < 3700
-
-
-def test_t2_a_container_that_cannot_read_its_credentials_does_not_stop_the_others(
-    bot: Bot, load: Callable[[str], ModuleType]
-) -> None:
-    def throttled(params: Any, **_: Any) -> Any:
-        if CREDENTIALS in str(params["body"]):
-            return SimpleNamespace(status_code=400), {"Error": {"Code": "ThrottlingException", "Message": "slow down"}}
-        return None
-
-    unhealthy = Bot(load("chatbot"), bot.chat)
-    unhealthy.module._chatbot._clock = lambda: NOW
-    unhealthy.module._secrets._provider.client.meta.events.register("before-call", throttled)
-    shared = unhealthy.module._token
-    shared._timing = Timing(api=0.5, store=0.2, patience=1.0)
-    shared._deps = replace(shared._deps, timing=shared._timing)
-    status, body = unhealthy.send()
-    assert (status, body["code"]) == (503, "TokenTimeout")
-    assert "cannot be read: ThrottlingException" in body["reason"]
-    assert bot.send({"message_id": "m2", "text": "hello"})[0] == 200
-    assert unhealthy.send({"message_id": "m3", "text": "hello"})[0] == 200
-
-
-def test_f35_wrong_credentials_cause_one_read_of_the_secret_and_one_post(
-    bot: Bot, calls: list[tuple[str, str]]
-) -> None:
-    _put_credentials(bot.chat, "wrong")
-    for n in range(5):
-        bot.send({"message_id": f"m{n}", "text": "hello"})
-    assert calls.count(("GetSecretValue", CREDENTIALS)) == bot.chat.service.auths == 1
-
-
-def _put_credentials(chat: ChatbotAccount, client_secret: str) -> None:
-    value = json.dumps({"client_id": chat.service.client_id, "client_secret": client_secret})
-    chat.secretsmanager.put_secret_value(SecretId=CREDENTIALS, SecretString=value)
-
-
 def test_f31_an_invalid_token_is_replaced_once_and_the_message_is_answered(bot: Bot) -> None:
     bot.send()
     bot.chat.service.invalidate()
@@ -306,13 +259,6 @@ def test_t4_an_answer_has_no_more_time_than_the_function(bot: Bot) -> None:
     status, body = bot.send({"message_id": "m2", "text": "again"}, seconds=3.0)
     assert (status, body["code"]) == (502, "ChatApiFailed")
     assert re.match(r"POST /answers was not answered within [01]\.\d s", body["reason"])
-
-
-def test_f36_a_function_without_enough_time_does_not_start_a_refresh(bot: Bot) -> None:
-    status, body = bot.send(seconds=8.0)
-    assert (status, body["code"]) == (503, "TokenTimeout")
-    assert bot.chat.service.auths == 0
-    assert "refresh_lock" not in bot.chat.item()
 
 
 @pytest.fixture

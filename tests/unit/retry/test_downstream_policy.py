@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,9 +20,6 @@ from slotkeeper.retry.policy import (
     BUILT_IN,
     SCHEMA_FILE,
     InvalidPolicy,
-    Policy,
-    PolicyParameter,
-    PolicyUnavailable,
     parse_policy,
 )
 
@@ -133,21 +129,3 @@ def test_the_schema_has_each_setting_and_describes_it() -> None:
 def test_a_downstreams_name_in_the_document_is_one_that_a_worker_can_use(name: str) -> None:
     with pytest.raises(InvalidPolicy, match="downstreams"):
         parse_policy(json.dumps({"downstreams": {name: {}}}))
-
-
-def test_without_a_policy_the_built_in_settings_apply_and_after_a_bad_document_the_last_ones() -> None:
-    good = {"downstream": {"breaker": {"failure_threshold": 2}}}
-    values = iter(['{"downstream": {"breaker": {"failure_threshold": 0}}}', json.dumps(good), "{"])
-    ssm: Any = SimpleNamespace(get_parameter=lambda **_: {"Parameter": {"Value": next(values)}})
-    reported: list[str] = []
-    now = iter(range(0, 1000, 100))
-    parameter = PolicyParameter(ssm, "p", on_invalid=reported.append, clock=lambda: next(now))
-    read = [parameter.latest_for_downstream() for _ in range(3)]
-    assert read == [BUILT_IN, Policy.from_document(good), Policy.from_document(good)]
-    assert ["failure_threshold" in reported[0], len(reported)] == [True, 2]
-    with pytest.raises(PolicyUnavailable):
-        PolicyParameter(
-            SimpleNamespace(get_parameter=lambda **_: {"Parameter": {"Value": "{"}}),  # type: ignore[arg-type]
-            "p",
-            on_invalid=reported.append,
-        ).latest()

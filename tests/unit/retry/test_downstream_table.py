@@ -69,28 +69,8 @@ def count_failure(health: Health) -> tuple[Health, int]:
     return after, after.breaker.failures
 
 
-def test_a_downstream_without_an_item_is_new(table: DownstreamTable) -> None:
-    assert (table.read(NAME), table.read_all()) == (Health(), {})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda health: force_open(health, 7.0, "planned", "me"), id="open"),
-        pytest.param(lambda health: force_closed(health, 7.0, "repaired", "me"), id="close"),
-        pytest.param(lambda health: set_limit(health, 3), id="limit"),
-    ],
-)
-def test_an_operator_can_change_a_downstream_that_was_never_called(
-    table: DownstreamTable, change: Callable[[Health], Health]
-) -> None:
-    expected = change(Health())
-    before, after, _ = table.change(NAME, lambda health: (change(health), None))
-    assert (before, after) == (Health(), expected)
-    assert (table.read(NAME), table.read_all()) == (expected, {NAME: expected})
-
-
 def test_each_write_has_the_next_version(table: DownstreamTable, dynamodb: Any) -> None:
+    assert (table.read(NAME), table.read_all()) == (Health(), {})
     for version in ("1", "2", "3"):
         assert table.change(NAME, count_failure)[2] == int(version)
         assert item(dynamodb)["version"] == {"N": version}

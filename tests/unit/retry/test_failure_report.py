@@ -51,11 +51,6 @@ def note(request_id: str, code: str, ago: float = 60, attempted: bool = True) ->
     return DeadLetterNote(request_id, code, f"{code}: id {request_id}1", NOW - ago, attempted)
 
 
-def test_an_empty_ledger_has_no_failures() -> None:
-    found = report()
-    assert (found.causes, found.failures, found.before, found.buckets) == ((), 0, 0, [0] * BUCKETS)
-
-
 def test_a_request_counts_for_each_cause_by_which_it_failed_and_is_lost_by_the_last() -> None:
     found = report(
         row((300, "A", "a 1"), (200, "A", "a 2"), (100, "B", "b"), status=DEAD_LETTERED),
@@ -84,14 +79,22 @@ def test_only_failures_in_the_period_count_and_those_in_the_one_before_are_compa
     assert (found.causes[0].is_new, found.before) == (True, 2)
 
 
-def test_a_loss_before_the_period_is_not_a_loss_of_the_period() -> None:
-    found = report(row((3000, "A", "e"), status=DEAD_LETTERED))
-    assert (found.causes, found.downstreams["crm"].lost) == ((), 0)
-
-
-def test_a_loss_by_a_failure_after_the_period_is_not_a_loss_by_the_one_before() -> None:
-    found = report(row((1, "A", "e"), (-1, "B", "e"), status=DEAD_LETTERED))
-    assert [(each.error_type, each.lost) for each in found.causes] == [("A", 0)]
+@pytest.mark.parametrize(
+    ("failures", "causes"),
+    [
+        pytest.param((), [], id="none"),
+        pytest.param(((3000, "A", "e"),), [], id="lost before the period"),
+        pytest.param(((1, "A", "e"), (-1, "B", "e")), [("A", 0)], id="lost by a failure after the period"),
+        pytest.param(((1, "", "HTTP 503"),), [("unknown", 1)], id="lost by a failure of an unknown type"),
+    ],
+)
+def test_a_loss_counts_for_a_last_failure_in_the_period(
+    failures: tuple[Failed, ...], causes: list[tuple[str, int]]
+) -> None:
+    found = report(*[row(*failures, status=DEAD_LETTERED)] * bool(failures))
+    assert [(each.error_type, each.lost) for each in found.causes] == causes
+    assert sum(each.lost for each in found.downstreams.values()) == sum(lost for _, lost in causes)
+    assert sum(found.buckets) == len(causes)
 
 
 def test_failures_are_counted_over_time_and_by_downstream() -> None:
@@ -102,10 +105,6 @@ def test_failures_are_counted_over_time_and_by_downstream() -> None:
     assert (found.buckets[0], found.buckets[BUCKETS // 2], found.buckets[-1], sum(found.buckets)) == (2, 1, 1, 4)
     numbers = {name: (each.failures, each.requests, each.lost) for name, each in found.downstreams.items()}
     assert numbers == {"crm": (3, 1, 0), "unknown": (1, 1, 1)}
-
-
-def test_an_entry_without_a_type_is_of_an_unknown_type() -> None:
-    assert [each.error_type for each in report(row((1, "", "HTTP 503"))).causes] == ["unknown"]
 
 
 def test_a_time_that_cannot_be_parsed_makes_the_row_malformed() -> None:

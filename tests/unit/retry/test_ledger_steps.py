@@ -166,13 +166,6 @@ def test_a_row_has_the_downstream_of_its_latest_attempt(ledger: Ledger) -> None:
         assert row.downstream == downstream
 
 
-def test_a_row_without_a_downstream_is_not_malformed(ledger: Ledger) -> None:
-    claimed(ledger)
-    row = ledger.read("r")
-    assert row is not None
-    assert row.downstream == ""
-
-
 def test_a_long_error_is_cut(workplace: WorkerHarness, ledger: Ledger) -> None:
     history = ledger.record(FIRST, claimed(ledger), PLAN, "x" * 1000)
     assert history[0]["error"] == workplace.row()["last_error"] == "x" * MAX_ERROR_CHARACTERS

@@ -9,13 +9,12 @@ from typing import Any
 import boto3
 import jsonschema
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
 from slotkeeper.retry.policy import (
-    BUILT_IN,
     MAX_AGE_SECONDS,
     MAX_ATTEMPTS,
     SCHEMA_FILE,
@@ -77,23 +76,10 @@ def refused(code: str, status: int = 400) -> ClientError:
 
 TROUBLE = {
     "throttled": refused("ThrottlingException"),
-    "out of order": refused("InternalServerError", 500),
     "not reachable": EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
-    "no answer": ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"),
-    "denied": refused("AccessDeniedException"),
     "missing": refused("ParameterNotFound"),
 }
 INVALID = ["{", '{"default": {"max_attempts": 0}}', '{"default": {"base_seconds": 9000}}']
-
-
-def test_the_operators_policy_is_used(store: Store) -> None:
-    store.put(GOOD)
-    assert (store.parameter.latest(), store.reported) == (Policy.from_document({"default": {"max_attempts": 3}}), [])
-
-
-def test_the_templates_value_is_the_built_in_policy(store: Store) -> None:
-    store.put("{}")
-    assert (store.parameter.latest(), store.reported) == (BUILT_IN, [])
 
 
 def test_a_policy_is_cached_for_a_minute(store: Store) -> None:
@@ -122,32 +108,15 @@ def test_a_failed_read_is_cached_and_reported_once(store: Store) -> None:
     assert (store.calls, len(store.reported)) == (1, 1)
 
 
-def test_every_failed_read_is_reported(store: Store) -> None:
-    store.attempts()
-    store.attempts_a_minute_later()
-    assert (store.calls, len(store.reported)) == (2, 2)
-
-
-def test_a_corrected_policy_is_used_after_the_next_read(store: Store) -> None:
-    before = store.attempts()
-    store.put(GOOD)
-    assert (before, store.attempts_a_minute_later(), len(store.reported)) == (None, 3, 1)
-
-
-@pytest.mark.parametrize("value", INVALID)
-def test_an_invalid_policy_keeps_the_previous_policy(store: Store, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "trouble"), [(value, None) for value in INVALID] + [(GOOD, error) for error in TROUBLE.values()]
+)
+def test_an_error_at_a_later_read_keeps_the_previous_policy(
+    store: Store, value: str, trouble: Exception | None
+) -> None:
     store.put(GOOD)
     store.attempts()
     store.put(value)
-    assert (store.attempts_a_minute_later(), len(store.reported)) == (3, 1)
-    assert "is not valid: value" in store.reported[0]
-    assert "the policy read before is used" in store.reported[0]
-
-
-@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_an_unreadable_parameter_keeps_the_previous_policy(store: Store, trouble: Exception) -> None:
-    store.put(GOOD)
-    store.attempts()
     store.trouble = trouble
     assert [store.attempts_a_minute_later(), store.attempts_a_minute_later()] == [3, 3]
     assert ["the policy read before is used" in text for text in store.reported] == [True, True]

@@ -92,11 +92,6 @@ def test_only_messages_that_must_return_are_reported(worker: Worker) -> None:
     assert stays == ["m1"]
 
 
-def test_a_batch_of_failures_is_reported_without_an_error(worker: Worker) -> None:
-    refuse(worker.consumer._ledger._table.dynamodb, "UpdateItem", "Throttling", times=2)
-    assert worker.handle(record(work("a"), "m1"), record(work("b"), "m2")) == ["m1", "m2"]
-
-
 def test_a_message_for_which_the_batch_has_left_no_time_stays(worker: Worker) -> None:
     left = iter([120.0, 10.0])
     context = invocation()
@@ -172,46 +167,54 @@ def test_each_outcome_is_counted(worker: Worker, body: Any, counted: dict[str, l
     assert worker.metrics() == counted
 
 
-def test_a_repeat_is_counted(worker: Worker) -> None:
-    worker.handle(record(work()))
-    worker.output()
-    assert worker.handle(record(work())) == []
-    assert worker.metrics() == {"WorkRepeated": [1.0], "WorkHops": [1.0]}
-
-
-def test_a_concurrent_delivery_is_not_an_error_and_stays(worker: Worker) -> None:
+def _dead(worker: Worker) -> None:
     with pytest.raises(Killed):
         worker.handle(record(work(dies=True)))
-    worker.output()
-    assert worker.handle(record(work(dies=True))) == ["m1"]
-    assert worker.metrics() == {"WorkHops": [1.0]}
 
 
-def test_an_attempt_that_died_is_counted(worker: Worker) -> None:
-    with pytest.raises(Killed):
-        worker.handle(record(work(dies=True)))
-    worker.output()
+def _dead_and_expired(worker: Worker) -> None:
+    _dead(worker)
     worker.now += 126
-    assert worker.handle(record(work(dies=True))) == []
-    assert worker.metrics() == {"WorkRetried": [1.0], "WorkDied": [1.0], "WorkHops": [1.0]}
 
 
-def test_an_aws_error_is_counted_as_left(worker: Worker) -> None:
-    refuse(worker.consumer._queue._sqs, "SendMessage", "Throttling")
-    assert worker.handle(record(work(fails="not now"))) == ["m1"]
-    assert worker.metrics() == {"WorkLeft": [1.0], "WorkHops": [1.0]}
-
-
-def test_a_schedule_that_was_refused_is_counted(worker: Worker) -> None:
-    refuse(worker.consumer._queue._scheduler, "CreateSchedule", "AccessDeniedException")
-    assert worker.handle(record(work(fails="not now", retry_after=5000))) == []
-    assert worker.metrics() == {"RetryScheduleRefused": [1.0], "WorkRetried": [1.0], "WorkHops": [1.0]}
-
-
-def test_a_policy_that_cannot_be_read_is_counted(worker: Worker) -> None:
-    refuse(worker.consumer._policy._ssm, "GetParameter", "ParameterNotFound")
-    assert worker.handle(record(work(fails="not now"))) == ["m1"]
-    assert worker.metrics() == {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0], "WorkHops": [1.0]}
+@pytest.mark.parametrize(
+    ("prepare", "payload", "stays", "counted"),
+    [
+        (lambda worker: worker.handle(record(work())), {}, [], {"WorkRepeated": [1.0]}),
+        (_dead, {"dies": True}, ["m1"], {}),
+        (_dead_and_expired, {"dies": True}, [], {"WorkRetried": [1.0], "WorkDied": [1.0]}),
+        (
+            lambda worker: refuse(worker.consumer._queue._sqs, "SendMessage", "Throttling"),
+            {"fails": "not now"},
+            ["m1"],
+            {"WorkLeft": [1.0]},
+        ),
+        (
+            lambda worker: refuse(worker.consumer._queue._scheduler, "CreateSchedule", "AccessDeniedException"),
+            {"fails": "not now", "retry_after": 5000},
+            [],
+            {"RetryScheduleRefused": [1.0], "WorkRetried": [1.0]},
+        ),
+        (
+            lambda worker: refuse(worker.consumer._policy._ssm, "GetParameter", "ParameterNotFound"),
+            {"fails": "not now"},
+            ["m1"],
+            {"RetryPolicyInvalid": [1.0], "WorkLeft": [1.0]},
+        ),
+    ],
+    ids=["a repeat", "a concurrent delivery", "a death", "an error of AWS", "a refused schedule", "no policy"],
+)
+def test_each_trouble_is_counted(
+    worker: Worker,
+    prepare: Callable[[Worker], Any],
+    payload: dict[str, Any],
+    stays: list[str],
+    counted: dict[str, list[float]],
+) -> None:
+    prepare(worker)
+    worker.output()
+    assert worker.handle(record(work(**payload))) == stays
+    assert worker.metrics() == {"WorkHops": [1.0], **counted}
 
 
 def test_each_log_line_has_the_keys_of_its_own_message(worker: Worker) -> None:

@@ -1,4 +1,7 @@
-"""Metrics and log lines of a worker that watches its downstream."""
+"""Metrics, log lines and events of a worker that watches its downstream.
+
+It publishes each change of a breaker that it has written, once, after the message's outcome.
+"""
 
 from __future__ import annotations
 
@@ -9,59 +12,142 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import Retryable, WorkRequest
+from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
-from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
 from tests.support.boundary import refuse
+from tests.support.completion_events import Bus
+from tests.support.metrics import in_output
 from tests.support.tables import create_table
 from tests.unit.conftest import NOW
 from tests.unit.work_account import WorkAccount, invocation, record
 
 TABLE = "downstreams"
+THRESHOLD = 15
 PERMITTED = 3
 
 
+class Worker:
+    """The worker's function over moto, with a bus that records."""
+
+    def __init__(self, module: ModuleType, account: WorkAccount) -> None:
+        self._worker = module._worker
+        self._worker._perform = self._perform
+        self._handler = module.handler
+        self._consumer = self._worker._consumer
+        self.client = self._worker._events._events
+        self.bus = Bus(self.client)
+        self.table = DownstreamTable(account.dynamodb, TABLE)
+        self.dynamodb = account.dynamodb
+        self.is_down = False
+        self.at(NOW)
+
+    def at(self, now: float) -> None:
+        self._consumer._clock = self._consumer._deferrals._clock = self._consumer._downstreams._clock = lambda: now
+
+    def handle(self, request_id: str, left: float = 120.0) -> list[Any]:
+        """The messages that stay on the queue."""
+        sent = record({"request_id": request_id, "payload": {}}, request_id)
+        failed: list[Any] = self._handler({"Records": [sent]}, invocation(left))["batchItemFailures"]
+        return failed
+
+    def fail(self, times: int = THRESHOLD) -> None:
+        self.is_down = True
+        for number in range(times):
+            self.handle(f"failing-{number}")
+
+    def lines(self, output: str) -> dict[str, dict[str, Any]]:
+        """The log lines by their message."""
+        parsed = [json.loads(line) for line in output.splitlines() if '"message"' in line]
+        return {line["message"]: line for line in parsed}
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        return [event for event in self.bus.published if "downstream" in event]
+
+    def _perform(self, request: WorkRequest, _: float) -> Any:
+        if self.is_down:
+            raise Retryable("the downstream is down")
+        if request.request_id == "poison":
+            raise Poison("bad")
+        return {}
+
+
 @pytest.fixture
-def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Any:
+def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> Worker:
     create_table(work_account.dynamodb, TABLE, "downstream")
     monkeypatch.setenv("DOWNSTREAM_TABLE_NAME", TABLE)
     monkeypatch.setenv("WORKER_CONCURRENCY", str(PERMITTED))
-    return load("worker")
+    return Worker(load("worker"), work_account)
 
 
-def handle(worker: ModuleType, perform: Callable[[WorkRequest, float], Any]) -> int:
-    """The number of messages that stay on the queue."""
-    worker._worker._perform = perform
-    answer = worker.handler({"Records": [record({"request_id": "r", "payload": {}})]}, invocation())
-    return len(answer["batchItemFailures"])
+def test_opening_and_closing_are_published_once(worker: Worker) -> None:
+    worker.fail(THRESHOLD - 1)
+    assert worker.changes == []
+    worker.handle("the-last-failure")
+    worker.handle("held-back")
+    opened = {"version": "1", "stack": "test", "downstream": "default", "state": "OPEN", "epoch": 1}
+    change = {"reason": "15 of the last 16 calls failed", "at": "2027-01-15T08:00:00.000Z"}
+    assert [event | {"stack": "test"} for event in worker.changes] == [opened | change]
+
+    worker.is_down = False
+    worker.at(NOW + 31)
+    worker.handle("probe")
+    worker.handle("after-it")
+    (_, closed) = worker.changes
+    assert (closed["state"], closed["reason"], closed["epoch"]) == ("CLOSED", "the probe succeeded", 3)
 
 
-def lines(output: str) -> dict[str, dict[str, Any]]:
-    """The log lines by their message."""
-    parsed = [json.loads(line) for line in output.splitlines() if '"message"' in line]
-    return {line["message"]: line for line in parsed}
+def test_a_change_is_published_after_the_outcome_is_recorded(worker: Worker) -> None:
+    calls: list[str] = []
+    for client, operation in (
+        (worker.client, "events.PutEvents"),
+        (worker._consumer._ledger._table.dynamodb, "dynamodb"),
+    ):
+        client.meta.events.register_first(f"before-call.{operation}", lambda model, **_: calls.append(model.name))
+    worker.fail()
+    assert calls[-2:] == ["UpdateItem", "PutEvents"]
+
+
+def test_a_change_is_published_in_the_time_that_recording_has_left(worker: Worker) -> None:
+    """The work may use the whole invocation except the seconds for recording, as it does when the downstream hangs."""
+    worker.fail(THRESHOLD - 1)
+    left = iter([120.0] * 3)
+    context = invocation()
+    context.get_remaining_time_in_millis = lambda: int(next(left, 14.0) * 1000)
+    worker._handler({"Records": [record({"request_id": "slow", "payload": {}})]}, context)
+    assert [event["state"] for event in worker.changes] == ["OPEN"]
+
+
+def test_a_change_that_cannot_be_published_changes_nothing_else(
+    worker: Worker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuse(worker.client, "PutEvents", "AccessDeniedException", times=THRESHOLD)
+    worker.fail()
+    assert worker.handle("next") == [{"itemIdentifier": "next"}]
+    assert worker.table.read("default").breaker.state == "OPEN"
+    assert worker.changes == []
+    assert "EventsNotSent" in {metric.name for metric in in_output(capsys.readouterr().out)}
 
 
 def test_a_permitted_attempt_reports_state_and_permitted_callers(
-    worker: ModuleType, capsys: pytest.CaptureFixture[str]
+    worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert handle(worker, lambda *_: {}) == 0
+    assert worker.handle("r") == []
     output = capsys.readouterr().out
     assert f'"PermittedCallers":[{PERMITTED}.0,{PERMITTED}.0]' in output  # asked and reported
     assert '"BreakerOpen":[0.0,0.0]' in output
     assert "WorkHeldBack" not in output
 
 
-def test_a_message_that_is_held_back_is_no_error(
-    worker: ModuleType, work_account: WorkAccount, capsys: pytest.CaptureFixture[str]
+def test_a_message_that_is_held_back_is_no_error_and_an_operators_change_is_not_published(
+    worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = DownstreamTable(work_account.dynamodb, TABLE)
-    table.change("default", lambda _new: (force_open(Health(), NOW, "planned"), None))
-    assert handle(worker, lambda *_: {}) == 1
+    worker.table.change("default", lambda health: (force_open(health, NOW, "maintenance"), None))
+    assert worker.handle("r") == [{"itemIdentifier": "r"}]
     output = capsys.readouterr().out
-    line = lines(output)["Held the message back"]
-    assert (line["level"], line["request_id"]) == ("INFO", "r")
+    line = worker.lines(output)["Held the message back"]
+    assert (line["level"], line["request_id"], worker.bus.calls) == ("INFO", "r", 0)
     assert line["reason"].startswith("downstream 'default': breaker; the message comes back in about ")
     assert '"WorkHeldBack":[1.0]' in output
     assert '"BreakerOpen":[1.0]' in output
@@ -69,14 +155,15 @@ def test_a_message_that_is_held_back_is_no_error(
 
 
 def test_an_outcome_that_cannot_be_reported_is_logged_and_counted(
-    worker: ModuleType, capsys: pytest.CaptureFixture[str]
+    worker: Worker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def perform(_request: WorkRequest, _seconds: float) -> None:
-        refuse(worker._worker._consumer._downstreams._table._table.dynamodb, "GetItem", "ThrottlingException")
+        refuse(worker._consumer._downstreams._table._table.dynamodb, "GetItem", "ThrottlingException")
         raise Retryable("not now")
 
-    assert handle(worker, perform) == 0
+    worker._worker._perform = perform
+    assert worker.handle("r") == []
     output = capsys.readouterr().out
-    line = lines(output)["Could not report an attempt's outcome to the downstream's state"]
+    line = worker.lines(output)["Could not report an attempt's outcome to the downstream's state"]
     assert (line["level"], "ThrottlingException" in line["reason"]) == ("WARNING", True)
     assert '"OutcomeNotReported":[1.0]' in output

@@ -14,6 +14,7 @@ VALID: dict[str, Any] = {
     "slots_in_use": {"N": "1"},
     "holders": {"M": {"p.1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
     "target": {"S": "job"},
+    "waiting": {"M": {}},
 }
 
 
@@ -24,6 +25,7 @@ REGISTRATION = {
     "weight": {"N": "1"},
     "since": {"N": "1"},
     "execution": {"S": "p-waits"},
+    "hidden_until": {"N": "2"},
 }
 RUNS = {"state": {"S": "RUNNING"}, "since": {"N": "1"}}
 LEASED = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "code": {"S": "c"}}
@@ -54,6 +56,7 @@ def _waiting(**changes: Any) -> dict[str, Any]:
         ("holders", _holder(LEASED, code=None), r"holders\.p-1\.code must be of DynamoDB type S"),
         ("holders", _holder(LEASED, state={"S": "HELD"}), "state must be one of RESERVED, RUNNING, LEASED, got 'HELD'"),
         ("waiting", {"S": "p-waits"}, "waiting must be"),
+        ("waiting", {"NULL": True}, "waiting must be"),
         ("waiting", {"M": {"high": {"S": "p-waits"}}}, r"waiting\.high must be"),
         ("waiting", _waiting(receipt_handle={"N": "1"}), r"waiting\.low\.receipt_handle must be"),
         ("waiting", _waiting(sequence={"N": "1"}), r"waiting\.low\.sequence must be"),

@@ -184,6 +184,3 @@ def test_a_wait_of_a_later_delivery_is_not_ended(
 def test_a_message_that_never_waited_leaves_no_tombstone(account: Account, candidate: Candidate) -> None:
     assert account.slots.end_wait(candidate) is False
     assert account.item().tombstones == {}
-
-
-# an item without the map of registrations

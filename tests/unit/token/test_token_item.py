@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.token import MalformedToken, TokenTable
-from slotkeeper.token.item import MAX_REASON_LENGTH, RefreshLock, TokenItem
+from slotkeeper.token.item import RefreshLock, TokenItem
 from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
 from tests.unit.token_instances import token_table
@@ -124,9 +124,3 @@ def test_reads_are_consistent(table: TokenTable, dynamodb: Any) -> None:
     dynamodb.meta.events.register("provide-client-params.dynamodb.GetItem", lambda params, **_: asked.append(params))
     table.read("bot")
     assert asked[0]["ConsistentRead"] is True
-
-
-def test_a_long_reason_is_cut(table: TokenTable) -> None:
-    table.acquire("bot", table.read("bot"), "mine", NOW + 10)
-    table.refuse("bot", "mine", NOW + 30, "x" * 10_000)
-    assert table.read("bot").refused_reason == "x" * MAX_REASON_LENGTH

@@ -44,15 +44,6 @@ def test_the_item_is_as_documented(instances: Instances) -> None:
     assert item == {"token_name": {"S": NAME}, "access_token": {"S": "token-1"}, "generation": {"N": "1"}}
 
 
-def test_t1_one_invalidation_seen_by_all_leads_to_one_post(instances: Instances) -> None:
-    tokens = [instances.new() for _ in range(3)]
-    for token in tokens:
-        token.get()
-    for token in tokens:
-        token.invalidate("token-1")
-    assert ([token.get() for token in tokens], instances.api.posts) == (["token-2"] * 3, 2)
-
-
 def test_f31_a_401_of_an_older_token_does_not_invalidate_the_new_one(instances: Instances) -> None:
     token = instances.new()
     token.get()
@@ -71,22 +62,6 @@ def test_f31_a_late_401_of_an_older_token_does_not_restore_the_one_after_it(inst
     assert token.get() == "token-3"
 
 
-def test_a_token_that_another_instance_fetched_can_be_invalidated(instances: Instances) -> None:
-    instances.new().get()
-    token = instances.new()
-    token.invalidate("token-1")
-    assert token.get() == "token-2"
-
-
-def test_an_api_that_gives_the_same_token_again_is_asked_once(instances: Instances) -> None:
-    tokens = [instances.new(authenticate=lambda _seconds: "same") for _ in range(2)]
-    for token in tokens:
-        token.get()
-        token.invalidate("same")
-    assert [token.get() for token in tokens] == ["same"] * 2
-    assert instances.raw_item()["generation"] == {"N": "2"}
-
-
 def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
     instances.new().get()
     instances.new().get()
@@ -101,13 +76,6 @@ def test_a_refresh_reports_itself_and_its_wait(instances: Instances) -> None:
 
 def always_401(_token: str) -> str:
     raise Unauthorized
-
-
-def test_call_repeats_once_after_a_401_with_another_token(instances: Instances) -> None:
-    token = instances.new()
-    token.get()
-    instances.api.live = "another's"
-    assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 2)
 
 
 def test_call_repeats_with_a_token_that_the_api_has_renewed_under_the_same_text(instances: Instances) -> None:

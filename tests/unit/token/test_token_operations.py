@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from slotkeeper.token import MalformedToken, TokenRefused, TokenStatus
-from tests.support.boundary import lose_answer
 from tests.unit.token_instances import NAME, NOW, Instances, lock_of_another
 
 TOKEN = "SECRET-TOKEN-OF-THE-API"
@@ -46,19 +45,6 @@ def test_t1_a_dropped_token_is_refreshed_once_for_all_instances(instances: Insta
     assert instances.table.status(NAME) == TokenStatus(generation=2, has_token=True, stored_at=NOW)
 
 
-def test_a_token_can_be_dropped_twice(instances: Instances) -> None:
-    instances.new().get()
-    assert [instances.table.drop(NAME, 1) for _ in range(2)] == [True, True]
-
-
-def test_a_drop_whose_answer_was_lost_takes_effect(instances: Instances) -> None:
-    instances.new().get()
-    lose_answer(instances.dynamodb, "UpdateItem")
-    with pytest.raises(Exception, match="Read timeout"):
-        instances.table.drop(NAME, 1)
-    assert not instances.table.status(NAME).has_token
-
-
 def test_t1_a_token_that_was_refreshed_meanwhile_is_not_dropped(instances: Instances) -> None:
     instances.new().get()
     seen = instances.table.status(NAME)
@@ -74,40 +60,6 @@ def test_a_drop_does_not_change_the_lock(instances: Instances, expires: float) -
     lock_of_another(instances, expires, access_token={"S": "old"}, generation={"N": "3"})
     assert instances.table.drop(NAME, 3)
     assert instances.table.status(NAME).lock_expires == expires
-
-
-def test_t1_a_refresh_during_a_drop_stores_its_token_without_another_post(instances: Instances) -> None:
-    first = instances.new()
-    first.get()
-    instances.api.live = "another's"
-    instances.api.before_answer = lambda: instances.table.drop(NAME, 1) and None
-    assert first.call(instances.api.ask) == "answer"
-    assert (instances.new().get(), instances.api.posts) == ("token-2", 2)
-
-
-def test_a_token_dropped_during_its_probe_is_used_once_and_then_refreshed(
-    instances: Instances,
-) -> None:
-    first = instances.new()
-    token = first.get()
-    first.invalidate(token)
-
-    def valid_and_dropped(_token: str, _seconds: float) -> bool:
-        instances.table.drop(NAME, 1)
-        return True
-
-    doubtful = instances.new(still_valid=valid_and_dropped)
-    doubtful.invalidate(token)
-    assert doubtful.get() == token
-    assert instances.new().get() == "token-2"
-    assert instances.api.posts == 2
-
-
-def test_the_refresher_replaces_a_dropped_token(instances: Instances) -> None:
-    instances.new().get()
-    instances.table.drop(NAME, 1)
-    assert instances.new().refresh() == 2
-    assert instances.api.posts == 2
 
 
 # Clear a refusal -----------------------------------------------------------------------------------------------------
@@ -140,10 +92,3 @@ def test_a_refusal_later_than_the_read_is_not_cleared(instances: Instances) -> N
     refused(instances)
     assert not instances.table.clear_refusal(NAME, until)
     assert instances.table.status(NAME).refused_reason == "out of order"
-
-
-def test_any_other_error_of_dynamodb_is_raised(instances: Instances) -> None:
-    instances.dynamodb.delete_table(TableName="tokens")
-    for step in (lambda: instances.table.drop(NAME, 1), lambda: instances.table.clear_refusal(NAME, NOW)):
-        with pytest.raises(instances.dynamodb.exceptions.ResourceNotFoundException):
-            step()

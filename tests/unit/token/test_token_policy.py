@@ -29,6 +29,13 @@ NOW = 1_800_000_000.0
 TIMING = Timing()
 STORED = TokenItem("a", 3, NOW - 1000)
 BAD = KnownToken("a", 3)
+LOCKED = replace(STORED, lock=RefreshLock("other", NOW + 1))
+SLOW_CLOCK = replace(STORED, lock=RefreshLock("other", NOW + 10**9))
+REFUSED = replace(STORED, refused_until=NOW + 1, refused_reason="wrong credentials")
+YOUNG = replace(STORED, stored_at=NOW - TIMING.min_interval + 0.1)
+# A refusal that the slowest clock wrote, and the longest one that the fastest clock wrote.
+BY_THE_SLOWEST = replace(STORED, refused_until=NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread)
+BY_THE_FASTEST = replace(STORED, refused_until=NOW + TIMING.refused_for(3600.0) + TIMING.spread)
 
 
 def decided(item: TokenItem, bad: KnownToken | None = BAD, **changes: Any) -> Any:
@@ -36,71 +43,47 @@ def decided(item: TokenItem, bad: KnownToken | None = BAD, **changes: Any) -> An
     return decide(item, bad, **situation)
 
 
-def test_a_stored_token_is_used() -> None:
-    assert decided(STORED, None) == Step.USE
-
-
-def test_f31_a_token_other_than_the_invalid_one_is_used() -> None:
-    assert decided(STORED, KnownToken("before", 2)) == Step.USE
-
-
-def test_the_same_token_stored_again_counts_as_new() -> None:
-    assert decided(replace(STORED, generation=4)) == Step.USE
-
-
-def test_an_invalid_or_missing_token_is_refreshed() -> None:
-    assert (decided(STORED), decided(TokenItem(), None)) == (Step.ACQUIRE, Step.ACQUIRE)
-
-
-def test_a_live_lock_is_waited_for() -> None:
-    locked = replace(STORED, lock=RefreshLock("other", NOW + 1))
-    assert decided(locked) == WaitForRefresh("another instance is refreshing it")
-
-
-def test_f32_an_expired_lock_is_taken_over_at_the_first_read() -> None:
-    assert decided(replace(STORED, lock=RefreshLock("other", NOW))) == Step.ACQUIRE
-
-
-def test_t2_a_slow_clock_does_not_extend_a_wait_beyond_the_lease() -> None:
-    locked = replace(STORED, lock=RefreshLock("other", NOW + 10**9))
-    assert (decided(locked, watched=TIMING.lease - 0.1).reason[:7], decided(locked, watched=TIMING.lease)) == (
-        "another",
-        Step.ACQUIRE,
-    )
-
-
-def test_a_delegated_refresh_takes_the_lock_of_its_caller_and_no_other() -> None:
-    locked = replace(STORED, lock=RefreshLock("asker", NOW + 5))
-    assert decided(locked, delegated_code="asker") == Step.ACQUIRE
-    assert isinstance(decided(locked, delegated_code="another"), WaitForRefresh)
-
-
-def test_f35_the_api_is_not_asked_until_the_refusal_ends() -> None:
-    refused = replace(STORED, refused_until=NOW + 1, refused_reason="wrong credentials")
-    assert (decided(refused), decided(refused, now=NOW + 1)) == (Step.RESPECT_REFUSAL, Step.ACQUIRE)
-
-
-def test_f34_times_in_milliseconds_do_not_block_refreshes_forever() -> None:
-    assert decided(replace(STORED, refused_until=NOW * 1000)) == Step.ACQUIRE
-    assert decided(replace(STORED, stored_at=NOW * 1000)) == Step.ACQUIRE
-
-
-def test_a_refusal_does_not_affect_a_valid_token() -> None:
-    assert decided(replace(STORED, refused_until=NOW + 10), None) == Step.USE
-
-
-def test_a_young_token_is_not_refreshed_after_one_401() -> None:
-    young = replace(STORED, stored_at=NOW - TIMING.min_interval + 0.1)
-    assert isinstance(decided(young), WaitForRefresh)
-    assert decided(young, now=NOW + 0.1) == Step.ACQUIRE
-
-
-def test_a_token_stored_by_a_clock_that_is_ahead_counts_as_young() -> None:
-    assert isinstance(decided(replace(STORED, stored_at=NOW + TIMING.spread)), WaitForRefresh)
-
-
-def test_f36_an_instance_with_too_little_time_takes_no_lock() -> None:
-    assert (decided(STORED, left=6.9), decided(STORED, left=7.0)) == (Step.TOO_LATE, Step.ACQUIRE)
+@pytest.mark.parametrize(
+    ("item", "bad", "changes", "step"),
+    [
+        pytest.param(STORED, None, {}, Step.USE, id="a stored token"),
+        pytest.param(STORED, KnownToken("before", 2), {}, Step.USE, id="f31_another token than the invalid one"),
+        pytest.param(replace(STORED, generation=4), BAD, {}, Step.USE, id="the same text stored again"),
+        pytest.param(STORED, BAD, {}, Step.ACQUIRE, id="an invalid token"),
+        pytest.param(TokenItem(), None, {}, Step.ACQUIRE, id="no token"),
+        pytest.param(LOCKED, BAD, {}, WaitForRefresh, id="a live lock"),
+        pytest.param(LOCKED, BAD, {"now": NOW + 1}, Step.ACQUIRE, id="f32_an expired lock at the first read"),
+        pytest.param(SLOW_CLOCK, BAD, {"watched": TIMING.lease - 0.1}, WaitForRefresh, id="t2_before the lease"),
+        pytest.param(
+            SLOW_CLOCK, BAD, {"watched": TIMING.lease}, Step.ACQUIRE, id="t2_after the lease, by a slow clock"
+        ),
+        pytest.param(LOCKED, BAD, {"delegated_code": "other"}, Step.ACQUIRE, id="the lock of the delegating instance"),
+        pytest.param(LOCKED, BAD, {"delegated_code": "another"}, WaitForRefresh, id="a lock of another one"),
+        pytest.param(REFUSED, BAD, {}, Step.RESPECT_REFUSAL, id="f35_a refusal"),
+        pytest.param(REFUSED, BAD, {"now": NOW + 1}, Step.ACQUIRE, id="f35_a refusal that has ended"),
+        pytest.param(REFUSED, None, {}, Step.USE, id="a refusal next to a valid token"),
+        pytest.param(
+            BY_THE_SLOWEST,
+            BAD,
+            {"now": NOW + TIMING.refusal - 0.1 + TIMING.clock_skew},
+            Step.RESPECT_REFUSAL,
+            id="f35_by the fastest clock",
+        ),
+        pytest.param(BY_THE_FASTEST, BAD, {}, Step.RESPECT_REFUSAL, id="f35_by the slowest clock"),
+        pytest.param(replace(STORED, refused_until=NOW * 1000), BAD, {}, Step.ACQUIRE, id="f34_a refusal in ms"),
+        pytest.param(replace(STORED, stored_at=NOW * 1000), BAD, {}, Step.ACQUIRE, id="f34_stored in ms"),
+        pytest.param(YOUNG, BAD, {}, WaitForRefresh, id="a young token after one 401"),
+        pytest.param(YOUNG, BAD, {"now": NOW + 0.1}, Step.ACQUIRE, id="a token that is no longer young"),
+        pytest.param(
+            replace(STORED, stored_at=NOW + TIMING.spread), BAD, {}, WaitForRefresh, id="stored by a clock ahead"
+        ),
+        pytest.param(STORED, BAD, {"left": 6.9}, Step.TOO_LATE, id="f36_too little time"),
+        pytest.param(STORED, BAD, {"left": 7.0}, Step.ACQUIRE, id="f36_enough time"),
+    ],
+)
+def test_an_instance_decides_by_the_item(item: TokenItem, bad: KnownToken | None, changes: Any, step: Any) -> None:
+    got = decided(item, bad, **changes)
+    assert got == step if isinstance(step, Step) else isinstance(got, step)
 
 
 @given(
@@ -126,22 +109,9 @@ def test_control_an_instance_with_shorter_times_takes_over_a_live_lock() -> None
     assert decided(locked, now=NOW + short.lease, watched=short.lease, timing=short) == Step.ACQUIRE
 
 
-def test_f35_every_clock_within_the_skew_respects_a_refusal_in_full() -> None:
-    until = NOW - TIMING.clock_skew + TIMING.refusal + TIMING.spread  # written by the slowest clock
-    item = replace(STORED, refused_until=until)
-    assert decided(item, now=NOW + TIMING.refusal - 0.1 + TIMING.clock_skew) == Step.RESPECT_REFUSAL
-    latest = replace(STORED, refused_until=until + TIMING.spread)  # written by the fastest clock, read by the slowest
-    assert decided(latest, now=NOW - TIMING.clock_skew) == Step.RESPECT_REFUSAL
-
-
 @pytest.mark.parametrize(("asked", "seconds"), [(None, 30.0), (0.0, 0.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 3600.0)])
 def test_f35_retry_after_is_respected_up_to_an_hour(asked: float | None, seconds: float) -> None:
     assert TIMING.refused_for(asked) == seconds + TIMING.spread
-
-
-def test_f35_the_longest_refusal_is_respected_by_every_clock() -> None:
-    until = NOW + TIMING.refused_for(3600.0) + TIMING.spread  # written by the fastest clock, seen by the slowest
-    assert decided(replace(STORED, refused_until=until)) == Step.RESPECT_REFUSAL
 
 
 POSITIVE = ["api", "store", "refusal", "patience"]

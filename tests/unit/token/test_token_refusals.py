@@ -37,16 +37,6 @@ def test_f35_a_refusal_lasts_in_full_by_the_fastest_clock_too(instances: Instanc
     assert float(instances.raw_item()["refused_until"]["N"]) == NOW + 30 + 4
 
 
-def test_f35_a_refusal_whose_write_is_throttled_is_written_by_a_retry(instances: Instances) -> None:
-    def down(_seconds: float) -> str:
-        refuse(instances.dynamodb, "UpdateItem", "ThrottlingException")
-        raise AuthenticationRefused("out of order")
-
-    with pytest.raises(TokenRefused, match="out of order"):
-        instances.new(authenticate=down).get()
-    assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
-
-
 def test_f35_a_refusal_that_cannot_be_written_is_raised_and_keeps_the_lock(instances: Instances) -> None:
     def down(_seconds: float) -> str:
         refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=99)
@@ -66,28 +56,6 @@ def test_f35_a_refusal_is_written_even_if_the_report_fails(instances: Instances)
     with pytest.raises(RuntimeError):
         instances.new(report=broken).get()
     assert instances.raw_item()["refused_reason"] == {"S": "out of order"}
-
-
-def test_a_refusal_after_a_takeover_has_no_effect(instances: Instances) -> None:
-    other = instances.new()
-
-    def slow_and_refused(_seconds: float) -> str:
-        instances.time += QUICK.lease
-        other.get()
-        raise AuthenticationRefused("too slow")
-
-    assert instances.new(authenticate=slow_and_refused).get() == "token-1"
-    assert "refused_until" not in instances.raw_item()
-
-
-def test_after_a_refusal_the_api_is_asked_again_and_the_reason_is_removed(instances: Instances) -> None:
-    instances.api.down = "out of order"
-    with pytest.raises(TokenRefused):
-        instances.new().get()
-    instances.api.down = ""
-    instances.time += QUICK.refusal
-    assert instances.new().get() == "token-2"
-    assert instances.raw_item().keys() == {"token_name", "access_token", "generation", "stored_at", "refresh_seconds"}
 
 
 def test_f35_a_lock_is_refused_if_the_api_refused_since_the_read(instances: Instances) -> None:

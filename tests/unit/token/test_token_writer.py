@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from botocore.exceptions import ClientError
 
 from slotkeeper.token import (
     AuthenticationRefused,
@@ -15,8 +14,8 @@ from slotkeeper.token import (
     TokenTimeout,
     TookOver,
 )
-from tests.support.boundary import Killed, lose_answer, refuse
-from tests.unit.token_instances import BRIEF, NAME, NOW, TABLE, Instances, VirtualTime, lock_of_another
+from tests.support.boundary import Killed, lose_answer
+from tests.unit.token_instances import BRIEF, NOW, Instances, VirtualTime, lock_of_another
 
 
 def test_the_scheduled_writer_replaces_a_valid_token(instances: Instances) -> None:
@@ -25,22 +24,9 @@ def test_the_scheduled_writer_replaces_a_valid_token(instances: Instances) -> No
     assert [writer.refresh(), writer.refresh()] == [2, 3]
 
 
-def test_the_scheduled_writer_recreates_a_deleted_item(instances: Instances) -> None:
-    writer = instances.new()
-    writer.refresh()
-    instances.dynamodb.delete_item(TableName=TABLE, Key={"token_name": {"S": NAME}})
-    assert (writer.refresh(), instances.raw_item()["access_token"]) == (1, {"S": "token-2"})
-
-
 def test_f33_the_scheduled_writer_retries_an_unanswered_read(instances: Instances) -> None:
     lose_answer(instances.dynamodb, "GetItem")
     assert instances.new().refresh() == 1
-
-
-def test_the_scheduled_writer_does_not_retry_a_denied_read(instances: Instances) -> None:
-    refuse(instances.dynamodb, "GetItem", "AccessDeniedException")
-    with pytest.raises(ClientError, match="AccessDeniedException"):
-        instances.new().refresh()
 
 
 def test_t4_the_scheduled_writer_waits_at_most_its_limit(instances: Instances) -> None:

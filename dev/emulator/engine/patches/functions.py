@@ -132,8 +132,8 @@ def lambda_logs() -> None:
     marker after the handler's last line, and the log ends with it.
     """
     replace(lambda_runtime, "_PYTHON_WORKER_SCRIPT", _with_marker)
-    wrap_drain = lambda_runtime.Worker._drain_stderr_bounded
-    put(lambda_runtime.Worker, "_drain_stderr_bounded", lambda worker, **bounds: _read(wrap_drain, worker, **bounds))
+    drain = lambda_runtime.Worker._drain_stderr_bounded
+    put(lambda_runtime.Worker, "_drain_stderr_bounded", lambda worker, **bounds: _read(drain, worker, **bounds))
 
 
 def _with_marker(script: str) -> str:

@@ -33,9 +33,9 @@ _locked = partial(locked, lock)
 _move_tasks: dict[str, list[dict[str, Any]]] = {}
 
 
-def _replace_action(action: str, make: Callable[[Any], Any]) -> None:
-    """Replace the function of an action, also in MiniStack's table of actions."""
-    replace(sqs, ACTIONS[action], make)
+def _wrap_action(action: str, function: Callable[..., Any]) -> None:
+    """As `wrap`, for an action, inside the lock and also in MiniStack's table of actions."""
+    replace(sqs, ACTIONS[action], lambda original: _locked(partial(function, original)))
     sqs._HANDLERS[action] = getattr(sqs, ACTIONS[action])
 
 
@@ -51,7 +51,7 @@ def sqs_locks() -> None:
     """
     replace(sqs, "_queues_lock", lambda _original: lock)  # reentrant: the steps are called inside it
     for action in ACTIONS:
-        _replace_action(action, _locked)
+        _wrap_action(action, lambda original, data, url: original(data, url))
     for name in STEPS:
         replace(sqs, name, _locked)
 
@@ -67,9 +67,10 @@ def sqs_handles() -> None:
     MiniStack accepts a handle for a message that is visible again, and refuses an older handle as invalid.
     """
     wrap(sqs, "_collect_msgs", _collect)
-    for action, function in (("DeleteMessage", _delete), ("ChangeMessageVisibility", _change_visibility)):
-        _replace_action(action, lambda original, function=function: _locked(partial(function, original)))  # type: ignore[misc]
-        _replace_action(f"{action}Batch", lambda _original, action=action: _locked(partial(_batch, action)))  # type: ignore[misc]
+    _wrap_action("DeleteMessage", _delete)
+    _wrap_action("ChangeMessageVisibility", _change_visibility)
+    for action in ("DeleteMessage", "ChangeMessageVisibility"):
+        _wrap_action(f"{action}Batch", partial(_batch, action))
     replace(sqs, "_delete_messages_for_esm", lambda original: _locked(partial(_delete_for_event_source, original)))
 
 
@@ -107,7 +108,7 @@ def _change_visibility(original: Callable[..., Any], data: dict[str, Any], url: 
     return original(data, url)
 
 
-def _batch(action: str, data: dict[str, Any], url: str) -> Any:
+def _batch(action: str, _original: Any, data: dict[str, Any], url: str) -> Any:
     entries = data.get("Entries", [])
     sqs._validate_batch_entries(entries, f"{action}BatchRequestEntry")
     done, failed = [], []
@@ -179,7 +180,7 @@ def sqs_sizes() -> None:
     value) are part of the message's size.
     MiniStack counts the body alone, and accepts a dead letter whose history exceeds SQS's limit.
     """
-    _replace_action("SendMessage", lambda original: partial(_send, original))
+    _wrap_action("SendMessage", _send)
 
 
 def _send(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:

@@ -98,6 +98,11 @@ class Table:
         return {self._key_attribute: {"S": key}}
 
 
+def number(value: float) -> Item:
+    """A number attribute, to the thousandth."""
+    return {"N": f"{value:.3f}".removesuffix(".000") if isinstance(value, float) else str(value)}
+
+
 class MalformedAttribute(ValueError):
     """An attribute is missing or has the wrong type. The message has its path (`holders.p-1.since`) and its value.
 

@@ -41,6 +41,7 @@ from slotkeeper.retry.attempt import (
 from slotkeeper.retry.deferral import Deferrals, waiting_since
 from slotkeeper.retry.delivery import NOT_BEFORE_ATTRIBUTE, DeadLetterQueue, RetryQueue, TooLarge
 from slotkeeper.retry.downstream.downstreams import DEFAULT, UNWATCHED, Admission, Downstreams, name_of
+from slotkeeper.retry.downstream.health import CLOCK_SKEW_SECONDS
 from slotkeeper.retry.errors import Failure, Poison, Retryable
 from slotkeeper.retry.ledger import (
     AlreadySettled,
@@ -58,8 +59,6 @@ from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, BuiltInPolicy, Po
 
 # Seconds of the invocation reserved for recording, scheduling and settling the outcome. The work does not get them.
 RESERVED_SECONDS = 15.0
-# Seconds by which a lease outlasts the invocation, because two workers' clocks may differ.
-CLOCK_SKEW_SECONDS = 5.0
 # A message that is due within this many seconds counts as due, because two clocks may differ.
 DUE_TOLERANCE_SECONDS = 1.0
 MIN_WORK_SECONDS = 1.0
@@ -197,6 +196,7 @@ class Consumer:
                 "outcome"
             )
         name = self._downstream_of(message)
+        # The lease outlasts the invocation, because two workers' clocks may differ.
         delivery = _Delivery(record, message, perform, context, name, now, left + CLOCK_SKEW_SECONDS)
         admission = self._ask(delivery)
         match admission:

@@ -59,6 +59,16 @@ HEADROOM_BYTES = 31_744
 MAX_MESSAGE_BYTES = 1_048_576  # of a message with its attributes (SQS quotas)
 MAX_REASON_CHARACTERS = 2000
 MAX_HISTORY_CHARACTERS = 8000
+LEAST_IMPORTANT_FIRST = (
+    "history",
+    "last_attempt_at",
+    "first_attempt_at",
+    "retry_count",
+    "idempotency_key",
+    "source_message_id",
+    "reason",
+    "code",
+)
 
 
 class TooLarge(Exception):
@@ -205,7 +215,7 @@ class RetryQueue:
         try:
             schedule = self._scheduler.get_schedule(**self._schedule_of(message))
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            if _code(error) != "ResourceNotFoundException":
                 raise
             return None
         return schedule["Target"].get("Input")
@@ -215,7 +225,7 @@ class RetryQueue:
         try:
             self._scheduler.delete_schedule(**self._schedule_of(message))
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            if _code(error) != "ResourceNotFoundException":
                 raise
             return False
         return True
@@ -279,13 +289,10 @@ class RetryQueue:
                     },
                 },
             )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConflictException" and self._is_scheduled(message):
+        except (ClientError, BotoCoreError) as error:
+            if _code(error) == "ConflictException" and self._is_scheduled(message):
                 return True  # an earlier call created it: its answer was lost, or its worker died
-            self._on_refused(str(error))
-            return False
-        except BotoCoreError as error:
-            # The schedule may exist. Then two messages are delivered, and the ledger lets one claim the attempt.
+            # Without an answer the schedule may exist. Then two messages are delivered, and one claims the attempt.
             self._on_refused(str(error))
             return False
         return True
@@ -300,6 +307,10 @@ class RetryQueue:
             return self.scheduled_body(message) is not None
         except (ClientError, BotoCoreError):
             return False
+
+
+def _code(error: ClientError | BotoCoreError) -> str:
+    return error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
 
 
 def schedule_name(message: Message, queue_arn: str) -> str:
@@ -326,29 +337,17 @@ class DeadLetterQueue:
 
     def send_invalid(self, body: str, message_id: str, reason: str) -> None:
         """Dead-letter a body that is not a valid message."""
-        self._send(
-            body,
-            {
-                "code": message_attributes.text("InvalidMessage", 100),
-                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
-                "source_message_id": message_attributes.text(message_id, 100),
-            },
-            MAX_MESSAGE_BYTES,
-        )
+        source = {"source_message_id": message_attributes.text(message_id, 100)}
+        self._send(body, "InvalidMessage", reason, source, MAX_MESSAGE_BYTES)
 
     def send_unworked(self, message: Message, message_id: str, code: str, reason: str) -> None:
         """Dead-letter a message that was not worked on, unchanged."""
-        self._send(
-            message.source or message.to_json(),
-            {
-                "code": message_attributes.text(code, 100),
-                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
-                "idempotency_key": message_attributes.text(message.request_id, 128),
-                "retry_count": message_attributes.number(len(message.retries)),
-                "source_message_id": message_attributes.text(message_id, 100),
-            },
-            MAX_MESSAGE_BYTES,
-        )
+        more = {
+            "idempotency_key": message_attributes.text(message.request_id, 128),
+            "retry_count": message_attributes.number(len(message.retries)),
+            "source_message_id": message_attributes.text(message_id, 100),
+        }
+        self._send(message.source or message.to_json(), code, reason, more, MAX_MESSAGE_BYTES)
 
     def send(
         self, message: Message, started_at: float, code: str, reason: str, history: Sequence[Mapping[str, Any]]
@@ -367,34 +366,26 @@ class DeadLetterQueue:
         if len(body.encode()) > MAX_MESSAGE_BYTES:
             # The body as it was received, which SQS has accepted before.
             body = message.source or message.to_json()
-        tries = after.retries
-        self._send(
-            body,
-            {
-                "code": message_attributes.text(code, 100),
-                "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
-                "idempotency_key": message_attributes.text(message.request_id, 128),
-                "retry_count": message_attributes.number(len(tries)),
-                "first_attempt_at": message_attributes.text(instant(tries[0]), 30),
-                "last_attempt_at": message_attributes.text(instant(tries[-1]), 30),
-                "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
-            },
-            self._redrivable,
-        )
+        more = {
+            "idempotency_key": message_attributes.text(message.request_id, 128),
+            "retry_count": message_attributes.number(len(after.retries)),
+            "first_attempt_at": message_attributes.text(instant(after.retries[0]), 30),
+            "last_attempt_at": message_attributes.text(instant(after.retries[-1]), 30),
+            "history": message_attributes.text(_fitted(history), MAX_HISTORY_CHARACTERS),
+        }
+        self._send(body, code, reason, more, self._redrivable)
 
-    def _send(self, body: str, attributes: dict[str, MessageAttributeValueTypeDef], largest: int) -> None:
+    def _send(
+        self, body: str, code: str, reason: str, more: Mapping[str, MessageAttributeValueTypeDef], largest: int
+    ) -> None:
+        attributes = {
+            "code": message_attributes.text(code, 100),
+            "reason": message_attributes.text(reason, MAX_REASON_CHARACTERS),
+            **more,
+        }
         # If the body leaves too few bytes for all attributes, drop the least important ones first. The ledger has the
         # history too.
-        for name in (
-            "history",
-            "last_attempt_at",
-            "first_attempt_at",
-            "retry_count",
-            "idempotency_key",
-            "source_message_id",
-            "reason",
-            "code",
-        ):
+        for name in LEAST_IMPORTANT_FIRST:
             if message_attributes.size(body, attributes) <= largest:
                 break
             attributes.pop(name, None)

@@ -43,7 +43,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table, number
 from slotkeeper.retry.message import Message, epoch, instant
 from slotkeeper.retry.policy import MAX_AGE_SECONDS
 
@@ -191,12 +191,12 @@ class Ledger:
         values = {
             **named,
             ":mine": {"S": token},
-            ":lease": _number(now + lease),
-            ":attempt": _number(message.attempt),
+            ":lease": number(now + lease),
+            ":attempt": number(message.attempt),
             ":hash": {"S": message.payload_hash},
             ":first": {"S": instant(message.retries[0] if message.retries else now)},
             ":now": {"S": instant(now)},
-            ":clock": _number(now),
+            ":clock": number(now),
             ":expires": {"N": str(int(now) + RETENTION_SECONDS)},
         }
         row = self._update(message.request_id, CLAIM_UPDATE + DOWNSTREAM_UPDATE * len(named), CLAIM_CONDITION, values)
@@ -229,8 +229,8 @@ class Ledger:
         values = {
             ":seen": {"S": seen.claim},
             ":mine": {"S": token},
-            ":lease": _number(now + lease),
-            ":attempt": _number(message.attempt),
+            ":lease": number(now + lease),
+            ":attempt": number(message.attempt),
         }
         row = self._update(message.request_id, TAKE_OVER_UPDATE, TAKE_OVER_CONDITION, values)
         if row.claim != token:
@@ -257,7 +257,7 @@ class Ledger:
 
         The next delivery of the message takes the attempt over and decides. Raises ClaimLost.
         """
-        self._note(message, claimed, failure, (error, error_type), DEFER_UPDATE, {":ended": _number(0)})
+        self._note(message, claimed, failure, (error, error_type), DEFER_UPDATE, {":ended": number(0)})
 
     def _note(
         self,
@@ -309,10 +309,10 @@ class Ledger:
         attempt = seen.attempts + 1
         history = _longer(seen.history, attempt, now, error, str(plan.get("code", "")))
         values = {
-            ":before": _number(seen.attempts),
-            ":attempt": _number(attempt),
+            ":before": number(seen.attempts),
+            ":attempt": number(attempt),
             ":mine": {"S": token},
-            ":ended": _number(0),
+            ":ended": number(0),
             ":now": {"S": instant(now)},
             ":plan": {"S": json.dumps(dict(plan))},
             ":error": {"S": error[:MAX_ERROR_CHARACTERS]},
@@ -324,7 +324,7 @@ class Ledger:
 
     def make_due(self, request_id: str, seen: Row, now: float) -> bool:
         """Set the waiting attempt due now; False if none is waiting any more. The caller must send its message."""
-        values = {":before": _number(seen.attempts), ":now": {"S": instant(now)}}
+        values = {":before": number(seen.attempts), ":now": {"S": instant(now)}}
         row = self._update(request_id, MAKE_DUE_UPDATE, WAITING_CONDITION, values)
         return (row.status, row.attempts) == (WAITING, seen.attempts)
 
@@ -368,7 +368,7 @@ class Ledger:
                 return
 
     def _held(self, message: Message, claimed: Claimed, update: str, values: Mapping[str, Any], becomes: str) -> None:
-        mine = {":mine": {"S": claimed.token}, ":attempt": _number(message.attempt)}
+        mine = {":mine": {"S": claimed.token}, ":attempt": number(message.attempt)}
         row = self._update(message.request_id, update, HELD_CONDITION, {**mine, **values})
         # Compare the row, because after a lost answer botocore's retry fails on the write that it made itself.
         if (row.claim, row.attempts, row.status) != (claimed.token, message.attempt, becomes):
@@ -390,10 +390,6 @@ class Ledger:
         )
 
 
-def _number(value: float) -> dict[str, str]:
-    return {"N": f"{value:.3f}".removesuffix(".000")}
-
-
 def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str, error_type: str) -> FailedAttempts:
     """Add a failed attempt to the history, once. A history that is too long loses entries in its middle."""
     before = (entry for entry in history if entry["attempt"] != attempt)  # a deferred attempt is in it already
@@ -406,7 +402,7 @@ def _longer(history: FailedAttempts, attempt: int, started_at: float, error: str
 
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: {"S": entry[name]} for name in ("at", "error", "type") if name in entry}
-    return {"M": {"attempt": _number(entry["attempt"]), **texts}}
+    return {"M": {"attempt": number(entry["attempt"]), **texts}}
 
 
 def _parse(request_id: str, item: Mapping[str, Any]) -> Row:

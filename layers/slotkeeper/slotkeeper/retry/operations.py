@@ -134,33 +134,30 @@ class RetryOperations:
         row = self._ledger.read(request_id)
         if row is None or row.status != WAITING:
             return NoRetryWaiting(row)
-        attempt = row.attempts + 1
-        body = self._queue.scheduled_body(_the_attempt(request_id, attempt))
-        if body is not None:
-            message = parse_message(body)
-        elif payload is not None:
-            message = _rebuilt(request_id, row, payload)
-        else:
-            return MessageOutOfReach(attempt, row.next_attempt_at)
+        message = self._message(request_id, row, payload)
+        if message is None:
+            return MessageOutOfReach(row.attempts + 1, row.next_attempt_at)
         if not self._ledger.make_due(request_id, row, self._clock()):
             return NoRetryWaiting(self._ledger.read(request_id))
         self._queue.send_now(message)
         self._queue.delete_schedule(message)
-        return RetrySentNow(attempt)
+        return RetrySentNow(message.attempt)
 
     def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> RetryCancelled:
         """Send the message of a cancelled attempt, if its schedule or the payload is known."""
-        attempt = row.attempts
-        body = self._queue.scheduled_body(_the_attempt(request_id, attempt))
-        if body is not None:
-            message = parse_message(body)
-        elif payload is not None:
-            message = _rebuilt(request_id, row, payload)
-        else:
-            return RetryCancelled(attempt, sent=False, due=row.next_attempt_at)
+        message = self._message(request_id, row, payload)
+        if message is None:
+            return RetryCancelled(row.attempts, sent=False, due=row.next_attempt_at)
         self._queue.send_now(message)
         self._queue.delete_schedule(message)
-        return RetryCancelled(attempt, sent=True)
+        return RetryCancelled(row.attempts, sent=True)
+
+    def _message(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> Message | None:
+        """The message of the attempt that has not arrived yet: that of its schedule, or rebuilt with the payload."""
+        body = self._queue.scheduled_body(_the_attempt(request_id, awaited_attempt(row)))
+        if body is not None:
+            return parse_message(body)
+        return None if payload is None else _rebuilt(request_id, row, payload)
 
 
 def _the_attempt(request_id: str, attempt: int) -> Message:

@@ -26,7 +26,7 @@ from slotkeeper.slots.run_report import RunReport, is_denied
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
 
-    from slotkeeper.slots.work import Child, Children
+    from slotkeeper.slots.work import Children, Work
 
 # The caller has ended, has timed out or has an answer, or the token was never valid (Step Functions API Reference,
 # SendTaskSuccess, Errors). No later attempt can succeed.
@@ -106,7 +106,7 @@ class CallerAnswers:
     workflow: Workflow
     children: Children
 
-    def answer_closed(self, execution: Execution, due: Unanswered, child: Child | None, report: RunReport) -> bool:
+    def answer_closed(self, execution: Execution, due: Unanswered, child: Work | None, report: RunReport) -> bool:
         """Answer the caller; False if it must be tried again.
 
         Args:
@@ -127,7 +127,7 @@ class CallerAnswers:
                 report.note("AnswersFailed", "Could not answer a caller; retried", execution=execution.name)
         return given is not AnswerOutcome.FAILED
 
-    def _give(self, execution: Execution, due: Unanswered, child: Child | None) -> AnswerOutcome:
+    def _give(self, execution: Execution, due: Unanswered, child: Work | None) -> AnswerOutcome:
         if execution.status == "FAILED" and execution.error == ANSWER_FAILED:
             return self._repeat(self.workflow.events(execution.name, newest_first=True))
         token = due.task_token or _token_in(self.workflow.events(execution.name))
@@ -179,11 +179,11 @@ def _run_output(due: Unanswered) -> str:
     return json.dumps({"Id": due.glue_run_id, "JobName": due.target, "JobRunState": "SUCCEEDED"})
 
 
-def _output(child: Child | None, execution: Execution) -> str:
+def _output(child: Work | None, execution: Execution) -> str:
     output = child.output if child else ""
     if output and len(quote(output, safe="-_.!~*'()")) <= MAX_OUTPUT_CHARACTERS:
         return output
-    return json.dumps({"ExecutionArn": child.arn if child else execution.arn})
+    return json.dumps({"ExecutionArn": child.id if child else execution.arn})
 
 
 def _json(text: str) -> dict[str, Any]:

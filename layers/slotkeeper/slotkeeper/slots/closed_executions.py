@@ -23,24 +23,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slotkeeper.slots.dead_holders import CheckOutcome, DeadHolders, Held
+from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict
 from slotkeeper.slots.executions import Execution, Workflow, closing
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport
-from slotkeeper.slots.settlement import CLAIM_SECONDS, Settlement, SettleOutcome, Work
-from slotkeeper.slots.targets import is_state_machine
-from slotkeeper.slots.work import JobRunSearch, NoSuchJob
+from slotkeeper.slots.settlement import CLAIM_SECONDS, Settlement, SettleOutcome
+from slotkeeper.slots.work import WorkCheck, is_settled_by_work
 
 # Seconds until a message is delivered again: while a run is stopping, and after a failure.
 WHILE_STOPPING_SECONDS = 10
 AFTER_FAILURE_SECONDS = 30
 # The most. The queue drops a message after 900 s, and the janitor's runs then do the rest.
 MAX_WAIT_SECONDS = 900
-# Pages of a job's runs. A holder that needs more is left to the janitor's runs, which can continue a search.
-_MAX_PAGES = 20
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,18 @@ class ClosedExecutions:
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return None  # it was redriven: its next end has its own event
         held = Held(process, name, holder, execution.stopped_at) if process and holder else None
-        if held is not None and held.holder.state == "RUNNING" and is_state_machine(held.target):
-            return self._handle_child(held, execution, report)
-        search = None
-        if held is not None and held.holder.state == "RUNNING":
-            with report.guard("Could not search the Glue runs of a workflow that has ended", execution=name):
-                search = self._search(held)
-        run = search.newest.get(name) if search else None
-        if held is not None and held.holder.state == "RUNNING" and held.holder.task_token:
-            # Its caller is answered when its run has ended.
-            settle = self._settle(held, execution, report, run)
-            return self._free(held, execution, search, report, settle)
+        found = self._find(held, execution, report) if held and held.holder.state == "RUNNING" else None
+        run = found.newest if found else None
+        if held is not None and is_settled_by_work(held.holder, held.target):
+            return self._free(
+                held, execution, found, report, lambda: self.settlement.settle_held(execution, held.holder, run, report)
+            )
         # Its run may be alive. The janitor's runs, which keep such a request too, do not know it.
-        settled = self.settlement.settle(execution, report, glue_run_state=run.state if run else "", holder=holder)
-        is_settled = settled is SettleOutcome.SETTLED
+        settled = self.settlement.settle(execution, report, glue_run_state=run.status if run else "", holder=holder)
         # A function that has claimed the settlement and fails leaves the token only in the slot.
         is_answerable = settled is not SettleOutcome.CLAIMED or not (holder and holder.task_token)
-        again = self._free(held, execution, search, report) if held and is_answerable else None
-        return again if is_settled else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
+        again = self._free(held, execution, found, report) if held and is_answerable else None
+        return again if settled is SettleOutcome.SETTLED else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
 
     def _process_of(self, name: str) -> Process | None:
         process_name = process_of_execution(name)
@@ -107,32 +98,17 @@ class ClosedExecutions:
             return None  # started manually, under a name that no request can have
         return self.slots.read(process_name)
 
-    def _search(self, held: Held) -> JobRunSearch | None:
-        """Search the holder's Glue runs; None if the search needs more than _MAX_PAGES pages."""
-        search = self.dead.glue.search_runs(held.target, self.clock(), [held.name])
-        try:
-            for _ in range(_MAX_PAGES):
-                search.read_page()
-                if search.covers(held.holder.since):
-                    return search
-        except NoSuchJob:
-            return search
+    def _find(self, held: Held, execution: Execution, report: RunReport) -> WorkCheck | None:
+        """Check the holder's work; None if that failed, or is left to the janitor's runs."""
+        with report.guard("Could not check the work of a workflow that has ended", execution=held.name):
+            return self.dead.find_work(held, execution.arn)
         return None
-
-    def _settle(self, held: Held, execution: Execution, report: RunReport, work: Work | None) -> Callable[[], bool]:
-        """What settles the request of a holder, once its work has ended."""
-
-        def settle() -> bool:
-            settled = self.settlement.settle(execution, report, work=work, holder=held.holder)
-            return settled is not SettleOutcome.CLAIMED
-
-        return settle
 
     def _free(
         self,
         held: Held,
         execution: Execution,
-        search: JobRunSearch | None,
+        found: WorkCheck | None,
         report: RunReport,
         settle: Callable[[], bool] = lambda: True,
     ) -> int | None:
@@ -143,43 +119,32 @@ class ClosedExecutions:
                 return 1  # the workflow confirmed first
             self._wake(held, report)
             return None
-        if search is None or execution.stopped_at is None:
+        if found is None or execution.stopped_at is None:
             return AFTER_FAILURE_SECONDS
-        early = execution.stopped_at + gap - search.started_at
-        if early > 0 and not search.alive.get(held.name):
+        early = execution.stopped_at + gap - found.checked_at
+        if early > 0 and not found.running and not found.is_final:  # a start may still be in flight
             return math.ceil(early) + 1
-        outcome = self.dead.conclude(held, search, report, settle)
-        return self._next(held, outcome, (held.holder.quiet_since or search.started_at) + gap, report)
+        due = (held.holder.quiet_since or found.checked_at) + gap
+        if found.newest is not None and found.is_final:
+            due = found.newest.settles_at(held.process.settle_seconds)
+        return self._next(held, self.dead.conclude(held, found, report, settle), due, report)
 
-    def _handle_child(self, held: Held, execution: Execution, report: RunReport) -> int | None:
-        checked_at, gap = self.clock(), self.dead.look_gap
-        child = self.dead.children.describe(held.target, held.name, execution.arn)
-        is_absent = child is None or not child.is_ours
-        early = (execution.stopped_at or checked_at) + gap - checked_at
-        if is_absent and early > 0:  # a start may still be in flight
-            return math.ceil(early) + 1
-
-        settle = self._settle(held, execution, report, child)
-        outcome = self.dead.conclude_child(held, child, checked_at, report, settle)
-        settles_at = child.settles_at(held.process.settle_seconds) if child and child.is_ours else 0
-        return self._next(held, outcome, settles_at or (held.holder.quiet_since or checked_at) + gap, report)
-
-    def _next(self, held: Held, outcome: CheckOutcome, due: float, report: RunReport) -> int | None:
+    def _next(self, held: Held, verdict: Verdict, due: float, report: RunReport) -> int | None:
         """The seconds until the next step after a check. `due`: when a check that came too soon is due."""
-        match outcome:
-            case CheckOutcome.WORK_ALIVE:
+        match verdict:
+            case Verdict.ALIVE:
                 return WHILE_STOPPING_SECONDS
-            case CheckOutcome.FREED:
+            case Verdict.FREED:
                 self._wake(held, report)
                 return None
-            case CheckOutcome.TOO_SOON:
+            case Verdict.TOO_SOON:
                 return min(MAX_WAIT_SECONDS, max(1, math.ceil(due - self.clock())) + 1)
-            case CheckOutcome.HOLDER_CHANGED:
+            case Verdict.HOLDER_CHANGED:
                 return 1
-            case CheckOutcome.CHECKED_ONCE:
-                return self.dead.look_gap + 1
-            case CheckOutcome.NOT_SETTLED:
+            case Verdict.NOT_SETTLED:
                 return CLAIM_SECONDS
+            case _:  # it was checked once
+                return self.dead.look_gap + 1
 
     def _wake(self, held: Held, report: RunReport) -> None:
         # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.

@@ -20,38 +20,30 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from functools import partial
 
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import MAX_WEIGHT, process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
-from slotkeeper.slots.settlement import Settlement, SettleOutcome, Work
 from slotkeeper.slots.targets import is_state_machine
-from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Child, Children, GlueRun, GlueRuns, JobRunSearch, NoSuchJob
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Children, GlueRuns, JobRunSearch, NoSuchJob, Work, WorkCheck
 
 # Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
 _FORGOTTEN_AFTER = 86400
 
 
 class Verdict(Enum):
-    """What the janitor may do with a holder."""
+    """What the janitor concludes about a holder: from its execution (judge), then from a check of its work."""
 
-    ALIVE = auto()
-    CANCEL = auto()
-    CHECK_WORK = auto()
-
-
-class CheckOutcome(Enum):
-    """The result of one check of a holder's Glue runs, or of its child execution."""
-
-    WORK_ALIVE = auto()
+    ALIVE = auto()  # its execution, or its work
+    CANCEL = auto()  # it has reserved the slot, and no workflow will use it
+    CHECK_WORK = auto()  # its execution has ended, and its work decides
     CHECKED_ONCE = auto()
     TOO_SOON = auto()
-    FREED = auto()
-    HOLDER_CHANGED = auto()
     NOT_SETTLED = auto()
+    HOLDER_CHANGED = auto()
+    FREED = auto()
 
 
 def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -> Verdict:
@@ -88,6 +80,16 @@ class Held:
     def target(self) -> str:
         return self.holder.target or self.process.target
 
+    @property
+    def has_child(self) -> bool:
+        """Whether its work is a child execution, and not a Glue run."""
+        return is_state_machine(self.target)
+
+
+# Settles the request of a holder whose work has ended, given the holder's name and its newest run, if one is known.
+# False: that is not done yet, and the slot must be kept.
+Settle = Callable[[str, Holder, Work | None, RunReport], bool]
+
 
 @dataclass(frozen=True)
 class DeadHolders:
@@ -111,73 +113,72 @@ class DeadHolders:
             report.note("SlotsReclaimed", "Freed a reserved slot whose workflow does not run", execution=held.name)
         return freed
 
+    def find_work(self, held: Held, parent_arn: str) -> WorkCheck | None:
+        """Check a holder's work; None if that takes more pages of Glue runs than one event can read.
+
+        Args:
+            parent_arn: the ARN of its workflow execution.
+        """
+        now = self.clock()
+        if held.has_child:
+            return WorkCheck.child(now, self.children.describe(held.target, held.name, parent_arn))
+        return self.glue.find_runs(held.target, held.name, held.holder.since, now)
+
     def conclude(
-        self, held: Held, search: JobRunSearch, report: RunReport, settle: Callable[[], bool] = lambda: True
-    ) -> CheckOutcome:
-        """Evaluate one check of a holder whose runs the search covers, and free its slot after the second check.
+        self, held: Held, found: WorkCheck, report: RunReport, settle: Callable[[], bool] = lambda: True
+    ) -> Verdict:
+        """Evaluate one check of a holder's work, stop work that is alive, and free the slot if none can be.
 
-        A check lasts from the start of the search to now. The gap is measured from the end of the first check to the
-        start of the second, so one search may be long and may cover many holders.
-
-        Args:
-            settle: as for conclude_child.
-        """
-        alive = list(search.alive.get(held.name, ()))
-        if alive:
-            self.glue.stop(held.target, alive)
-            report.note(
-                "GlueRunsStopped", "Stopped a Glue run whose workflow has ended", runs=alive, execution=held.name
-            )
-            return self._found_alive(held)
-        return self._found_none(held, search.started_at, report, settle)
-
-    def conclude_child(
-        self, held: Held, child: Child | None, checked_at: float, report: RunReport, settle: Callable[[], bool]
-    ) -> CheckOutcome:
-        """Evaluate one check of a holder whose target is a state machine; free its slot if the child has ended.
-
-        An execution of the same name that is not ours counts as absent.
+        The gap is measured from the end of the first check to the start of the second, so one search of Glue runs may
+        be long and may cover many holders.
 
         Args:
-            child: as it was described after `checked_at`.
             settle: settles the holder's request; False if that is not done yet, so that the slot is kept. It is called
-                when the child's outcome is known.
+                when the outcome of the work is known.
         """
-        if child is None or not child.is_ours:
-            return self._found_none(held, checked_at, report, settle)
-        if not child.is_closed:
-            if not (held.holder.redriven or child.redrives):
-                self.children.stop(held.target, held.name)
-                report.note(
-                    "ChildrenStopped", "Stopped a child execution whose workflow has ended", execution=held.name
-                )
-            return self._found_alive(held)
-        if self.clock() < child.settles_at(held.process.settle_seconds):
-            return CheckOutcome.TOO_SOON
-        return self._free(held, report) if settle() else CheckOutcome.NOT_SETTLED
+        newest = found.newest
+        if found.running:
+            if not (held.holder.redriven or (newest and newest.redrives)):
+                self._stop(held, found, report)
+            if held.holder.quiet_since is not None:
+                self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, None)
+            return Verdict.ALIVE
+        if newest is not None and found.is_final:
+            if self.clock() < newest.settles_at(held.process.settle_seconds):
+                return Verdict.TOO_SOON
+        elif (verdict := self._check_again(held, found.checked_at)) is not None:
+            return verdict
+        return self._free(held, report) if settle() else Verdict.NOT_SETTLED
 
-    def _found_alive(self, held: Held) -> CheckOutcome:
-        if held.holder.quiet_since is not None:
-            self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, None)
-        return CheckOutcome.WORK_ALIVE
+    def _stop(self, held: Held, found: WorkCheck, report: RunReport) -> None:
+        if held.has_child:
+            self.children.stop(held.target, held.name)
+            report.note("ChildrenStopped", "Stopped a child execution whose workflow has ended", execution=held.name)
+        else:
+            self.glue.stop(held.target, found.running)
+            report.note(
+                "GlueRunsStopped",
+                "Stopped a Glue run whose workflow has ended",
+                runs=list(found.running),
+                execution=held.name,
+            )
 
-    def _found_none(self, held: Held, checked_at: float, report: RunReport, settle: Callable[[], bool]) -> CheckOutcome:
+    def _check_again(self, held: Held, checked_at: float) -> Verdict | None:
+        """After a check that has found no work: why a further one is needed; None if this is the second."""
         if held.closed_at is not None and checked_at < held.closed_at:
-            return CheckOutcome.TOO_SOON
+            return Verdict.TOO_SOON
         quiet_since = held.holder.quiet_since
         # A redriven execution keeps its holder, so a check from before its last end does not count.
         if quiet_since is None or (held.closed_at is not None and quiet_since < held.closed_at):
             marked = self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, self.clock())
-            return CheckOutcome.CHECKED_ONCE if marked else CheckOutcome.HOLDER_CHANGED
-        if checked_at - quiet_since < self.look_gap:
-            return CheckOutcome.TOO_SOON
-        return self._free(held, report) if settle() else CheckOutcome.NOT_SETTLED
+            return Verdict.CHECKED_ONCE if marked else Verdict.HOLDER_CHANGED
+        return Verdict.TOO_SOON if checked_at - quiet_since < self.look_gap else None
 
-    def _free(self, held: Held, report: RunReport) -> CheckOutcome:
+    def _free(self, held: Held, report: RunReport) -> Verdict:
         if not self.slots.release(held.process.name, held.name, held.holder.raw):
-            return CheckOutcome.HOLDER_CHANGED
+            return Verdict.HOLDER_CHANGED
         report.note("SlotsReclaimed", "Freed the slot of a workflow that has ended", execution=held.name)
-        return CheckOutcome.FREED
+        return Verdict.FREED
 
 
 _PAGES_A_TURN = 20
@@ -207,13 +208,12 @@ class GlueChecks:
 
     Args:
         shuffle: puts the jobs into random order, so that no job is always the last.
-        settle: settles the request of a holder whose caller waits, because only the holder is sure to have the token;
-            False if that is not done yet, so that the slot is kept.
+        settle: settles the request of a holder whose caller waits, because only the holder is sure to have the token.
     """
 
     dead: DeadHolders
     shuffle: Callable[[list[str]], None]
-    settle: Callable[[Held, RunReport, GlueRun | None], bool]
+    settle: Settle
     _unfinished: dict[str, _Task] = field(default_factory=dict, init=False)
 
     def check(
@@ -296,13 +296,17 @@ class GlueChecks:
 
     def _conclude(self, held: Held, search: JobRunSearch, freed: list[Held], report: RunReport) -> None:
         try:
-            settle = partial(self.settle, held, report, search.newest.get(held.name))
-            if self.dead.conclude(held, search, report, settle) is CheckOutcome.FREED:
+            found = search.found(held.name)
+            if self.dead.conclude(held, found, report, lambda: self._settle(held, found, report)) is Verdict.FREED:
                 freed.append(held)
         except Exception as error:
             if is_outage(error):
                 raise
             report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
+
+    def _settle(self, held: Held, found: WorkCheck, report: RunReport) -> bool:
+        """Without a caller its request is settled with the other ones, when the run may still be alive."""
+        return not held.holder.task_token or self.settle(held.name, held.holder, found.newest, report)
 
     def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
@@ -342,7 +346,7 @@ class ChildChecks:
 
     dead: DeadHolders
     workflow: Workflow
-    settlement: Settlement
+    settle: Settle
     _unfinished: dict[str, Iterator[str | None]] = field(default_factory=dict, init=False)  # target -> rest of its list
 
     def check(self, holders: Iterable[Held], report: RunReport, until: float) -> list[Held]:
@@ -353,7 +357,7 @@ class ChildChecks:
                 report.cut_short("The run's time has ended; the next run checks the other child executions")
                 break
             try:
-                if self._conclude(held, report) is CheckOutcome.FREED:
+                if self._conclude(held, report) is Verdict.FREED:
                     freed.append(held)
             except Exception as error:
                 report.could_not_check(
@@ -363,28 +367,13 @@ class ChildChecks:
                     break
         return freed
 
-    def _conclude(self, held: Held, report: RunReport) -> CheckOutcome:
-        checked_at = self.dead.clock()
-        child = self.dead.children.describe(held.target, held.name, self.workflow.execution_arn(held.name))
-        return self.dead.conclude_child(held, child, checked_at, report, lambda: self._settle(held, child, report))
-
-    def settle_caller(self, held: Held, report: RunReport, run: GlueRun | None = None) -> bool:
-        """Settle the request of a holder without a child if its caller waits; False if that is not done yet.
-
-        Args:
-            run: its newest Glue run, which has ended.
-        """
-        return not held.holder.task_token or self._settle(held, run, report)
-
-    def _settle(self, held: Held, work: Work | None, report: RunReport) -> bool:
-        execution = self.workflow.describe(held.name)  # the list of closed executions has no inputs
-        if execution is None or execution.status == "SUCCEEDED":
-            return True
-        # An execution that was redriven since has no outcome yet.
-        if not execution.is_closed:
-            return False
-        settled = self.settlement.settle(execution, report, work=work, holder=held.holder)
-        return settled is not SettleOutcome.CLAIMED
+    def _conclude(self, held: Held, report: RunReport) -> Verdict:
+        found = self.dead.find_work(held, self.workflow.execution_arn(held.name))
+        if found is None:
+            return Verdict.ALIVE
+        return self.dead.conclude(
+            held, found, report, lambda: self.settle(held.name, held.holder, found.newest, report)
+        )
 
     def adopt_redriven(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Adopt the children of our workflow that were redriven manually and hold no slot, until `until`.
@@ -443,7 +432,7 @@ class ChildChecks:
 
     def _adopt(self, process: Process, target: str, name: str, report: RunReport) -> None:
         child = self.dead.children.describe(target, name, self.workflow.execution_arn(name))
-        if child is None or not child.is_ours or child.is_closed:
+        if child is None or child.is_closed:
             return
         execution = self.workflow.describe(name)
         if execution is not None and not execution.is_closed:

@@ -40,7 +40,8 @@ ANSWER_FAILED = "AnswerFailed"
 SUCCEEDED_CAUSE = "SUCCEEDED"
 # The workflow could not read its child, and has left request and slot to the janitor. The cause begins with the ARN.
 CHILD_TOO_LARGE = "ChildTooLarge"
-ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED, "RequestReturned"}
+REQUEST_RETURNED = "RequestReturned"
+ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED, REQUEST_RETURNED}
 
 # The workflow's last state puts the error's name before the cause.
 _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
@@ -109,6 +110,14 @@ class Execution:
     @property
     def is_closed(self) -> bool:
         return self.status in CLOSED_STATUSES
+
+    @property
+    def is_accounted_for(self) -> bool:
+        """Whether it has kept its request, returned it to the queue, or finished it, before it ended as failed.
+
+        The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
+        """
+        return self.status == "FAILED" and self.error in ACCOUNTED_FOR
 
 
 def closing(name: str, redrives: int) -> str:

@@ -14,20 +14,19 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Table, Write
+from slotkeeper.aws.dynamodb import Table, Write, number
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
-from slotkeeper.slots.targets import is_state_machine
 from slotkeeper.slots.work import Children, GlueRuns
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ _LOST_CHECKS = 50
 Shuffle = Callable[[list[Any]], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Janitor:
     """Repairs, wakes, settles and frees slots for all processes.
 
@@ -75,14 +74,11 @@ class Janitor:
     look_gap: int
     clock: Callable[[], float] = time.time
     shuffle: Shuffle = random.shuffle
-    _checks: GlueChecks = field(init=False)
-    _child_checks: ChildChecks = field(init=False)
 
     def __post_init__(self) -> None:
-        dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
-        children = ChildChecks(dead, self.workflow, self.settlement)
-        object.__setattr__(self, "_child_checks", children)
-        object.__setattr__(self, "_checks", GlueChecks(dead, self.shuffle, children.settle_caller))
+        self._dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
+        self._glue_checks = GlueChecks(self._dead, self.shuffle, self.settlement.settle_dead)
+        self._child_checks = ChildChecks(self._dead, self.workflow, self.settlement.settle_dead)
 
     def run(self, seconds_left: float = math.inf) -> RunReport:
         """Do one run. A failure is reported as JanitorErrors and retried by the next run; the other work continues.
@@ -233,12 +229,12 @@ class Janitor:
         try:
             dead = self._judge_all(doubtful, freed, report, until)
             everyone = {name for process in processes for name in process.holders} if knows_all else None
-            by_child = [held for held in dead if is_state_machine(held.target)]
-            by_runs = [held for held in dead if not is_state_machine(held.target)]
+            by_child = [held for held in dead if held.has_child]
+            by_runs = [held for held in dead if not held.has_child]
             # Both kinds get time in each run, however many holders of the other kind there are.
             half = (self.clock() + until) / 2 if by_runs else until
             freed += self._child_checks.check(by_child, report, half)
-            freed += self._checks.check(by_runs, everyone, report, until)
+            freed += self._glue_checks.check(by_runs, everyone, report, until)
         except Exception as error:
             report.failed("Could not check the holders; they keep their slots", error)
         return freed
@@ -255,7 +251,7 @@ class Janitor:
                 execution = closed.get(held.name) or self.workflow.describe(held.name)
                 match judge(held.holder, execution, self.clock(), self.grace):
                     case Verdict.CANCEL:
-                        if self._child_checks.settle_caller(held, report) and self._checks.dead.cancel(held, report):
+                        if self._is_settled(held, report) and self._dead.cancel(held, report):
                             freed.append(held)
                     case Verdict.CHECK_WORK:
                         if execution is None:
@@ -272,6 +268,10 @@ class Janitor:
                     break
         return dead
 
+    def _is_settled(self, held: Held, report: RunReport) -> bool:
+        """Settle the request of a reservation whose caller waits: only the holder is sure to have the token."""
+        return not held.holder.task_token or self.settlement.settle_dead(held.name, held.holder, None, report)
+
     def _closed(self, doubtful: Sequence[Held], until: float) -> dict[str, Execution]:
         """Return the closed executions that this run has listed, by name."""
         closed = self.settlement.closed
@@ -280,10 +280,10 @@ class Janitor:
             return closed
         closed = dict(closed)
         since = min(held.holder.since for held in doubtful if held.name in unknown)
-        for number, execution in enumerate(self.workflow.unsuccessful(since), start=1):
+        for listed, execution in enumerate(self.workflow.unsuccessful(since), start=1):
             closed[execution.name] = execution
             unknown.discard(execution.name)
-            if not unknown or (number % 1000 == 0 and self.clock() >= until):
+            if not unknown or (listed % 1000 == 0 and self.clock() >= until):
                 break
         return closed
 
@@ -353,7 +353,6 @@ class Janitor:
                     )
 
 
-CLOCK_SKEW = 5  # seconds
 _KEY = {"execution_name": {"S": "#run"}}
 TAKE_CONDITION = "attribute_not_exists(execution_name) OR held_until < :now"
 RETURN_CONDITION = "code = :code"
@@ -364,7 +363,7 @@ class RunLease:
 
     The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
     returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
-    deadline plus CLOCK_SKEW.
+    deadline plus LEASE_CLOCK_SKEW.
 
     Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the
     same quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot
@@ -394,7 +393,7 @@ class RunLease:
         """
         now = self._clock()
         self._code = self._new_code()
-        write = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
+        write = self._put(now + seconds_left + LEASE_CLOCK_SKEW, TAKE_CONDITION, {":now": number(int(now))})
         # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
         return write.held or write.item.get("code") == {"S": self._code}
 
@@ -403,8 +402,4 @@ class RunLease:
         self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
 
     def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:
-        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": _number(until)}, condition, values)
-
-
-def _number(seconds: float) -> dict[str, str]:
-    return {"N": str(int(seconds))}
+        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": number(int(until))}, condition, values)

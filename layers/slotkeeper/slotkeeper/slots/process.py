@@ -337,7 +337,7 @@ def find_faults(item: Mapping[str, Any]) -> list[MalformedAttribute]:
 
 def _parse(attributes: Attributes) -> Process:
     turns = read_turns(attributes)
-    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting", Attributes({})), turns)
+    waiting, tombstones, cleared = _read_waiting(attributes.map("waiting"), turns)
     settings = attributes.map("run_settings", Attributes({}))
     return Process(
         name=attributes.text("process_name"),

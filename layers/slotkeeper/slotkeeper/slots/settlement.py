@@ -31,20 +31,20 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
 from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots.callers import CallerAnswers, Callers, Unanswered, has_caller
 from slotkeeper.slots.executions import (
-    ACCOUNTED_FOR,
     ANSWER_FAILED,
     CHILD_TOO_LARGE,
     REQUEST_FAILED,
+    REQUEST_RETURNED,
     SUCCEEDED_CAUSE,
     Execution,
     Workflow,
@@ -55,8 +55,7 @@ from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import process_of_execution, without_token
 from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
-from slotkeeper.slots.targets import is_state_machine
-from slotkeeper.slots.work import Child, Children, GlueRun
+from slotkeeper.slots.work import Children, Work, is_settled_by_work
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -73,7 +72,68 @@ _NOTE_INTERVAL_SECONDS = 600
 _PAGE = 1000  # Step Functions API Reference, ListExecutions, maxResults
 
 
-Work = Child | GlueRun
+@dataclass(frozen=True)
+class Keep:
+    """Keep the request as failed. `owed`: the answer to its caller, if one waits."""
+
+    owed: Unanswered
+
+
+@dataclass(frozen=True)
+class AnswerCaller:
+    """Answer the caller, if one waits: the request has succeeded, or it is accounted for already.
+
+    `publishes`: whether its success is published first, with the time `ended_at`, or that of the workflow's end.
+    """
+
+    owed: Unanswered
+    publishes: bool = False
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """The workflow has accounted for the request, and no caller waits for an answer of the janitor."""
+
+
+def decide(
+    execution: Execution,
+    run: Work | None,
+    holder: Holder | None,
+    noted: Unanswered | None,
+    earlier: Unanswered | None,
+    *,
+    waits: bool,
+) -> Keep | AnswerCaller | Done:
+    """Decide how the request of a closed execution is settled.
+
+    Args:
+        run: what ran in its slot, and has ended, if it is known. Succeeded work is a succeeded request, although its
+            workflow was aborted.
+        holder: its slot, if it holds one.
+        noted: the answer that is owed since this end of the execution. Then the request is accounted for.
+        earlier: the answer that is owed since an end before a redrive.
+        waits: whether the request has a caller.
+    """
+    if execution.is_accounted_for:
+        # The workflow has answered, unless it could not, or has left that to the janitor: slot and answer, or only the
+        # answer, which a failed attempt notes before it frees the slot. A request that the workflow has returned to the
+        # queue is answered by the next attempt.
+        is_left = any(each is not None for each in (holder, noted, earlier))
+        if not waits or not (execution.error == ANSWER_FAILED or (execution.error == REQUEST_FAILED and is_left)):
+            return Done()
+    if noted is not None:
+        return AnswerCaller(noted)
+    owner = earlier or holder
+    token, target = (owner.task_token, owner.target) if owner else ("", "")
+    if execution.is_accounted_for:
+        has_succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
+        # The workflow publishes after the answer.
+        return AnswerCaller(Unanswered(has_succeeded, token, target), publishes=has_succeeded)
+    if run is not None and run.has_succeeded:
+        run_id = run.id if run.is_glue_run else ""
+        return AnswerCaller(Unanswered(True, token, target, run_id), publishes=True, ended_at=run.stopped_at)
+    return Keep(Unanswered(False, token, target))
 
 
 class SettleOutcome(Enum):
@@ -205,7 +265,7 @@ class Settlement:
         unsettled = [
             each
             for each in memory.unsettled.values()
-            if process_of_execution(each.name) not in malformed and not _is_checked(holders.get(each.name))
+            if process_of_execution(each.name) not in malformed and not _is_settled_later(holders.get(each.name))
         ]
         # The oldest first, but behind those that were not tried yet: answers may be refused for days.
         unsettled.sort(key=lambda each: (each.closing in memory.tried, each.stopped_at or 0))
@@ -250,43 +310,67 @@ class Settlement:
             return True
         return self.settle(known, report, holder=holder) is SettleOutcome.SETTLED
 
+    def settle_dead(self, name: str, holder: Holder, run: Work | None, report: RunReport) -> bool:
+        """Settle the request of a dead holder, as `settle_held`. The list of closed executions has no inputs."""
+        execution = self.workflow.describe(name)
+        if execution is None or execution.status == "SUCCEEDED":
+            return True
+        # An execution that was redriven since has no outcome yet.
+        return execution.is_closed and self.settle_held(execution, holder, run, report)
+
+    def settle_held(self, execution: Execution, holder: Holder, run: Work | None, report: RunReport) -> bool:
+        """Settle the request of a holder whose work has ended; False if its slot must be kept until that is done.
+
+        Args:
+            run: its newest Glue run, or its child execution; None if nothing ran.
+        """
+        return self.settle(execution, report, run=run, holder=holder) is not SettleOutcome.CLAIMED
+
     def settle(
         self,
         execution: Execution,
         report: RunReport,
         *,
         glue_run_state: str = "",
-        work: Work | None = None,
+        run: Work | None = None,
         holder: Holder | None = None,
     ) -> SettleOutcome:
         """Settle the request of a closed execution, and answer its caller, if it has one.
 
         Args:
             glue_run_state: the state of its Glue run now, or empty; kept with the request. The run may be alive.
-            work: what ran in its slot, and has ended; None if nothing ran, or if it is not known. Succeeded work is a
-                succeeded request, although its workflow was aborted.
+            run: what ran in its slot, and has ended; None if nothing ran, or if it is not known.
             holder: its slot, if it holds one. It contains the caller's token.
         """
-        if self.settled.has(execution.closing):
+        key = execution.closing
+        if self.settled.has(key):
             return SettleOutcome.SETTLED
-        work = work or self._unread_child(execution)
-        # The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
-        by_workflow = execution.status == "FAILED" and execution.error in ACCOUNTED_FOR
-        must_answer = self.answers is not None and has_caller(execution.input)
-        if by_workflow:
-            # The workflow has answered, unless it could not, or has left that to the janitor. A request that it has
-            # returned to the queue is answered by the next attempt.
-            must_answer = must_answer and (
-                execution.error == ANSWER_FAILED or self._is_left_to_janitor(execution, holder)
-            )
-        if not by_workflow or must_answer:
-            outcome = self._claim_and_settle(execution, report, glue_run_state, work, holder, must_answer)
-            if outcome is not SettleOutcome.SETTLED:
-                return outcome
-        self.settled.add(execution.closing, "workflow" if by_workflow else "janitor", self.clock())
+        run = run or self._unread_child(execution)
+        waits = self.answers is not None and has_caller(execution.input)
+        noted, earlier = self._noted(execution) if waits else (None, None)
+        decision = decide(execution, run, holder, noted, earlier, waits=waits)
+        if not isinstance(decision, Done):
+            if not self.settled.claim(key, self.clock(), noted):
+                # Accounted for, with the token noted: a claim that is left from a failed answer must not keep the slot.
+                is_noted = noted is not None and (noted.task_token or not (holder and holder.task_token))
+                return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
+            if isinstance(decision, Keep):
+                self._keep(execution, report, glue_run_state or (run.status if run and run.is_glue_run else ""))
+            elif decision.publishes:
+                self.on_succeeded(execution, decision.ended_at)
+                logger.info("Settled a request whose work has succeeded", execution=execution.name)
+            if waits and not self._answer(execution, decision.owed, run, report):
+                # The request is not kept again, and the slot need not be kept for the answer.
+                self.settled.note_unanswered(key, decision.owed, self.clock())
+                return SettleOutcome.UNANSWERED
+        self.settled.add(key, "workflow" if execution.is_accounted_for else "janitor", self.clock())
         return SettleOutcome.SETTLED
 
-    def _unread_child(self, execution: Execution) -> Child | None:
+    def _answer(self, execution: Execution, owed: Unanswered, run: Work | None, report: RunReport) -> bool:
+        child = None if run is None or run.is_glue_run else run
+        return self.answers is None or self.answers.answer_closed(execution, owed, child, report)
+
+    def _unread_child(self, execution: Execution) -> Work | None:
         """The child that the workflow could not read. If the workflow was redriven, no holder names its target."""
         if execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE or self.answers is None:
             return None
@@ -294,55 +378,14 @@ class Settlement:
         target = arn.removesuffix(f":{execution.name}").replace(":execution:", ":stateMachine:")
         return self.answers.children.describe(target, execution.name, execution.arn)
 
-    def _claim_and_settle(
-        self,
-        execution: Execution,
-        report: RunReport,
-        glue_run_state: str,
-        work: Work | None,
-        holder: Holder | None,
-        must_answer: bool,
-    ) -> SettleOutcome:
-        due = self.settled.unanswered(execution.closing) if must_answer else None
-        if not self.settled.claim(execution.closing, self.clock(), due):
-            # Accounted for, with the token noted: a claim that is left from a failed answer must not keep the slot.
-            is_noted = due is not None and (due.task_token or not (holder and holder.task_token))
-            return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
-        if due is None:
-            succeeded = self._account_for(execution, report, glue_run_state, work)
-            known = (self._noted(execution) if must_answer else None) or holder
-            due = Unanswered(succeeded, known.task_token, known.target) if known else Unanswered(succeeded)
-            if succeeded and isinstance(work, GlueRun):
-                due = replace(due, glue_run_id=work.id)
-        child = work if isinstance(work, Child) else None
-        if must_answer and self.answers is not None and not self.answers.answer_closed(execution, due, child, report):
-            # The request is not kept again, and the slot need not be kept for the answer.
-            self.settled.note_unanswered(execution.closing, due, self.clock())
-            return SettleOutcome.UNANSWERED
-        return SettleOutcome.SETTLED
-
-    def _is_left_to_janitor(self, execution: Execution, holder: Holder | None) -> bool:
-        """Whether the workflow has left slot and answer. A failed attempt notes the answer, and frees the slot."""
-        return execution.error == REQUEST_FAILED and (holder is not None or self._noted(execution) is not None)
-
-    def _noted(self, execution: Execution) -> Unanswered | None:
-        """What is noted of this end, or of one before a redrive: no list contains that one any more."""
-        ends = (closing(execution.name, number) for number in reversed(range(execution.redrives + 1)))
-        return next((due for end in ends if (due := self.settled.unanswered(end))), None)
-
-    def _account_for(self, execution: Execution, report: RunReport, glue_run_state: str, work: Work | None) -> bool:
-        """Keep the request, or publish that it has succeeded; return whether it has."""
-        if execution.status == "FAILED" and execution.error in ACCOUNTED_FOR:
-            succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
-            if succeeded:  # the workflow publishes after the answer
-                self.on_succeeded(execution, None)
-            return succeeded
-        if work is not None and work.has_succeeded:
-            self.on_succeeded(execution, work.stopped_at)
-            logger.info("Settled a request whose work has succeeded", execution=execution.name)
-            return True
-        self._keep(execution, report, glue_run_state or (work.state if isinstance(work, GlueRun) else ""))
-        return False
+    def _noted(self, execution: Execution) -> tuple[Unanswered | None, Unanswered | None]:
+        """What is noted of this end, or else of one before a redrive: no list contains that one any more."""
+        if execution.is_accounted_for and execution.error == REQUEST_RETURNED:
+            return None, None  # the next attempt answers
+        if noted := self.settled.unanswered(execution.closing):
+            return noted, None
+        ends = (closing(execution.name, number) for number in reversed(range(execution.redrives)))
+        return None, next((due for end in ends if (due := self.settled.unanswered(end))), None)
 
     def _keep(self, execution: Execution, report: RunReport, glue_run_state: str) -> None:
         error = execution.error or execution.status
@@ -354,11 +397,8 @@ class Settlement:
         )
 
 
-def _is_checked(holder: Holder | None) -> bool:
-    """Whether the request is settled when the work has ended: a child decides the outcome, or a caller waits for it."""
-    if holder is None or holder.state != "RUNNING":
-        return False
-    return is_state_machine(holder.target) or bool(holder.task_token)
+def _is_settled_later(holder: Holder | None) -> bool:
+    return holder is not None and is_settled_by_work(holder, holder.target)
 
 
 def _request_of(execution: Execution) -> str:
@@ -422,7 +462,7 @@ class SettlementTable:
         """
         # Otherwise the claim of a function that read earlier would drop what was noted since.
         condition = CLAIM_CONDITION if unanswered else f"({CLAIM_CONDITION}) AND attribute_not_exists(unanswered)"
-        return self._put_claim(closing, now + self._claim, now, unanswered, condition, {":now": _number(now)})
+        return self._put_claim(closing, now + self._claim, now, unanswered, condition, {":now": number(int(now))})
 
     def unanswered(self, closing: str) -> Unanswered | None:
         """Read what `note_unanswered` has recorded; None if nothing, or if the item is not of the documented types."""
@@ -452,7 +492,7 @@ class SettlementTable:
         condition: str,
         values: Item | None = None,
     ) -> bool:
-        item: Item = {"claimed_until": _number(until), "expires_at": _number(now + _KEEP)}
+        item: Item = {"claimed_until": number(int(until)), "expires_at": number(int(now + _KEEP))}
         if unanswered is not None:
             noted = {"has_succeeded": {"BOOL": unanswered.has_succeeded}}
             item["unanswered"] = {
@@ -462,7 +502,7 @@ class SettlementTable:
 
     def add(self, closing: str, by: str, now: float) -> bool:
         """Record a request as settled by `by`, workflow or janitor; False if it was settled already."""
-        item = {"settled_by": {"S": by}, "settled_at": _number(now), "expires_at": _number(now + _KEEP)}
+        item = {"settled_by": {"S": by}, "settled_at": number(int(now)), "expires_at": number(int(now + _KEEP))}
         added = self._table.put({"execution_name": {"S": closing}, **item}, "attribute_not_exists(settled_at)")
         self._known.add(closing)
         return added.held
@@ -476,7 +516,7 @@ class SettlementTable:
         """Record that time for the janitor's next containers, which then do not list 14 days."""
         self._table.dynamodb.put_item(
             TableName=self._table.name,
-            Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": _number(moment)},
+            Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": number(int(moment))},
         )
 
     def _read(self, keys: list[str], attributes: str) -> list[dict[str, Any]]:
@@ -490,7 +530,3 @@ class SettlementTable:
             }
         )
         return answer["Responses"].get(self._table.name, [])
-
-
-def _number(value: float) -> dict[str, str]:
-    return {"N": str(int(value))}

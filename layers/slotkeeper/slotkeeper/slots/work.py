@@ -1,4 +1,7 @@
-"""What runs in slots: Glue runs and child executions. Finds, describes and stops them.
+"""What runs in slots: Glue runs and child executions. Finds, describes and stops either.
+
+`Work` is one of them, and `WorkCheck` what one check has found of a holder's work: DeadHolders concludes from it,
+for both kinds of targets.
 
 A child execution has the name of the workflow execution that started it. Its input contains that execution's ARN in the
 field AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID. An execution of the same name without that ARN is not a child: it
@@ -10,19 +13,20 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
-from slotkeeper.slots.targets import execution_arn
+from slotkeeper.slots.process import Holder
+from slotkeeper.slots.targets import execution_arn, is_state_machine
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
     from mypy_boto3_stepfunctions import SFNClient
-    from mypy_boto3_stepfunctions.literals import ExecutionStatusType
 
 # The run argument that contains the execution name. The workflow passes it; requests cannot (request.schema.json).
 MARKER = "--slotkeeper-execution"
@@ -30,8 +34,16 @@ MARKER = "--slotkeeper-execution"
 # Glue Web API, JobRun, JobRunState. A run in any other state may still work.
 ENDED_STATES = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
 
+# Pages of a job's runs that `find_runs` reads. A holder that needs more is left to the janitor's runs, which can
+# continue a search.
+MAX_PAGES = 20
 # A run cannot start before its execution's reservation. One minute covers the clock difference of the two services.
 CLOCK_DIFFERENCE_SECONDS = 60
+
+
+def is_settled_by_work(holder: Holder, target: str) -> bool:
+    """Whether the request is settled when its work has ended: a child decides the outcome, or a caller waits for it."""
+    return holder.state == "RUNNING" and (is_state_machine(target) or bool(holder.task_token))
 
 
 class NoSuchJob(LookupError):
@@ -39,16 +51,59 @@ class NoSuchJob(LookupError):
 
 
 @dataclass(frozen=True)
-class GlueRun:
-    """A run as it was listed. `stopped_at`: epoch seconds; None if Glue did not return it."""
+class Work:
+    """A Glue run, or a child execution.
+
+    Attributes:
+        id: of the Glue run; of a child execution its ARN.
+        status: as the service returns it.
+        stopped_at: epoch seconds; None while it runs, or if the service does not return it.
+        is_glue_run: otherwise it is a child execution.
+        redrives: how often a child execution was redriven.
+        output: JSON, of a child that has succeeded. Empty if Step Functions does not return it.
+    """
 
     id: str
-    state: str
+    status: str
+    is_closed: bool
     stopped_at: float | None
+    is_glue_run: bool = False
+    redrives: int = 0
+    output: str = field(default="", repr=False)
 
     @property
     def has_succeeded(self) -> bool:
-        return self.state == "SUCCEEDED"
+        return self.status == "SUCCEEDED"
+
+    def settles_at(self, settle_seconds: int) -> float:
+        """From when on its slot may be freed, epoch seconds: what an aborted child has started may outlive it."""
+        if self.status in ("ABORTED", "TIMED_OUT"):
+            return (self.stopped_at or 0) + settle_seconds
+        return self.stopped_at or 0
+
+
+@dataclass(frozen=True)
+class WorkCheck:
+    """What one check has found of a holder's work. The check lasts from `checked_at`, epoch seconds, to now.
+
+    Attributes:
+        running: the ids of the runs that have not ended.
+        newest: the newest run, if one was found.
+        is_final: whether the newest run has ended and no other can start. So it is of a child execution: Step Functions
+            starts no second execution of its name. A Glue run that was being started may show only later.
+    """
+
+    checked_at: float
+    running: tuple[str, ...] = ()
+    newest: Work | None = None
+    is_final: bool = False
+
+    @classmethod
+    def child(cls, checked_at: float, child: Work | None) -> WorkCheck:
+        """What a description of the child execution shows, which was asked for after `checked_at`."""
+        if child is None:
+            return cls(checked_at)
+        return cls(checked_at, () if child.is_closed else (child.id,), child, is_final=child.is_closed)
 
 
 class JobRunSearch:
@@ -71,7 +126,7 @@ class JobRunSearch:
         self._failed = False
         self.started_at = started_at
         self.alive: dict[str, dict[str, float | None]] = defaultdict(dict)
-        self.newest: dict[str, GlueRun] = {}
+        self.newest: dict[str, Work] = {}
 
     def covers(self, since: float) -> bool:
         """Whether the search has read every run of an execution whose reservation was made at `since`."""
@@ -103,13 +158,18 @@ class JobRunSearch:
             execution = run.get("Arguments", {}).get(MARKER)
             if execution is None:
                 continue
+            has_ended = run["JobRunState"] in ENDED_STATES
             if execution in self._executions and execution not in self.newest:
                 stopped = run["CompletedOn"].timestamp() if "CompletedOn" in run else None
-                self.newest[execution] = GlueRun(run["Id"], run["JobRunState"], stopped)
-            if run["JobRunState"] not in ENDED_STATES:
+                self.newest[execution] = Work(run["Id"], run["JobRunState"], has_ended, stopped, is_glue_run=True)
+            if not has_ended:
                 self.alive[execution][run["Id"]] = run_started
         if started:
             self._reached = min(self._reached, max(started))
+
+    def found(self, execution: str) -> WorkCheck:
+        """What the pages read so far show of an execution's runs."""
+        return WorkCheck(self.started_at, tuple(self.alive.get(execution, ())), self.newest.get(execution))
 
 
 class GlueRuns:
@@ -131,6 +191,22 @@ class GlueRuns:
         # Newest first, as observed. The Glue Web API (GetJobRuns) does not document the order of the runs on a page.
         yield from self._glue.get_paginator("get_job_runs").paginate(JobName=job_name)
 
+    def find_runs(self, job_name: str, execution: str, since: float, now: float) -> WorkCheck | None:
+        """Search for an execution's runs; None if they are on later pages than MAX_PAGES.
+
+        Args:
+            since: when its slot was reserved, seconds since the epoch. The search ends at runs from before.
+        """
+        search = self.search_runs(job_name, now, [execution])
+        with suppress(NoSuchJob):
+            for _ in range(MAX_PAGES):
+                search.read_page()
+                if search.covers(since):
+                    break
+            else:
+                return None
+        return search.found(execution)
+
     def alive(self, job_name: str, execution: str, since: float) -> list[str]:
         """Search for the ids of an execution's runs that have not ended.
 
@@ -145,46 +221,13 @@ class GlueRuns:
             search.read_page()
         return list(search.alive.get(execution, ()))
 
-    def stop(self, job_name: str, run_ids: list[str]) -> None:
+    def stop(self, job_name: str, run_ids: Sequence[str]) -> None:
         """Request that Glue stops these runs. After a refusal, the next check finds the run alive and repeats this."""
-        self._glue.batch_stop_job_run(JobName=job_name, JobRunIds=run_ids)
+        self._glue.batch_stop_job_run(JobName=job_name, JobRunIds=list(run_ids))
 
 
 # Step Functions guide, "Start a new AWS Step Functions state machine from a running execution".
 PARENT_FIELD = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
-
-
-@dataclass(frozen=True)
-class Child:
-    """An execution with the name of a workflow execution.
-
-    Attributes:
-        stopped_at: epoch seconds; None while it runs.
-        is_ours: whether that workflow execution started it.
-        redrives: how often it was redriven.
-        output: JSON, if it has succeeded. Empty if Step Functions does not return it.
-    """
-
-    arn: str
-    status: ExecutionStatusType
-    stopped_at: float | None
-    is_ours: bool
-    redrives: int = 0
-    output: str = field(default="", repr=False)
-
-    @property
-    def is_closed(self) -> bool:
-        return self.status in CLOSED_STATUSES
-
-    @property
-    def has_succeeded(self) -> bool:
-        return self.is_ours and self.status == "SUCCEEDED"
-
-    def settles_at(self, settle_seconds: int) -> float:
-        """From when on its slot may be freed, epoch seconds: what an aborted child has started may outlive it."""
-        if self.status in ("ABORTED", "TIMED_OUT"):
-            return (self.stopped_at or 0) + settle_seconds
-        return self.stopped_at or 0
 
 
 class Children:
@@ -193,8 +236,8 @@ class Children:
     def __init__(self, stepfunctions: SFNClient) -> None:
         self._stepfunctions = stepfunctions
 
-    def describe(self, target: str, name: str, parent_arn: str) -> Child | None:
-        """Describe the execution of this name; None if Step Functions knows none.
+    def describe(self, target: str, name: str, parent_arn: str) -> Work | None:
+        """Describe the child of this name; None if Step Functions knows none, or another caller started it.
 
         DescribeExecution is eventually consistent, so None does not prove that a start is not in flight.
 
@@ -212,13 +255,14 @@ class Children:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
             return None
-        given = json.loads(answer.get("input") or "null")
+        if not _has_started(parent_arn, answer.get("input") or "null"):
+            return None
         stopped = answer.get("stopDate")
-        return Child(
-            arn=arn,
+        return Work(
+            id=arn,
             status=answer["status"],
+            is_closed=answer["status"] in CLOSED_STATUSES,
             stopped_at=stopped.timestamp() if stopped else None,
-            is_ours=isinstance(given, dict) and given.get(PARENT_FIELD) == parent_arn,
             redrives=answer.get("redriveCount", 0),
             output=answer.get("output", ""),
         )
@@ -246,3 +290,9 @@ class Children:
             # A filter by redrives is for Map Runs (Step Functions API Reference, ListExecutions, redriveFilter).
             yield from (each["name"] for each in page["executions"] if each.get("redriveCount", 0) > 0)
             yield None
+
+
+def _has_started(parent_arn: str, execution_input: str) -> bool:
+    """Whether the workflow execution with this ARN has started the execution with this input."""
+    given = json.loads(execution_input)
+    return isinstance(given, dict) and given.get(PARENT_FIELD) == parent_arn

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute, Table, number
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -116,7 +116,7 @@ class TokenTable:
         have found that lock expired, and takes it over. The refusal is compared too. Otherwise a caller that read the
         item before another instance was refused would call the API again immediately.
         """
-        lock = {"release_code": {"S": release_code}, "expires": _number(expires)}
+        lock = {"release_code": {"S": release_code}, "expires": number(expires)}
         values: dict[str, Any] = {":lock": {"M": lock}, ":generation": {"N": str(seen.generation)}}
         conditions = ["generation = :generation"]
         if not seen.generation:  # absent, or manually set to 0
@@ -130,7 +130,7 @@ class TokenTable:
             conditions.append("attribute_not_exists(refused_until)")
         else:
             conditions.append("refused_until <= :until")
-            values[":until"] = _number(seen.refused_until + 0.001)  # rounding must not give a smaller number
+            values[":until"] = number(seen.refused_until + 0.001)  # rounding must not give a smaller number
         _, now = self._update(name, ACQUIRE_UPDATE, " AND ".join(conditions), values)
         # The condition also fails if botocore retries after a lost answer. Then the lock has this call's code.
         return now.lock is not None and now.lock.release_code == release_code
@@ -146,8 +146,8 @@ class TokenTable:
         values = {
             ":mine": {"S": release_code},
             ":token": {"S": token},
-            ":now": _number(now),
-            ":seconds": _number(seconds),
+            ":now": number(now),
+            ":seconds": number(seconds),
             ":zero": {"N": "0"},
             ":one": {"N": "1"},
         }
@@ -158,7 +158,7 @@ class TokenTable:
         """Record a refusal and end the caller's lock; False if the caller does not hold the lock any more."""
         values = {
             ":mine": {"S": release_code},
-            ":until": _number(until),
+            ":until": number(until),
             ":reason": {"S": reason[:MAX_REASON_LENGTH]},
         }
         return self._update(name, REFUSE_UPDATE, HELD_CONDITION, values)[0]
@@ -192,7 +192,7 @@ class TokenTable:
 
     def clear_refusal(self, name: str, seen_until: float) -> bool:
         """End the refusal that lasts until `seen_until`; False if it has ended, or a later one has replaced it."""
-        until = _number(seen_until + 0.001)  # as in `acquire`
+        until = number(seen_until + 0.001)  # as in `acquire`
         return self._operate(name, CLEAR_REFUSAL_UPDATE, CLEAR_REFUSAL_CONDITION, {":until": until})
 
     def _operate(self, name: str, update: str, condition: str, values: Mapping[str, Any]) -> bool:
@@ -203,10 +203,6 @@ class TokenTable:
         """Make an update; return whether its condition held, and the current item."""
         held, item, _ = self._table.update_and_read(name, update, condition, values)
         return held, _parse(name, item)
-
-
-def _number(seconds: float) -> dict[str, str]:
-    return {"N": f"{seconds:.3f}"}
 
 
 def _parse(name: str, item: Mapping[str, Any]) -> TokenItem:
