@@ -13,7 +13,7 @@ from slotkeeper.slots.targets import kind_of
 from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.target_checks import Work, target_in
+from slotkeeper_cli.target_checks import ShownWork, target_in
 
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400}
@@ -32,13 +32,13 @@ def target_of(process: Process, holder: Holder) -> str:
     return holder.target or process.target
 
 
-def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, Work]:
+def work_of_holders(stack: StackConnection, processes: Iterable[Process]) -> dict[str, ShownWork]:
     """What each holder of these processes runs, by execution."""
     since: dict[str, dict[str, int]] = {}
     for process in processes:
         for name, holder in executions_of(process).items():
             since.setdefault(target_of(process, holder), {})[name] = holder.since
-    found: dict[str, Work] = {}
+    found: dict[str, ShownWork] = {}
     for target, holders in since.items():
         found |= target_in(stack, target).works(holders)
     return found

@@ -19,12 +19,11 @@ from slotkeeper.slots.targets import (
     kind_of,
     matches,
 )
-from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, MARKER, Children
-from slotkeeper.slots.work import Work as ChildWork
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, MARKER, Children, Work
 from slotkeeper_cli.requests import hide_tokens
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
-Work = dict[str, str]  # its id and state; of a child execution also its link
+ShownWork = dict[str, str]  # work as JSON shows it: its id and state; of a child execution also its link
 NEWEST = 100  # runs of a target that are read: one page
 _NEWEST_EXECUTIONS = 1000  # of the workflow, of all processes: one page
 
@@ -203,11 +202,11 @@ class GlueJobTarget:
         succeeded = (run for run in runs if run["JobRunState"] == "SUCCEEDED")
         return [float(run["ExecutionTime"]) for run in succeeded if "ExecutionTime" in run]
 
-    def work(self, execution: str, since: float) -> Work | None:
+    def work(self, execution: str, since: float) -> ShownWork | None:
         """The newest run of an execution; None if it has none."""
         return self._newest_runs(since).get(execution)
 
-    def works(self, since: Mapping[str, int]) -> dict[str, Work]:
+    def works(self, since: Mapping[str, int]) -> dict[str, ShownWork]:
         """The newest run of each execution, by execution; also those of other ones. `since`: of each holder."""
         return self._newest_runs(min(since.values()))
 
@@ -215,14 +214,14 @@ class GlueJobTarget:
         """A run has no output."""
         return {}
 
-    def _newest_runs(self, since: float) -> dict[str, Work]:
+    def _newest_runs(self, since: float) -> dict[str, ShownWork]:
         """The newest run of each execution, among the runs that started after a moment.
 
         Args:
             since: seconds since the epoch. Runs of the minute before are included, since the clocks of two services
                 differ.
         """
-        runs: dict[str, Work] = {}
+        runs: dict[str, ShownWork] = {}
         glue = self.stack.client("glue")
         try:
             for page in glue.get_paginator("get_job_runs").paginate(JobName=self.name):
@@ -267,12 +266,12 @@ class StateMachineTarget:
             return []
         return [(each["stopDate"] - each["startDate"]).total_seconds() for each in listed["executions"]]
 
-    def work(self, execution: str, _: float) -> Work | None:
+    def work(self, execution: str, _: float) -> ShownWork | None:
         """The child of an execution; None if it has none. Its name finds it, whenever its slot was reserved."""
         child = self._describe(execution)
         return self._shown(execution, child.status) if child else None
 
-    def works(self, since: Mapping[str, int]) -> dict[str, Work]:
+    def works(self, since: Mapping[str, int]) -> dict[str, ShownWork]:
         """The child of each execution. One list contains those that run; the others are described one by one."""
         stepfunctions, names = self.stack.client("stepfunctions"), sorted(since)
         try:
@@ -292,11 +291,11 @@ class StateMachineTarget:
         child = self._describe(execution)
         return {"output": hide_tokens(child.output) if child else ""}
 
-    def _describe(self, execution: str) -> ChildWork | None:
+    def _describe(self, execution: str) -> Work | None:
         children = Children(self.stack.client("stepfunctions"))
         return children.describe(self.arn, execution, self.stack.execution_arn(execution))
 
-    def _shown(self, execution: str, status: str) -> Work:
+    def _shown(self, execution: str, status: str) -> ShownWork:
         arn = execution_arn(self.arn, execution)
         return {"id": arn, "state": status, "link": self.stack.link_of(arn)}
 

@@ -50,7 +50,7 @@ from slotkeeper_cli.stack_connection import (
     in_parallel,
     message_counts,
 )
-from slotkeeper_cli.target_checks import Work, target_text
+from slotkeeper_cli.target_checks import ShownWork, target_text
 
 
 def status(
@@ -121,7 +121,7 @@ def _process(
     process: Process,
     executions: Mapping[str, str],
     request_ids: Mapping[str, str],
-    work: Mapping[str, Work],
+    work: Mapping[str, ShownWork],
     now: float,
     of_queue: Sequence[Condition],
 ) -> dict[str, Any]:

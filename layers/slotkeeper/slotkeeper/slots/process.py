@@ -336,10 +336,12 @@ def next_to_wake(counting: Iterator[WaitingRequest], fits: Callable[[WaitingRequ
 def read_wake(item: Mapping[str, Any], now: float) -> Wake | None:
     """Parse the attributes of WAKE_PROJECTION, and return the wake that is due, by the counter alone.
 
-    Entries of lower priorities than the one that is woken are not parsed, as in the workflow.
+    The holders and cancellations are not read: a request that they refuse registers again, and a cancelled one that
+    does not fit is woken by the operator command, or by the janitor, which reads the whole item. Entries of lower
+    priorities than the one that is woken are not parsed, as in the workflow.
 
     Raises:
-        MalformedAttribute: an attribute that decides has not the documented type.
+        MalformedAttribute: an attribute that decides does not have the documented type.
     """
     attributes = Attributes(item)
     limit, in_use = attributes.number("slot_limit"), attributes.number("slots_in_use")
