@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from slotkeeper.slots.admission import Starter
 from slotkeeper.slots.executions import NameTaken, StartUnavailable, Workflow
 from slotkeeper.slots.janitor import Janitor
 from slotkeeper.slots.lease_protocol import LeaseSteps
-from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.process import Holder, Process, WaitingRequest, Wake
 from slotkeeper.slots.processes import Operations
 from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.queues import RequestQueue
@@ -266,7 +266,14 @@ def rule_3_no_wake_after_a_dead_letter(patch: Patch) -> None:
 
 def rule_5_only_the_highest_priority_is_woken(patch: Patch) -> None:
     """A wake picks the lowest registered priority."""
-    patch.setattr(protocol, "PRIORITIES", PRIORITIES[::-1])
+    read_wake = process.read_wake
+
+    def lowest(item: Mapping[str, Any], now: float) -> Wake | None:
+        with pytest.MonkeyPatch.context() as of_wake:
+            of_wake.setattr(process, "PRIORITIES", PRIORITIES[::-1])
+            return read_wake(item, now)
+
+    patch.setattr(protocol, "read_wake", lowest)
 
     def swap(state: dict[str, Any]) -> None:
         first = state["Assign"]["first"]
@@ -283,8 +290,8 @@ def rule_6_outdated_registrations_stay(patch: Patch) -> None:
 
 
 def a_message_stays_hidden_after_a_turn(patch: Patch) -> None:
-    delay = protocol.wake_delay
-    patch.setattr(protocol, "wake_delay", lambda *given: 225 * delay(*given))
+    delay = process.wake_delay
+    patch.setattr(process, "wake_delay", lambda *given: 225 * delay(*given))
 
     def hide(state: dict[str, Any]) -> None:
         seconds = state["Arguments"]["VisibilityTimeout"]
@@ -296,7 +303,7 @@ def a_message_stays_hidden_after_a_turn(patch: Patch) -> None:
 def a_blocked_head_keeps_others_out(patch: Patch) -> None:
     patch.setattr(protocol, "NOT_REGISTERED", "attribute_not_exists(waiting.{0}.receipt_handle)")
     patch.setattr(protocol, "REGISTERED", "attribute_exists(waiting.{0}.receipt_handle)")
-    patch.setattr(Process, "is_blocked", lambda *_: False)
+    patch.setattr(WaitingRequest, "is_above", lambda *_: False)
 
 
 PRIORITIES_AND_WEIGHTS = {

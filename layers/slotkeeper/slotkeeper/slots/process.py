@@ -104,6 +104,10 @@ class WaitingRequest:
     hidden_until: int
     token_bytes: int = 0
 
+    def is_above(self, slot_limit: float) -> bool:
+        """Whether its weight is above a limit."""
+        return self.weight > slot_limit
+
     @property
     def position(self) -> Position:
         return self.sequence, self.receives
@@ -244,7 +248,7 @@ class Process:
 
     def is_blocked(self, waiting: WaitingRequest) -> bool:
         """Whether a waiting request cannot start before the limit is raised. It keeps no other request out."""
-        return _is_blocked(waiting, self.slot_limit)
+        return waiting.is_above(self.slot_limit)
 
     @property
     def blocked(self) -> list[WaitingRequest]:
@@ -284,7 +288,7 @@ class Process:
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
-        return _wake_delay(priority, self.turns, self.turn_seconds, now)
+        return wake_delay(priority, self.turns, self.turn_seconds, now)
 
     def admits(self, weight: int, priority: Priority, position: Position | None, token_bytes: int = 0) -> bool:
         """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
@@ -357,15 +361,11 @@ def read_wake(item: Mapping[str, Any], now: float) -> Wake | None:
     if first is None:
         return None
     turns, turn_seconds = _read_turns(attributes), _read_turn_seconds(attributes)
-    return Wake(first, _wake_delay(first.priority, turns, turn_seconds, now))
+    return Wake(first, wake_delay(first.priority, turns, turn_seconds, now))
 
 
 def _unblocked(registered: Iterable[WaitingRequest], slot_limit: float) -> Iterator[WaitingRequest]:
-    return (each for each in registered if not _is_blocked(each, slot_limit))
-
-
-def _is_blocked(waiting: WaitingRequest, slot_limit: float) -> bool:
-    return waiting.weight > slot_limit
+    return (each for each in registered if not each.is_above(slot_limit))
 
 
 def read_process(item: Mapping[str, Any]) -> Process:
@@ -437,7 +437,7 @@ def _read_waiting(
     return waiting, tombstones, cleared
 
 
-def _wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
+def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
     """The seconds after which a wake makes a message visible: the rest of the turns of higher priorities, rounded up.
 
     At most `turn_seconds`, although the clock that wrote a turn may be ahead.
