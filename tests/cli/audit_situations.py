@@ -102,22 +102,10 @@ def _forced(operator: Operator) -> Names:
     return _overlap(operator)
 
 
-def _limit_lowered(operator: Operator) -> Names:
-    """Two run although the limit was lowered from 2 to 1 a quarter of an hour ago."""
-    audited(operator, 60, "process set-limit", before=2, after=1)
-    ran(operator, "a", 960.25, 990.25)
-    ran(operator, "b", 970.25, 995.25)
-    return {}
-
-
 def _changed_manually(operator: Operator) -> Names:
     audited(operator, 60, "process set-limit", before=2, after=3)
     ran(operator, "a", 960.25, 990.25)
     return {}
-
-
-def _lost(operator: Operator) -> Names:
-    return {"a": ran(operator, "a", 10.25, 20.25, "ABORTED")}
 
 
 def _perhaps_queued(operator: Operator) -> Names:
@@ -131,12 +119,6 @@ def _redriven(operator: Operator) -> Names:
     ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestFailed")
     sent = {"message_id": "m", "request_id": "a", "process": "sample", "attempt": 2}
     audited(operator, 60, "dlq redrive", process="", queue="FailedRequestQueue", sent=[sent])
-    return {}
-
-
-def _again(operator: Operator) -> Names:
-    ran(operator, "a", 10.25, 20.25)
-    ran(operator, "a", 30.25, 40.25, attempt=2)
     return {}
 
 
@@ -221,26 +203,10 @@ SITUATIONS = [
         at=HOUR,
     ),
     Situation(
-        name="two ran after the limit was lowered",
-        state=_limit_lowered,
-        question="audit",
-        says=("fails      limit", "- sample: 2 of 1 at"),
-        exit_code=5,
-        at=HOUR,
-    ),
-    Situation(
         name="the limit was changed by something else than a command",
         state=_changed_manually,
         question="audit",
         says=("not shown  limit", "at most 1 of an unknown limit", "the limit of sample is not known at every time"),
-        at=HOUR,
-    ),
-    Situation(
-        name="an aborted request is nowhere",
-        state=_lost,
-        question="audit",
-        says=("fails      accounted", "- a, attempt 1 (sample) ended ABORTED", "neither in FailedRequestQueue"),
-        exit_code=5,
         at=HOUR,
     ),
     Situation(
@@ -255,14 +221,6 @@ SITUATIONS = [
         state=_redriven,
         question="audit",
         says=("holds      accounted", "1 queued again"),
-        at=HOUR,
-    ),
-    Situation(
-        name="a request that succeeded ran again",
-        state=_again,
-        question="audit",
-        says=("fails      once", "- a, attempt 1 (sample) succeeded, and attempt 2 started at"),
-        exit_code=5,
         at=HOUR,
     ),
     Situation(

@@ -117,12 +117,6 @@ SITUATIONS = [
         shows={"found.0.state": "dead-lettered"},
     ),
     Situation(
-        name="a process was removed with 30 waiting requests: the last one is shown with its process",
-        state=_process_removed,
-        question="dlq show request --id r29",
-        says=("r29 (gone, attempt 1)", "code: UnknownProcess", "message group: gone"),
-    ),
-    Situation(
         name="a process was removed with 30 waiting requests: none can be sent before it is added again",
         state=_process_removed,
         question="dlq redrive request --all --yes",
@@ -141,13 +135,6 @@ SITUATIONS = [
         shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
     ),
     Situation(
-        name="24 requests that SQS moved, in one message group: shown in full",
-        state=_moved,
-        question="dlq show request --limit 20",
-        says=("r09 (sample, attempt 1)", _BEHIND),
-        shows={"unread.messages": 14},
-    ),
-    Situation(
         name="24 requests that SQS moved: one that cannot be read may be the one",
         state=_moved,
         question="dlq redrive request --id r20 --yes",
@@ -161,13 +148,6 @@ SITUATIONS = [
         says=("would be sent: r09", _BEHIND, "10 messages would be sent again, 0 left, 0 failed."),
         never=("would be sent: r10",),
         shows={"unread.messages": 14},
-    ),
-    Situation(
-        name="24 requests that SQS moved: the run reads on behind those that it sent",
-        state=_moved,
-        question="dlq redrive request --all --yes",
-        says=(*(f"sent: {request_id}" for request_id in _REQUESTS), "24 messages sent again, 0 left, 0 failed."),
-        never=("could not be read",),
     ),
     Situation(
         name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
@@ -222,13 +202,6 @@ SITUATIONS = [
         shows={"redriven": [], "unread": None},
     ),
     Situation(
-        name="the queue is empty: an id is not found",
-        state=_empty,
-        question="dlq show request --id a",
-        says=("RequestDeadLetterQueue has no message with id a. The queue is empty. Nothing was changed.",),
-        exit_code=4,
-    ),
-    Situation(
         name="no message has the code",
         state=_refused,
         question="dlq redrive request --code Expired --yes",
@@ -246,13 +219,6 @@ SITUATIONS = [
         ),
         never=("could not be read",),
         shows={"queues.0.codes.InvalidRequest": 200, "queues.0.dead_letters.99.process": "sample"},
-    ),
-    Situation(
-        name="20 malformed messages: each is left with the reason",
-        state=_malformed,
-        question="dlq redrive request --all --yes",
-        says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
-        exit_code=3,
     ),
     Situation(
         name="20 malformed messages: deleted by their code",

@@ -11,7 +11,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, job_run, send_dead_letter
-from tests.cli.refused_requests import NOW, wait_first
+from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 
@@ -85,11 +85,6 @@ def _queued(operator: Operator) -> Names:
 
 
 def _nothing(_: Operator) -> Names:
-    return {}
-
-
-def _unsent_and_slots_free(operator: Operator) -> Names:
-    operator.send("b")
     return {}
 
 
@@ -274,12 +269,6 @@ SITUATIONS = [
         },
     ),
     Situation(
-        name="request show gives the same answer",
-        state=_behind_a,
-        question="request show b",
-        says=("b in sample: waiting", "as the first request of its priority: 1 of 1 slot in use."),
-    ),
-    Situation(
         name="a holder has run for longer than each recent execution",
         state=_with_history,
         question="explain b",
@@ -338,12 +327,6 @@ SITUATIONS = [
         never=("expected start",),
     ),
     Situation(
-        name="the process has no slots",
-        state=lambda operator: {"a": wait_first(operator)},
-        question="explain a",
-        says=("the process has no slots", "-> slotkeeper process set-limit sample 1"),
-    ),
-    Situation(
         name="a request behind the first one was not received",
         state=_queued,
         question="explain c",
@@ -357,13 +340,6 @@ SITUATIONS = [
             "registered: b, waiting for 1 min: 1 of 1 slot in use",
         ),
         shows={"state": "perhaps queued", "queued_messages": 3, "queues.0.conditions.1.condition": "queue"},
-    ),
-    Situation(
-        name="a slot is free, and a request was not received",
-        state=_unsent_and_slots_free,
-        question="explain b",
-        says=("b: perhaps queued", "it is queued: RequestQueue has about 1 message"),
-        never=("If it is queued in",),
     ),
     Situation(
         name="a request was never sent",

@@ -48,13 +48,6 @@ SITUATIONS = [
         says=("differs in: arguments", "Nothing was sent."),
         exit_code=3,
     ),
-    Situation(
-        name="a request of another weight has used the id",
-        state=_ran("SUCCEEDED"),
-        question=f"{_DAY_2} --weight 1",
-        says=("differs in: arguments, weight",),
-        exit_code=3,
-    ),
     *(
         Situation(
             name=f"the same request has succeeded: submit {option}",

@@ -254,16 +254,6 @@ def test_close_does_not_change_a_breaker_that_closes_meanwhile(
     assert watched.table.read("default") == closed
 
 
-def test_the_limit_grows_after_a_close_by_a_clock_that_is_ahead() -> None:
-    now = 1_790_000_000.0
-    health = rules.force_closed(rules.force_open(Health(), now, "x"), now + 3600, "x")
-    for second in range(30):
-        health, permit = rules.ask(health, SETTINGS, Permit(f"p{second}", now + 60), now + second)
-        assert isinstance(permit, Permit)
-        health, _ = rules.report(health, SETTINGS, permit, Call(Answer.SUCCEEDED, 1.0), now + second)
-    assert health.concurrency.limit == 2  # one caller at a time uses no more
-
-
 @pytest.mark.parametrize("command", ["open", "close"])
 def test_open_and_close_are_refused_without_confirmation(operator: Operator, watched: Watched, command: str) -> None:
     before = watched.failing()
@@ -338,13 +328,6 @@ def test_a_limit_that_is_set_already_is_not_audited_again(operator: Operator, wa
     ended = operator.run("retry", "limit", "auto")
     assert (ended.exit_code, operator.audited()) == (0, [])
     assert "the adaptive limit applies, now 10 callers" in ended.stdout
-
-
-def test_auto_while_the_breaker_is_open_permits_one_caller_after_it(operator: Operator, watched: Watched) -> None:
-    watched.put(
-        "default", rules.force_open(Health(Breaker(healthy=True), Concurrency(limit=7, limit_set=3)), time.time(), "x")
-    )
-    assert operator.run("retry", "limit", "auto", "--json").json["limit"] == 1
 
 
 def test_close_starts_with_the_limit_of_an_operator(operator: Operator, watched: Watched) -> None:

@@ -15,7 +15,7 @@ from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
+from tests.cli.queue_contents import fail, give_up, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
 
 
@@ -54,14 +54,6 @@ def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, mo
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["request_id"] == key
-
-
-def test_redrive_sends_a_failed_request_as_the_next_attempt(operator: Operator) -> None:
-    fail(operator, "b", attempt=3)
-    operator.run("dlq", "redrive", "failed", "--all", "--yes")
-    (message,) = waiting(operator, "RequestQueue")
-    assert json.loads(message["Body"])["attempt"] == 4
-    assert waiting(operator, "FailedRequestQueue") == []
 
 
 @pytest.mark.parametrize("queue", ["request", "failed"])
@@ -170,14 +162,6 @@ def test_redrive_sends_a_cancelled_request_only_by_id_or_code(operator: Operator
     assert (
         len(operator.run("dlq", "redrive", "request", "--code", "Cancelled", "--yes", "--json").json["redriven"]) == 1
     )
-
-
-def test_redrive_corrects_the_message_group(operator: Operator) -> None:
-    delivery = Delivery("m", REQUEST, "other", "handle", "1", 1, 1_790_000_000.0)
-    operator.queue.dead_letter(delivery, "InvalidRequest", "MessageGroupId is 'other'")
-    operator.run("dlq", "redrive", "request", "--all", "--yes")
-    (message,) = waiting(operator, "RequestQueue")
-    assert message["Attributes"]["MessageGroupId"] == "sample"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import cancel_request, explain
-from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import fail, job_run, only_id, send_dead_letter, waiting
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
 from tests.support.module_time import replace_time
 
@@ -43,50 +42,6 @@ def _ended(operator: Operator) -> None:
 
 
 # Showing -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("started", "confirmed"), [(False, False), (True, False)])
-def test_show_of_a_reservation_is_starting(operator: Operator, started: bool, confirmed: bool) -> None:
-    operator.hold("a", started=started, confirmed=confirmed)
-    assert _attempt(operator)["state"] == "starting"
-
-
-def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator: Operator) -> None:
-    name = operator.hold("a")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
-    assert _attempt(operator)["state"] == "finishing"
-    operator.stop(name)
-    fail(operator)
-    attempt = _attempt(operator)
-    assert (attempt["state"], attempt["status"]) == ("failed", "ABORTED")
-    assert attempt["dead_letter"]["queue"] == "FailedRequestQueue"
-
-
-def test_show_prints_glue_s_error_message_once(operator: Operator) -> None:
-    fail(operator, cause=job_run("no such month"))
-
-    def describe(parameters: dict[str, Any]) -> dict[str, Any]:
-        name, moment = parameters["executionArn"].rpartition(":")[2], datetime.fromtimestamp(0, UTC)
-        if name != execution_name("sample", "a", 1):
-            return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no"}}
-        ending = {
-            "status": "FAILED",
-            "error": "RequestFailed",
-            "cause": f"States.TaskFailed: {job_run('no such month')}",
-        }
-        return {
-            "executionArn": parameters["executionArn"],
-            "name": name,
-            "startDate": moment,
-            "stopDate": moment,
-        } | ending
-
-    with StubbedCalls("stepfunctions", {"DescribeExecution": describe}):
-        shown = operator.run("request", "show", "a").stdout
-        attempt = _attempt(operator)
-    assert "attempt 1 failed (FAILED): no such month. It is kept" in shown
-    assert shown.count("no such month") == 1
-    assert (attempt["reason"], attempt["cause"][:18]) == ("no such month", "States.TaskFailed:")
 
 
 def test_show_finds_attempts_after_a_dead_lettered_one(operator: Operator) -> None:

@@ -72,23 +72,6 @@ def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator:
     }
 
 
-@pytest.mark.parametrize(
-    ("field", "text"),
-    [
-        ({"priority": "urgent"}, "line 1: body.priority must be one of ['high', 'normal', 'low']"),
-        ({"weight": 0}, "line 1: body.weight must be bigger than or equal to 1"),
-        ({"weight": "3"}, "line 1: body.weight must be integer"),
-        ({"weight": 100_001}, "line 1: body.weight must be smaller than or equal to 100000"),
-    ],
-)
-def test_submit_refuses_an_invalid_priority_or_weight(operator: Operator, field: dict[str, Any], text: str) -> None:
-    ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps({"process": "sample", **field}))
-
-    assert ended.exit_code == 2
-    assert text in ended.stderr
-    assert _queued(operator) == []
-
-
 def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
     operator.processes.create("heavy", 4, "sample-job", default_weight=5)
     stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
