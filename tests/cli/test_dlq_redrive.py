@@ -19,26 +19,6 @@ from tests.cli.queue_contents import fail, give_up, only_id, send_dead_letter, w
 from tests.support.boundary import refuse
 
 
-def test_redrive_sends_the_next_attempt_and_deletes_the_dead_letter(operator: Operator) -> None:
-    send_dead_letter(operator)
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
-    assert ended.exit_code == 0
-    (message,) = waiting(operator, "RequestQueue")
-    name = execution_name("sample", "a", 2)
-    assert json.loads(message["Body"]) == {"process": "sample", "arguments": {}, "request_id": "a", "attempt": 2}
-    assert message["Attributes"]["MessageGroupId"] == "sample"
-    assert message["Attributes"]["MessageDeduplicationId"] == name
-    assert waiting(operator, "RequestDeadLetterQueue") == []
-    (redriven,) = ended.json["redriven"]
-    assert (redriven["execution"], redriven["attempt"]) == (name, 2)
-    (line,) = operator.audited()
-    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == (
-        "dlq redrive",
-        "RequestDeadLetterQueue",
-        "a",
-    )
-
-
 @pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
 def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, moved_by: str) -> None:
     if moved_by == "the starter":
@@ -56,8 +36,12 @@ def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, mo
     assert json.loads(message["Body"])["request_id"] == key
 
 
-@pytest.mark.parametrize("queue", ["request", "failed"])
-def test_redrive_keeps_priority_weight_and_message_group(operator: Operator, queue: str) -> None:
+@pytest.mark.parametrize(
+    ("queue", "dead_letters"), [("request", "RequestDeadLetterQueue"), ("failed", "FailedRequestQueue")]
+)
+def test_redrive_sends_the_next_attempt_with_priority_weight_and_message_group(
+    operator: Operator, queue: str, dead_letters: str
+) -> None:
     fields = {"process": "sample", "request_id": "a", "priority": "high", "weight": 3}
     if queue == "failed":
         fail(operator, priority="high", weight=3)
@@ -70,6 +54,10 @@ def test_redrive_keeps_priority_weight_and_message_group(operator: Operator, que
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"]) == {**fields, "arguments": {}, "attempt": 2}
     assert message["Attributes"]["MessageGroupId"] == "sample#high"
+    assert message["Attributes"]["MessageDeduplicationId"] == execution_name("sample", "a", 2)
+    assert waiting(operator, dead_letters) == []
+    (line,) = operator.audited()
+    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == ("dlq redrive", dead_letters, "a")
 
 
 def test_redrive_corrects_the_message_group_of_a_request(operator: Operator) -> None:
@@ -77,12 +65,6 @@ def test_redrive_corrects_the_message_group_of_a_request(operator: Operator) -> 
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert message["Attributes"]["MessageGroupId"] == "sample#low"
-
-
-def test_a_body_without_a_process_is_listed_by_the_process_of_its_group(operator: Operator) -> None:
-    send_dead_letter(operator, "not JSON", group="sample#high")
-    (listed,) = operator.run("dlq", "list", "request", "--json").json["queues"][0]["dead_letters"]
-    assert (listed["process"], listed["weight"]) == ("sample", None)
 
 
 def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:

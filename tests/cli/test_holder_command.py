@@ -180,15 +180,6 @@ def test_release_frees_the_weight_of_the_holder(operator: Operator) -> None:
     assert operator.audited()[-1]["weight"] == 5
 
 
-def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
-    name = operator.hold("a")
-    operator.wait("b")
-    _end(operator, name)
-    operator.run("holder", "release", name)
-
-    assert woken == ["handle-b"]
-
-
 def test_release_of_a_request_that_holds_two_slots_asks_for_the_execution(operator: Operator) -> None:
     operator.processes.create("other", 1, "sample-job")
     names = [operator.hold("a", process) for process in ("other", "sample")]

@@ -196,12 +196,6 @@ def test_cancel_is_refused_for_a_failed_attempt(operator: Operator) -> None:
     assert operator.run("request", "cancel", "a", "--process", "sample", "--attempt", "1", "--yes").exit_code == 3
 
 
-def test_cancel_is_idempotent(operator: Operator) -> None:
-    for _ in range(2):
-        assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
-    assert set(operator.process().cancelled) == {execution_name("sample", "a", 1)}
-
-
 def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator) -> None:
     operator.dynamodb.update_item(
         TableName=operator.outputs["SlotTableName"],

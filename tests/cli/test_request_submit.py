@@ -348,9 +348,3 @@ def test_submit_waits_for_the_next_attempt_of_a_returned_request(
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 0
     assert ended.json["sent"][0]["status"] == "SUCCEEDED"
-
-
-def test_submit_fails_when_the_timeout_has_passed(operator: Operator) -> None:
-    ended = operator.run("request", "submit", "--process", "sample", "--wait", "--timeout", "0")
-    assert ended.exit_code == 1
-    assert "1 of 1 request had not ended" in ended.stderr

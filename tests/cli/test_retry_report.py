@@ -97,25 +97,6 @@ def test_the_report_compares_with_the_period_before(operator: Operator, failures
     assert "gone since the period before: Refused: no (1 failure)" in text
 
 
-def test_messages_that_were_never_attempted_are_causes_too(operator: Operator, failures: Failures) -> None:
-    for name in ("m1", "m2"):
-        failures.dead_letters.send_invalid("{", name, f"body: no field 'request_id' in {name} at 17")
-    (cause,) = operator.run("retry", "report", "--json").json["causes"]
-    assert (cause["type"], cause["lost"], cause["attempts"]) == ("InvalidMessage", 2, 0)
-    assert cause["next_steps"][0].startswith("Correct the sender")
-
-
-def test_ids_select_the_lost_messages_if_the_code_has_messages_of_another_cause(
-    operator: Operator, failures: Failures
-) -> None:
-    failures.lost("r 1")
-    failures.lost("r2", error="Refused: no")
-    found = operator.run("retry", "report", "--json").json
-    steps = {each["type"]: each["next_steps"][-1] for each in found["causes"]}
-    assert steps["Unavailable"].endswith("slotkeeper dlq redrive work --stack slotkeeper --id 'r 1'")
-    assert steps["Refused"].endswith("--id r2")
-
-
 def test_dead_letter_messages_stay_visible(operator: Operator, failures: Failures) -> None:
     failures.lost("r1")
     operator.run("retry", "report")
