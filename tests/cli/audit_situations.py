@@ -12,6 +12,7 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
+from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail
 from tests.cli.refused_requests import NOW
@@ -137,12 +138,7 @@ def _dead_for_days(operator: Operator) -> Names:
 
 
 def _malformed(operator: Operator) -> Names:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET slot_limit = :text",
-        ExpressionAttributeValues={":text": {"S": "three"}},
-    )
+    edit(operator, "slot_limit", {"S": "three"})
     return _clean(operator)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
+from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, job_run, send_dead_letter
 from tests.cli.refused_requests import NOW
@@ -48,7 +48,7 @@ def _many_reasons(operator: Operator) -> Names:
     operator.wait("normal one", weight=5)
     operator.wait("urgent", "sample", "high", weight=6)
     operator.processes.pause("sample")
-    _set(operator, "slots_in_use", {"N": "5"})
+    edit(operator, "slots_in_use", {"N": "5"})
     return {}
 
 
@@ -60,21 +60,11 @@ def _blocked(operator: Operator) -> Names:
     return {}
 
 
-def _set(operator: Operator, attribute: str, value: dict[str, Any], process: str = "sample") -> None:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": process}},
-        UpdateExpression="SET #attribute = :value",
-        ExpressionAttributeNames={"#attribute": attribute},
-        ExpressionAttributeValues={":value": value},
-    )
-
-
 def _malformed(operator: Operator) -> Names:
     """A limit stored as a text; request a runs."""
     names = {"a": operator.hold("a")}
     operator.send("b")
-    _set(operator, "slot_limit", {"S": "1"})
+    edit(operator, "slot_limit", {"S": "1"})
     return names
 
 

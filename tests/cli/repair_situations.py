@@ -26,12 +26,7 @@ def _a_word_and_no_source(operator: Operator) -> None:
 def _two_faults(operator: Operator) -> None:
     _a_text(operator)
     edit(operator, "slots_in_use", None)
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET paused = :text",
-        ExpressionAttributeValues={":text": {"S": "false"}},
-    )
+    edit(operator, "paused", {"S": "false"})
 
 
 def _a_holder_that_is_a_text(operator: Operator) -> Names:

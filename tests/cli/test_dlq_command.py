@@ -11,9 +11,9 @@ from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, give_up, job_run, only_id, send_dead_letter, waiting
 
 
-def test_list_shows_all_queues_with_codes_and_reasons(operator: Operator) -> None:
+def test_list_shows_all_queues_with_their_codes(operator: Operator) -> None:
     send_dead_letter(operator)
-    name = fail(operator, "b")
+    fail(operator, "b")
     give_up(operator)
 
     queues = {one["queue"]: one for one in operator.run("dlq", "list", "--json").json["queues"]}
@@ -24,15 +24,6 @@ def test_list_shows_all_queues_with_codes_and_reasons(operator: Operator) -> Non
         "work": (1, {"AttemptsExhausted": 1}),
         "schedule": (0, {}),
     }
-    (dead_letter,) = queues["request"]["dead_letters"]
-    assert (dead_letter["request_id"], dead_letter["attempt"], dead_letter["process"]) == ("a", 1, "sample")
-    assert dead_letter["reason"] == "because of Expired"
-    (dead_letter,) = queues["failed"]["dead_letters"]
-    assert (dead_letter["request_id"], dead_letter["execution"], dead_letter["reason"]) == (
-        "b",
-        name,
-        "the job failed",
-    )
     (dead_letter,) = queues["work"]["dead_letters"]
     assert (dead_letter["request_id"], dead_letter["attempt"]) == ("w", 2)
 

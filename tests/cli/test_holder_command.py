@@ -130,15 +130,8 @@ def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypa
 def test_release_fails_if_the_holder_changes_between_the_checks(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = operator.hold("a", confirmed=False)
+    name = operator.hold("a")
     _end(operator, name)
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET holders.#me.since = :later, holders.#me.#state = :running",
-        ExpressionAttributeNames={"#me": name, "#state": "state"},
-        ExpressionAttributeValues={":later": {"N": "1790000001"}, ":running": {"S": "RUNNING"}},
-    )
 
     def again(_: float) -> None:
         holder = operator.process().holders[name]

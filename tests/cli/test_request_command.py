@@ -12,6 +12,7 @@ from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import cancel_request, explain
+from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
@@ -197,14 +198,7 @@ def test_cancel_is_refused_for_a_failed_attempt(operator: Operator) -> None:
 
 
 def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator) -> None:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET cancelled = :noted",
-        ExpressionAttributeValues={
-            ":noted": {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS)}}
-        },
-    )
+    edit(operator, "cancelled", {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS)}})
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "100 cancelled requests" in ended.stderr

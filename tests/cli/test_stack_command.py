@@ -208,6 +208,7 @@ def test_reconcile_check_exits_with_0_if_nothing_differs(operator: Operator) -> 
 
 def test_restore_copies_missing_processes_paused_and_without_holders(operator: Operator) -> None:
     """The restored holders are outdated: only running executions may hold a slot."""
+    machine = operator.machine()
     create_table(operator.dynamodb, "restored", "process_name")
     old = {
         "process_name": {"S": "lost"},
@@ -215,8 +216,9 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
         "slots_in_use": {"N": "1"},
         "holders": {"M": {"lost-1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
         "waiting": {"M": {}},
-        "target": {"S": "sample-job"},
+        "target": {"S": machine},
         "default_weight": {"N": "2"},
+        "run_settings": {"M": {"timeout_minutes": {"N": "9"}, "settle_seconds": {"N": "8"}}},
     }
     operator.dynamodb.put_item(TableName="restored", Item=old)
     operator.dynamodb.put_item(TableName="restored", Item=old | {"process_name": {"S": "sample"}})
@@ -228,7 +230,9 @@ def test_restore_copies_missing_processes_paused_and_without_holders(operator: O
     assert "odd" in ended.json["malformed"][0]
     taken = operator.process("lost")
     assert (taken.slot_limit, taken.slots_in_use, dict(taken.holders), taken.paused) == (7, 0, {}, True)
-    assert taken.default_weight == 2
+    assert taken.target == machine
+    assert (taken.default_weight, taken.timeout_minutes, taken.settle_seconds) == (2, 9, 8)
+    assert taken.queue_url == operator.outputs["RequestQueueUrl"]
     assert operator.process().slot_limit == 1
 
 

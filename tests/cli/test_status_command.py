@@ -10,6 +10,7 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
+from tests.cli.malformed_items import add_malformed, edit
 from tests.cli.operator_account import Operator
 
 
@@ -48,14 +49,8 @@ def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator)
 def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
-    table = operator.outputs["SlotTableName"]
-    operator.dynamodb.update_item(
-        TableName=table,
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET slots_in_use = :two",
-        ExpressionAttributeValues={":two": {"N": "2"}},
-    )
-    operator.dynamodb.put_item(TableName=table, Item={"process_name": {"S": "odd"}, "slot_limit": {"S": "3"}})
+    edit(operator, "slots_in_use", {"N": "2"})
+    add_malformed(operator)
 
     seen, shown = operator.run("status", "--json").json, operator.run("status").stdout
 
