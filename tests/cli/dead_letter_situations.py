@@ -135,6 +135,13 @@ SITUATIONS = [
         shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
     ),
     Situation(
+        name="24 requests that SQS moved, in one message group: shown in full",
+        state=_moved,
+        question="dlq show request --limit 20",
+        says=("r09 (sample, attempt 1)", _BEHIND),
+        shows={"unread.messages": 14},
+    ),
+    Situation(
         name="24 requests that SQS moved: one that cannot be read may be the one",
         state=_moved,
         question="dlq redrive request --id r20 --yes",
@@ -219,6 +226,13 @@ SITUATIONS = [
         ),
         never=("could not be read",),
         shows={"queues.0.codes.InvalidRequest": 200, "queues.0.dead_letters.99.process": "sample"},
+    ),
+    Situation(
+        name="20 malformed messages: each is left with the reason",
+        state=_malformed,
+        question="dlq redrive request --all --yes",
+        says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
+        exit_code=3,
     ),
     Situation(
         name="20 malformed messages: deleted by their code",

@@ -136,7 +136,8 @@ def _returned(operator: Operator) -> Names:
 
 
 def _failed(operator: Operator) -> Names:
-    _ended(operator)
+    cause = f"States.TaskFailed: {job_run('no such month')}"
+    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestFailed", cause=cause)
     return {"a": fail(operator, cause=job_run("no such month"))}
 
 
@@ -475,9 +476,13 @@ SITUATIONS = [
         question="explain a",
         says=(
             "a in sample: failed",
-            "attempt 1 failed (ABORTED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
+            "attempt 1 failed (FAILED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
             "-> slotkeeper dlq redrive failed --id a",
         ),
+        shows={
+            "found.0.attempts.0.reason": "no such month",
+            "found.0.attempts.0.dead_letter.queue": "FailedRequestQueue",
+        },
     ),
     Situation(
         name="a request failed, and its message is gone",
@@ -494,7 +499,7 @@ SITUATIONS = [
         state=_failed_message_hidden,
         question="explain a",
         says=(
-            "attempt 1 failed (ABORTED)",
+            "attempt 1 failed (FAILED)",
             "Its message was not found in the part of FailedRequestQueue that could be read.",
             "Not read: about 1 message of FailedRequestQueue: another command is reading them",
         ),

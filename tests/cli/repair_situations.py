@@ -218,6 +218,13 @@ SITUATIONS = [
         exit_code=5,
     ),
     Situation(
+        name="a malformed process is reconciled by name",
+        state=_also_a_malformed_process,
+        question="stack reconcile odd --check",
+        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
+        exit_code=1,
+    ),
+    Situation(
         name="a request is submitted to a malformed process",
         state=_also_a_malformed_process,
         question="request submit --process odd --request-id r",
@@ -236,6 +243,14 @@ SITUATIONS = [
         state=_also_a_malformed_process,
         question="process resume --all --force",
         says=("sample: resumed", "1 process not resumed", NAMED, COMMAND),
+        exit_code=1,
+    ),
+    Situation(
+        name="the only process is malformed, and all are paused",
+        state=_only_a_malformed_process,
+        question="process pause --all",
+        says=("1 process not paused", COMMAND),
+        never=("there are no processes",),
         exit_code=1,
     ),
     Situation(

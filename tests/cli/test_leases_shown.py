@@ -73,6 +73,14 @@ def test_release_is_refused_within_the_clock_skew_after_the_end(operator: Operat
     assert operator.process().slots_in_use == 1
 
 
+def test_release_with_force_is_confirmed_and_audited(operator: Operator, alive: str) -> None:
+    assert operator.run("holder", "release", alive, "--force").exit_code == 3, "not confirmed"
+    assert operator.run("holder", "release", alive, "--force", "--yes").exit_code == 0
+
+    assert operator.process().slots_in_use == 0
+    assert (operator.audited()[-1]["execution"], operator.audited()[-1]["forced"]) == (alive, True)
+
+
 def test_release_frees_an_expired_lease_and_wakes_the_next_request(
     operator: Operator, expired: str, woken: list[str]
 ) -> None:
