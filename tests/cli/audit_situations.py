@@ -103,12 +103,6 @@ def _forced(operator: Operator) -> Names:
     return _overlap(operator)
 
 
-def _changed_manually(operator: Operator) -> Names:
-    audited(operator, 60, "process set-limit", before=2, after=3)
-    ran(operator, "a", 960.25, 990.25)
-    return {}
-
-
 def _perhaps_queued(operator: Operator) -> Names:
     ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestReturned", run=False)
     operator.send("other")
@@ -196,13 +190,6 @@ SITUATIONS = [
         question="audit",
         says=("fails      limit", "; after holder release at", "by arn:operator"),
         exit_code=5,
-        at=HOUR,
-    ),
-    Situation(
-        name="the limit was changed by something else than a command",
-        state=_changed_manually,
-        question="audit",
-        says=("not shown  limit", "at most 1 of an unknown limit", "the limit of sample is not known at every time"),
         at=HOUR,
     ),
     Situation(

@@ -142,21 +142,6 @@ SITUATIONS = [
         shows={"unread.messages": 14},
     ),
     Situation(
-        name="24 requests that SQS moved: one that cannot be read may be the one",
-        state=_moved,
-        question="dlq redrive request --id r20 --yes",
-        says=("has no message with id r20. It has: r00", "It may be one that could not be read. " + _BEHIND),
-        exit_code=4,
-    ),
-    Situation(
-        name="24 requests that SQS moved: the dry run states what it cannot read",
-        state=_moved,
-        question="dlq redrive request --all --dry-run",
-        says=("would be sent: r09", _BEHIND, "10 messages would be sent again, 0 left, 0 failed."),
-        never=("would be sent: r10",),
-        shows={"unread.messages": 14},
-    ),
-    Situation(
         name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
         state=_moved_behind_a_malformed_one,
         question="dlq redrive request --all --yes",

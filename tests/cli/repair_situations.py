@@ -260,13 +260,6 @@ SITUATIONS = [
         says=("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
     ),
     Situation(
-        name="the limit of a malformed process is set",
-        state=_also_a_malformed_process,
-        question="process set-limit odd 2",
-        says=("the item of process 'odd' in SlotTable is malformed: slot_limit", COMMAND),
-        exit_code=1,
-    ),
-    Situation(
         name="a holder that may be that of a malformed process is released",
         state=_also_a_malformed_process,
         question="holder release unknown",

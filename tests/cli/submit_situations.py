@@ -41,13 +41,6 @@ SITUATIONS = [
         for outcome in ("SUCCEEDED", "RUNNING", "ABORTED")
         for option in ("", "--wait")
     ),
-    Situation(
-        name="another request has used the id and was returned to the queue",
-        state=_ran("RequestReturned"),
-        question=f"{_DAY_2} --wait",
-        says=("differs in: arguments", "Nothing was sent."),
-        exit_code=3,
-    ),
     *(
         Situation(
             name=f"the same request has succeeded: submit {option}",

@@ -74,16 +74,6 @@ def test_show_finds_a_waiting_request_of_any_priority_by_execution(operator: Ope
         assert (ended.json["request_id"], ended.json["was_first"]) == (f"the {priority} one", True)
 
 
-def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
-    operator.processes.create("other", 1, "sample-job")
-    operator.hold("a")
-    operator.hold("a", "other")
-    shown = operator.run("request", "show", "a", "--json").json["found"]
-    assert {one["process"] for one in shown} == {"sample", "other"}
-    assert _show(operator, "a", "--process", "other")["process"] == "other"
-    assert operator.run("request", "show", "a", "--process", "unknown").exit_code == 4
-
-
 # Cancelling --------------------------------------------------------------------------------------------------------
 
 

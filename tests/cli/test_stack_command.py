@@ -197,15 +197,6 @@ def test_reconcile_repairs_the_readable_processes_and_names_the_malformed_one(
     assert "slotkeeper process repair odd" in ended.stderr
 
 
-def test_reconcile_check_exits_with_0_if_nothing_differs(operator: Operator) -> None:
-    operator.hold("a")
-
-    ended = operator.run("stack", "reconcile", "--check")
-
-    assert ended.exit_code == 0
-    assert "SlotTable matches" in ended.stdout
-
-
 def test_restore_copies_missing_processes_paused_and_without_holders(operator: Operator) -> None:
     """The restored holders are outdated: only running executions may hold a slot."""
     machine = operator.machine()

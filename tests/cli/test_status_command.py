@@ -38,14 +38,6 @@ def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operato
     assert _only(operator.run("status", "--json").json)["holders"][0]["execution_status"] == "ABORTED"
 
 
-def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator) -> None:
-    """A late redelivery of its message waits for a slot."""
-    operator.hold("a")
-    operator.start_and_wait_again("b")
-
-    assert _only(operator.run("status", "--json").json)["waiting"] == []
-
-
 def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
