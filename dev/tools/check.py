@@ -5,8 +5,9 @@
 
 - A changed test module is run. For a changed test helper, its folder is run.
 - A file of a function with its own folder of tests is tested by the modules in it.
-- Any other file is tested by the test folder that has its name or the name of its innermost folder with one:
-  slots/protocol.py of the layer by tests/unit/slots, template.yaml by tests/template. Without one, all of FAST is run.
+- Any other file is tested by the test folders that have its name or the name of its innermost folder with one:
+  slots/protocol.py of the layer by tests/unit/slots and tests/proof/slots, template.yaml by tests/template. Without
+  one, all of FAST is run.
 - The folders of SLOW are left to `make test`.
 """
 

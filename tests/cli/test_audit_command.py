@@ -189,6 +189,12 @@ def test_above_the_bound_a_sample_is_read_and_named(operator: Operator, monkeypa
     assert "of the executions only those since" in answer["checks"][0]["sample"]
 
 
+@pytest.mark.parametrize("known", [0, 1, 200, 201, 10_004])
+def test_a_sample_has_as_many_requests_as_it_may(known: int) -> None:
+    names = [f"{number:05}" for number in range(known)]
+    assert len(set(history_reader.evenly(names, 200))) == min(known, 200)
+
+
 def test_the_figures_of_a_history() -> None:
     made = figures(clean())["sample"]
     assert made["executions"] == {"SUCCEEDED": 2, "FAILED": 1, "ABORTED": 1, "RUNNING": 1}

@@ -8,7 +8,7 @@ from dev.tools.check import FAST, targets_of
 
 LAYER = "layers/slotkeeper/slotkeeper"
 TABLE = [
-    ([f"{LAYER}/slots/protocol.py"], ["tests/unit/slots"]),
+    ([f"{LAYER}/slots/protocol.py"], ["tests/proof/slots", "tests/unit/slots"]),
     (["template.yaml"], ["tests/template"]),
     (["tests/unit/token/test_token_lock.py"], ["tests/unit/token/test_token_lock.py"]),
     (["tests/cli/conftest.py"], ["tests/cli"]),
@@ -16,7 +16,7 @@ TABLE = [
     (["functions/starter/app.py"], sorted(FAST)),
     (["tests/support/boundary.py"], sorted(FAST)),
     (["tests/races/conftest.py"], []),
-    ([f"{LAYER}/events.py", f"{LAYER}/slots/protocol.py", "README.md"], sorted(FAST)),
+    ([f"{LAYER}/events.py", f"{LAYER}/slots/protocol.py", "README.md"], sorted([*FAST, "tests/proof/slots"])),
 ]
 
 

@@ -231,10 +231,9 @@ class _Reader:
     ) -> list[Attempt]:
         """The attempts, with the requests of at most `most` of them: first those that may be lost, then a sample."""
         first = [each.execution for each in attempts if each.has_failed and each.execution not in kept][:most]
-        others = sorted(each.execution for each in attempts if each.execution not in set(first))
+        others = sorted({each.execution for each in attempts} - set(first))
         # The names are hashes of the requests' ids, so in their order these are a random sample of each process.
-        step = max(1, -(-len(others) // max(1, most - len(first))))
-        chosen = [*first, *others[::step]][:most]
+        chosen = [*first, *evenly(others, most - len(first))]
         if len(chosen) < len(attempts):
             self._samples[REQUESTS] = f"the requests of {len(chosen):,} of {len(attempts):,} executions were read"
 
@@ -318,6 +317,12 @@ def _act(line: Mapping[str, Any]) -> OperatorAct | None:
     except (KeyError, TypeError, ValueError):
         return None
     return OperatorAct(at, str(line.get("action")), str(line.get("process") or ""), str(line.get("by")), line)
+
+
+def evenly(names: Sequence[str], most: int) -> list[str]:
+    """At most so many of these names, at equal distances."""
+    number = min(most, len(names))
+    return [names[at * len(names) // number] for at in range(number)]
 
 
 def _with_request(attempt: Attempt, described: Execution | None, process: Process | None) -> Attempt:

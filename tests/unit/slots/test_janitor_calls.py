@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.janitor import CLOCK_SKEW, RunLease
+from slotkeeper.slots.janitor import RunLease
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW
 from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import lose_answer, refuse
@@ -161,7 +162,7 @@ def test_no_other_run_starts_until_the_lease_is_released(runs: Runs) -> None:
 
 def test_a_run_that_was_killed_keeps_the_lease_until_lambda_would_have_stopped_it(runs: Runs) -> None:
     assert runs.new().take(120)
-    runs.now = NOW + 120 + CLOCK_SKEW
+    runs.now = NOW + 120 + LEASE_CLOCK_SKEW
     assert not runs.new().take(120)
     runs.now += 1
     assert runs.new().take(120)

@@ -100,7 +100,7 @@ class Table:
 
 def number(value: float) -> Item:
     """A number attribute, to the thousandth."""
-    return {"N": f"{value:.3f}".removesuffix(".000")}
+    return {"N": f"{value:.3f}".removesuffix(".000") if isinstance(value, float) else str(value)}
 
 
 class MalformedAttribute(ValueError):

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Table, Write
+from slotkeeper.aws.dynamodb import Table, Write, number
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
 from slotkeeper.slots.executions import Execution, Workflow
 from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.process import LEASE_CLOCK_SKEW, MalformedProcess, Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
@@ -280,10 +280,10 @@ class Janitor:
             return closed
         closed = dict(closed)
         since = min(held.holder.since for held in doubtful if held.name in unknown)
-        for number, execution in enumerate(self.workflow.unsuccessful(since), start=1):
+        for listed, execution in enumerate(self.workflow.unsuccessful(since), start=1):
             closed[execution.name] = execution
             unknown.discard(execution.name)
-            if not unknown or (number % 1000 == 0 and self.clock() >= until):
+            if not unknown or (listed % 1000 == 0 and self.clock() >= until):
                 break
         return closed
 
@@ -353,7 +353,6 @@ class Janitor:
                     )
 
 
-CLOCK_SKEW = 5  # seconds
 _KEY = {"execution_name": {"S": "#run"}}
 TAKE_CONDITION = "attribute_not_exists(execution_name) OR held_until < :now"
 RETURN_CONDITION = "code = :code"
@@ -364,7 +363,7 @@ class RunLease:
 
     The lease is the item "#run" of SettledTable, with a code and an end. A run takes it by one conditional write and
     returns it when it ends. If a run is killed, its lease ends when Lambda would have stopped it: at the invocation's
-    deadline plus CLOCK_SKEW.
+    deadline plus LEASE_CLOCK_SKEW.
 
     Overlapping runs would be safe, because each step is conditional. But they would do the same work twice and use the
     same quotas. Reserved concurrency of 1 has the same effect, but an account with a concurrency limit of 10 cannot
@@ -394,7 +393,7 @@ class RunLease:
         """
         now = self._clock()
         self._code = self._new_code()
-        write = self._put(now + seconds_left + CLOCK_SKEW, TAKE_CONDITION, {":now": _number(now)})
+        write = self._put(now + seconds_left + LEASE_CLOCK_SKEW, TAKE_CONDITION, {":now": number(int(now))})
         # After a lost answer botocore retries the call, and the item that it wrote itself refuses the retry.
         return write.held or write.item.get("code") == {"S": self._code}
 
@@ -403,8 +402,4 @@ class RunLease:
         self._put(0, RETURN_CONDITION, {":code": {"S": self._code}})
 
     def _put(self, until: float, condition: str, values: dict[str, Any]) -> Write:
-        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": _number(until)}, condition, values)
-
-
-def _number(seconds: float) -> dict[str, str]:
-    return {"N": str(int(seconds))}
+        return self._table.put({**_KEY, "code": {"S": self._code}, "held_until": number(int(until))}, condition, values)

@@ -97,28 +97,6 @@ class NestedLease(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Term:
-    """A lease's end, by the time of day (seconds since the epoch) and by the monotonic clock, and its code."""
-
-    end: float
-    monotonic_end: float
-    code: str
-
-    @property
-    def stored(self) -> LeaseTerm:
-        """What the table contains: rounded up, since rounding must not let another caller remove the lease early."""
-        return LeaseTerm(math.ceil(self.end), self.code)
-
-    def remaining(self, clock: float, monotonic: float) -> float:
-        """Return the seconds left at these times, 0.0 after the end.
-
-        The monotonic clock is not affected by corrections. The time of day is an upper bound, because the monotonic
-        clock does not count the time for which a machine was suspended (Python documentation, time.CLOCK_BOOTTIME).
-        """
-        return max(0.0, min(self.monotonic_end - monotonic, self.end - clock))
-
-
-@dataclass(frozen=True)
 class Length:
     """How long a lease is, and how long its caller waits for it, in seconds. `context`: see `lease`.
 
@@ -161,10 +139,10 @@ class Length:
         """At most `wait`, and so that the invocation then still has the time that the block needs."""
         return min(wait, self.left - max(self.seconds or 0, _SPARE_SECONDS))
 
-    def term(self, clock: float, monotonic: float, code: str) -> Term:
+    def term(self, clock: float, monotonic: float, code: str) -> LeaseTerm:
         """Return the end of a lease that begins at these times."""
         seconds = self.left if self.seconds is None else self.seconds
-        return Term(clock + seconds, monotonic + seconds, code)
+        return LeaseTerm(clock + seconds, code, monotonic + seconds)
 
 
 def check_arguments(process: str, wait: float, weight: int | None) -> None:
@@ -225,7 +203,7 @@ if hasattr(os, "register_at_fork"):
 class Lease:
     """A slot that is held. `Leases.lease` makes it."""
 
-    def __init__(self, leases: Leases, process: str, name: str, term: Term, context: LambdaContext | None) -> None:
+    def __init__(self, leases: Leases, process: str, name: str, term: LeaseTerm, context: LambdaContext | None) -> None:
         self.process, self.name = process, name
         self._process_id = os.getpid()
         self._leases, self._term, self._context = leases, term, context
@@ -255,7 +233,7 @@ class Lease:
         """
         length = Length(self._context, seconds)
         term = length.term(self._leases.clock(), self._leases.monotonic(), self._term.code)
-        if self._is_released or not self._leases.steps.extend(self.process, self.name, term.stored):
+        if self._is_released or not self._leases.steps.extend(self.process, self.name, term):
             raise SlotLost(
                 f"cannot extend the lease of a slot of {self.process!r}: it has ended, and the slot is no longer held. "
                 "Stop using what it protects. Extend a lease before its end"
@@ -389,7 +367,7 @@ class Leases:
             name = f"lease-{self._owner}-{self._new_code()[:8]}"
             # The time before the call: the lease must not end later here than in the table.
             clock, term = self.clock(), length.term(self.clock(), self.monotonic(), code)
-            reservation = self._attempt(Candidate(process, name, weight, lease=term.stored), clock)
+            reservation = self._attempt(Candidate(process, name, weight, lease=term), clock)
             match reservation:
                 case Granted():
                     lease = Lease(self, process, name, term, length.context)

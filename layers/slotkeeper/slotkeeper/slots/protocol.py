@@ -64,7 +64,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, Write, number
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
@@ -95,10 +95,27 @@ if TYPE_CHECKING:
 
 
 class LeaseTerm(NamedTuple):
-    """The end of a lease, in whole seconds since the epoch, and the random code that only its holder knows."""
+    """A lease's end, by the time of day (seconds since the epoch) and by the monotonic clock, and its random code.
 
-    until: int
+    Only the lease's holder knows the code.
+    """
+
+    end: float
     code: str
+    monotonic_end: float = math.inf
+
+    @property
+    def until(self) -> int:
+        """What the table contains: rounded up, since rounding must not let another caller remove the lease early."""
+        return math.ceil(self.end)
+
+    def remaining(self, clock: float, monotonic: float) -> float:
+        """Return the seconds left at these times, 0.0 after the end.
+
+        The monotonic clock is not affected by corrections. The time of day is an upper bound, because the monotonic
+        clock does not count the time for which a machine was suspended (Python documentation, time.CLOCK_BOOTTIME).
+        """
+        return max(0.0, min(self.monotonic_end - monotonic, self.end - clock))
 
 
 @dataclass(frozen=True)
@@ -376,9 +393,9 @@ class Slots:
         conditions = [RESERVE_CONDITION]
         update, names = RESERVE_UPDATE, {"#me": candidate.execution}
         most = ALWAYS_FIT if candidate.task_token and not seen else MAX_HOLDERS
-        values: Item = {":weight": _number(weight), ":false": {"BOOL": False}, ":most": _number(most)}
+        values: Item = {":weight": number(weight), ":false": {"BOOL": False}, ":most": number(most)}
         if seen and weight > 1:
-            entry["weight"] = _number(weight)
+            entry["weight"] = number(weight)
             conditions.append(ROOM_FOR_WEIGHT)
             values |= _room(weight, seen)
         else:
@@ -423,20 +440,20 @@ class Slots:
             **_position(delivery),
             "receipt_handle": {"S": delivery.receipt_handle},
             "priority": {"S": candidate.priority},
-            "weight": _number(weight),
-            "since": _number(int(delivery.sent_at)),
+            "weight": number(weight),
+            "since": number(int(delivery.sent_at)),
             "execution": {"S": candidate.execution},
-            "hidden_until": _number(math.ceil(hidden_until)),
+            "hidden_until": number(math.ceil(hidden_until)),
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
         if candidate.task_token:
-            entry["token_bytes"] = _number(candidate.token_bytes)
+            entry["token_bytes"] = number(candidate.token_bytes)
         # A task token that does not fit is refused until there are fewer holders.
         most = MAX_HOLDERS if seen.takes_token(candidate.token_bytes) else len(seen.holders)
         values = {
             **_room(weight, seen),
             ":entry": {"M": entry},
             **_compared(delivery),
-            ":most": _number(most),
+            ":most": number(most),
             ":true": {"BOOL": True},
         }
         names = {"#me": candidate.execution, "#sequence": "sequence"}
@@ -476,13 +493,13 @@ class Slots:
         Args:
             redriven: the child execution was redriven, so that the janitor frees its slot without stopping it.
         """
-        holder: Item = {"state": {"S": "RUNNING"}, "since": _number(int(since)), "job": {"S": target}}
+        holder: Item = {"state": {"S": "RUNNING"}, "since": number(int(since)), "job": {"S": target}}
         if redriven:
             holder["redriven"] = {"BOOL": True}
         if weight > 1:
-            holder["weight"] = _number(weight)
+            holder["weight"] = number(weight)
         condition = "attribute_exists(process_name) AND attribute_not_exists(holders.#me)"
-        values = {":weight": _number(weight), ":entry": {"M": holder}}
+        values = {":weight": number(weight), ":entry": {"M": holder}}
         return self._table.update(process, RESERVE_UPDATE, condition, values, {"#me": execution}).held
 
     def cancel(self, process: str, execution: str) -> bool:
@@ -515,8 +532,8 @@ class Slots:
         """
         tombstone = {
             "sequence": {"S": waiting.sequence},
-            "receives": _number(waiting.receives),
-            "since": _number(waiting.since),
+            "receives": number(waiting.receives),
+            "since": number(waiting.since),
             "execution": {"S": waiting.execution},
         } | ({"request_id": {"S": waiting.request_id}} if waiting.request_id else {})
         values = {":entry": {"M": tombstone}, ":handle": {"S": waiting.receipt_handle}, ":turn": _turn(now)}
@@ -612,15 +629,15 @@ def _room(weight: int, seen: Process) -> Item:
     this difference.
     """
     room, missing = seen.slot_limit - weight, max(0, seen.held_weight - seen.slots_in_use)
-    return {":room": _number(room), ":counted": _number(room - missing), ":limit": _number(seen.slot_limit)}
+    return {":room": number(room), ":counted": number(room - missing), ":limit": number(seen.slot_limit)}
 
 
 def _compared(delivery: Delivery) -> Item:
-    return {":sequence": {"S": delivery.sortable_sequence}, ":receives": _number(delivery.receives)}
+    return {":sequence": {"S": delivery.sortable_sequence}, ":receives": number(delivery.receives)}
 
 
 def _position(delivery: Delivery) -> Item:
-    return {"sequence": {"S": delivery.sortable_sequence}, "receives": _number(delivery.receives)}
+    return {"sequence": {"S": delivery.sortable_sequence}, "receives": number(delivery.receives)}
 
 
 def _tombstone(delivery: Delivery) -> Item:
@@ -629,8 +646,4 @@ def _tombstone(delivery: Delivery) -> Item:
 
 def _turn(now: float) -> Item:
     """The beginning of a turn, in milliseconds: in whole seconds, a turn of one second would last half of one."""
-    return _number(int(now * 1000))
-
-
-def _number(value: int) -> Item:
-    return {"N": str(value)}
+    return number(int(now * 1000))

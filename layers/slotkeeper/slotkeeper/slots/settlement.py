@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
 from slotkeeper.settings import JanitorSettings
@@ -462,7 +462,7 @@ class SettlementTable:
         """
         # Otherwise the claim of a function that read earlier would drop what was noted since.
         condition = CLAIM_CONDITION if unanswered else f"({CLAIM_CONDITION}) AND attribute_not_exists(unanswered)"
-        return self._put_claim(closing, now + self._claim, now, unanswered, condition, {":now": _number(now)})
+        return self._put_claim(closing, now + self._claim, now, unanswered, condition, {":now": number(int(now))})
 
     def unanswered(self, closing: str) -> Unanswered | None:
         """Read what `note_unanswered` has recorded; None if nothing, or if the item is not of the documented types."""
@@ -492,7 +492,7 @@ class SettlementTable:
         condition: str,
         values: Item | None = None,
     ) -> bool:
-        item: Item = {"claimed_until": _number(until), "expires_at": _number(now + _KEEP)}
+        item: Item = {"claimed_until": number(int(until)), "expires_at": number(int(now + _KEEP))}
         if unanswered is not None:
             noted = {"has_succeeded": {"BOOL": unanswered.has_succeeded}}
             item["unanswered"] = {
@@ -502,7 +502,7 @@ class SettlementTable:
 
     def add(self, closing: str, by: str, now: float) -> bool:
         """Record a request as settled by `by`, workflow or janitor; False if it was settled already."""
-        item = {"settled_by": {"S": by}, "settled_at": _number(now), "expires_at": _number(now + _KEEP)}
+        item = {"settled_by": {"S": by}, "settled_at": number(int(now)), "expires_at": number(int(now + _KEEP))}
         added = self._table.put({"execution_name": {"S": closing}, **item}, "attribute_not_exists(settled_at)")
         self._known.add(closing)
         return added.held
@@ -516,7 +516,7 @@ class SettlementTable:
         """Record that time for the janitor's next containers, which then do not list 14 days."""
         self._table.dynamodb.put_item(
             TableName=self._table.name,
-            Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": _number(moment)},
+            Item={"execution_name": {"S": _SETTLED_BY}, "settled_by": number(int(moment))},
         )
 
     def _read(self, keys: list[str], attributes: str) -> list[dict[str, Any]]:
@@ -530,7 +530,3 @@ class SettlementTable:
             }
         )
         return answer["Responses"].get(self._table.name, [])
-
-
-def _number(value: float) -> dict[str, str]:
-    return {"N": str(int(value))}
