@@ -272,36 +272,20 @@ SITUATIONS = [
         exit_code=4,
         at=HOUR,
     ),
-    Situation(
-        name="the begin is in the future",
-        state=lambda _: None,
-        question="audit --since 2099-01-01",
-        says=("is in the future: it is 2026-",),
-        exit_code=2,
-        at=HOUR,
-    ),
-    Situation(
-        name="the begin is no time",
-        state=lambda _: None,
-        question="audit --since yesterday",
-        says=("expected 90m, 24h or 7d, or a time such as", "got 'yesterday'"),
-        exit_code=2,
-        at=HOUR,
-    ),
-    Situation(
-        name="the begin is after the end",
-        state=lambda _: None,
-        question="audit --since 1h --until 2h",
-        says=("must be before --until",),
-        exit_code=2,
-        at=HOUR,
-    ),
-    Situation(
-        name="the begin is older than the records",
-        state=lambda _: None,
-        question="audit --since 91d",
-        says=("is too early: Step Functions keeps executions for 90 days",),
-        exit_code=2,
-        at=HOUR,
+    *(
+        Situation(
+            name=f"a period that has no records: {options}",
+            state=lambda _: None,
+            question=f"audit {options}",
+            says=(why,),
+            exit_code=2,
+            at=HOUR,
+        )
+        for options, why in (
+            ("--since 2099-01-01", "is in the future: it is 2026-"),
+            ("--since yesterday", "expected 90m, 24h or 7d, or a time such as"),
+            ("--since 1h --until 2h", "must be before --until"),
+            ("--since 91d", "is too early: Step Functions keeps executions for 90 days"),
+        )
     ),
 ]

@@ -203,26 +203,12 @@ SITUATIONS = [
         shows={"processes": [], "malformed.0": NAMED + ", got {'S': '3'}"},
     ),
     Situation(
-        name="the status of a malformed process",
-        state=_also_a_malformed_process,
-        question="status odd",
-        says=("process 'odd'", "slot_limit", COMMAND),
-        exit_code=1,
-    ),
-    Situation(
         name="a malformed process is not reconciled",
         state=_also_a_malformed_process,
         question="stack reconcile --check",
         says=("1 malformed process was neither compared nor changed", NAMED, COMMAND),
         never=("matches the running executions",),
         exit_code=5,
-    ),
-    Situation(
-        name="a malformed process is reconciled by name",
-        state=_also_a_malformed_process,
-        question="stack reconcile odd --check",
-        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
-        exit_code=1,
     ),
     Situation(
         name="a request is submitted to a malformed process",
@@ -232,20 +218,6 @@ SITUATIONS = [
         never=("there is no process",),
     ),
     Situation(
-        name="all processes are paused, and one is malformed",
-        state=_also_a_malformed_process,
-        question="process pause --all",
-        says=("sample: paused", "1 process not paused", NAMED, COMMAND),
-        exit_code=1,
-    ),
-    Situation(
-        name="all processes are resumed, and one is malformed",
-        state=_also_a_malformed_process,
-        question="process resume --all --force",
-        says=("sample: resumed", "1 process not resumed", NAMED, COMMAND),
-        exit_code=1,
-    ),
-    Situation(
         name="the only process is malformed, and all are paused",
         state=_only_a_malformed_process,
         question="process pause --all",
@@ -253,31 +225,39 @@ SITUATIONS = [
         never=("there are no processes",),
         exit_code=1,
     ),
-    Situation(
-        name="a limit is set, and another process of its job is malformed",
-        state=_also_a_malformed_process,
-        question="process set-limit sample 2",
-        says=("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
-    ),
-    Situation(
-        name="a holder that may be that of a malformed process is released",
-        state=_also_a_malformed_process,
-        question="holder release unknown",
-        says=("no request 'unknown' holds a slot of the processes that could be read", NAMED, COMMAND),
-        exit_code=3,
-    ),
-    Situation(
-        name="a request that may be that of a malformed process is cancelled",
-        state=_also_a_malformed_process,
-        question="request cancel unknown --yes",
-        says=("no process that could be read has received request unknown", NAMED, COMMAND),
-        exit_code=3,
-    ),
-    Situation(
-        name="the doctor names the command",
-        state=_also_a_malformed_process,
-        question="doctor --only processes --only drift",
-        says=(NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
-        exit_code=5,
+    *(
+        Situation(
+            name=f"another process is malformed: {question}",
+            state=_also_a_malformed_process,
+            question=question,
+            says=says,
+            exit_code=exit_code,
+        )
+        for question, exit_code, says in (
+            ("status odd", 1, ("process 'odd'", "slot_limit", COMMAND)),
+            ("stack reconcile odd --check", 1, ("the item of process 'odd' in SlotTable is malformed", COMMAND)),
+            ("process pause --all", 1, ("sample: paused", "1 process not paused", NAMED, COMMAND)),
+            ("process resume --all --force", 1, ("sample: resumed", "1 process not resumed", NAMED, COMMAND)),
+            (
+                "process set-limit sample 2",
+                0,
+                ("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
+            ),
+            (
+                "holder release unknown",
+                3,
+                ("no request 'unknown' holds a slot of the processes that could be read", NAMED, COMMAND),
+            ),
+            (
+                "request cancel unknown --yes",
+                3,
+                ("no process that could be read has received request unknown", NAMED, COMMAND),
+            ),
+            (
+                "doctor --only processes --only drift",
+                5,
+                (NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
+            ),
+        )
     ),
 ]

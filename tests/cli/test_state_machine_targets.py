@@ -16,10 +16,7 @@ from tests.support.module_time import replace_time
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",
     "account": "arn:aws:states:us-east-1:999999999999:stateMachine:Load",
-    "version": "arn:aws:states:us-east-1:123456789012:stateMachine:Load:1",
     "alias": "arn:aws:states:us-east-1:123456789012:stateMachine:Load:live",
-    "execution": "arn:aws:states:us-east-1:123456789012:execution:Load:x",
-    "service": "arn:aws:lambda:us-east-1:123456789012:function:load",
 }
 
 
