@@ -240,13 +240,6 @@ def test_close_does_not_change_a_breaker_that_closes_meanwhile(
     assert watched.table.read("default") == closed
 
 
-@pytest.mark.parametrize("command", ["open", "close"])
-def test_open_and_close_are_refused_without_confirmation(operator: Operator, watched: Watched, command: str) -> None:
-    before = watched.failing()
-    ended = operator.run("retry", "breaker", command, "--why", "x")
-    assert (ended.exit_code, watched.table.read("default"), operator.audited()) == (3, before, [])
-
-
 @pytest.mark.parametrize("change", [("breaker", "open", "mial", "--why", "x"), ("limit", "2", "--downstream", "mial")])
 def test_a_change_of_a_downstream_that_was_never_called_is_confirmed(
     operator: Operator, watched: Watched, change: tuple[str, ...]

@@ -137,13 +137,6 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     assert {json.loads(line["body"])["attempt"] for line in operator.audited()} == {1, 2}
 
 
-def test_discard_is_refused_without_an_audit_line(operator: Operator) -> None:
-    send_dead_letter(operator)
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-    assert operator.run("dlq", "discard", "request", "--code", "Expired", "--yes").exit_code == 3
-    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
-
-
 @pytest.mark.parametrize(("options", "code"), [((), 2), (("--id", "nothing"), 4), (("--code", "None"), 4)])
 def test_discard_rejects_an_empty_or_unknown_selection(operator: Operator, options: tuple[str, ...], code: int) -> None:
     send_dead_letter(operator)

@@ -169,12 +169,6 @@ def test_redrive_dry_run_sends_nothing(operator: Operator) -> None:
     assert operator.audited() == []
 
 
-def test_redrive_is_refused_without_confirmation(operator: Operator) -> None:
-    send_dead_letter(operator)
-    assert operator.run("dlq", "redrive", "request", "--all").exit_code == 3
-    assert waiting(operator, "RequestQueue") == []
-
-
 @pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
 def test_redrive_rejects_contradictory_selections(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2

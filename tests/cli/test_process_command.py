@@ -266,16 +266,6 @@ def test_changes_are_audited(operator: Operator) -> None:
     assert (second["action"], second["process"], second["stack"]) == ("process pause", "sample", "slotkeeper")
 
 
-def test_pause_is_refused_without_an_audit_line(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-
-    ended = operator.run("process", "pause", "sample")
-
-    assert ended.exit_code == 3
-    assert "audit" in ended.stderr
-    assert not operator.process().paused
-
-
 def test_an_audit_line_that_fails_after_a_change_exits_with_1(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

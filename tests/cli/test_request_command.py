@@ -100,19 +100,6 @@ def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> N
     assert len(waiting(operator, "RequestQueue")) == 1
 
 
-def test_cancel_is_refused_without_confirmation(operator: Operator) -> None:
-    ended = operator.run("request", "cancel", "a", "--process", "sample")
-    assert ended.exit_code == 3
-    assert "It has not been received yet" in ended.stderr
-    assert operator.process().cancelled == {}
-
-
-def test_cancel_is_refused_without_an_audit_line(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-    assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 3
-    assert operator.process().cancelled == {}
-
-
 def test_cancel_stops_a_running_request_only_with_stop(operator: Operator) -> None:
     name = operator.hold("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")

@@ -81,13 +81,6 @@ def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
     assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
 
 
-def test_submit_sends_nothing_without_an_audit_line(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-
-    assert operator.run("request", "submit", "--process", "sample").exit_code == 3
-    assert _queued(operator) == []
-
-
 def test_submit_gives_a_request_without_id_a_new_id(operator: Operator) -> None:
     (sent,) = operator.run("request", "submit", "--process", "sample", "--json").json["sent"]
     (message,) = _queued(operator)

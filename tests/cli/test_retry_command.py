@@ -175,12 +175,6 @@ def test_cancel_of_a_delayed_message_takes_effect_on_delivery(operator: Operator
     assert "cancelled" in operator.run("retry", "list").stdout
 
 
-def test_cancel_is_refused_without_confirmation(operator: Operator, waiting: Waiting) -> None:
-    waiting.fail("r", HOUR)
-    ended = operator.run("retry", "cancel", "r")
-    assert (ended.exit_code, waiting.status("r"), operator.audited()) == (3, "WAITING", [])
-
-
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
