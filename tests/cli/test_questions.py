@@ -1,4 +1,4 @@
-"""The questions of commands, and what each answer does: without an answer, or an audit line, nothing is written."""
+"""The questions of commands and their answers: without an answer, or an audit line, nothing is written."""
 
 from __future__ import annotations
 
