@@ -222,13 +222,6 @@ def test_f35_a_refused_authentication_is_not_repeated_for_later_messages(bot: Bo
     assert 1 <= int(bot.headers["Retry-After"]) <= 40
 
 
-def test_f31_an_invalid_token_is_replaced_once_and_the_message_is_answered(bot: Bot) -> None:
-    bot.send()
-    bot.chat.service.invalidate()
-    assert bot.send({"message_id": "m2", "text": "again"})[0] == 200
-    assert bot.chat.service.auths == 2
-
-
 def test_a_message_that_is_always_unauthorized_invalidates_no_token(bot: Bot) -> None:
     bot.send()
     bot.chat.service.forbidden.add("secret plans")

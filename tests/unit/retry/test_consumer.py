@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Retryable, WorkRequest
+from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.attempt import MAX_RESULT_CHARACTERS, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import (
     QUICK_RETRY_RECEIVES,
@@ -25,10 +25,6 @@ from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
-
-
-class RateLimited(Retryable):
-    pass
 
 
 def code(workplace: WorkerHarness) -> str:
@@ -208,17 +204,6 @@ def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(wo
     assert queued.visible_at == NOW + VISIBILITY
 
 
-def test_a_died_attempt_counts_and_is_not_repeated(workplace: WorkerHarness) -> None:
-    queued = workplace.send(dies=1)
-    workplace.deliver(queued)
-    outcome = workplace.consume(queued)
-    assert isinstance(outcome, WorkRetried)
-    assert outcome.died
-    assert outcome.reason.startswith("Died: the attempt ended without a recorded result")
-    assert workplace.performed == [("r", 1)]
-    assert parse_message(workplace.queue[0].body).retries == (NOW,)
-
-
 def test_a_request_whose_attempts_all_die_is_dead_lettered(workplace: WorkerHarness) -> None:
     workplace.send(dies=99)
     workplace.live()
@@ -310,13 +295,6 @@ def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: 
 )
 def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHarness, due: str) -> None:
     assert isinstance(workplace.consume(workplace.send(attributes=not_before(due))), WorkSucceeded)
-
-
-def test_a_retry_without_a_schedule_arrives_by_hops_when_it_is_due(workplace: WorkerHarness) -> None:
-    refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
-    workplace.send(fails=1, retry_after=5000)
-    workplace.live()
-    assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
 
 
 def test_a_request_without_space_for_its_history_is_dead_lettered_without_work(

@@ -230,19 +230,6 @@ def test_a_message_whose_downstream_cannot_be_asked_is_retried_soon(watching: Wo
     assert (message.visible_at, watching.row(), watching.performed) == (NOW + QUICK_RETRY_SECONDS, {}, [])
 
 
-def test_an_answer_that_cannot_be_reported_changes_nothing_for_the_request(watching: WorkerHarness) -> None:
-    performs = watching.perform
-
-    def perform(request: WorkRequest, seconds: float) -> Any:
-        refuse(watching.dynamodb, "GetItem", "ThrottlingException")
-        return performs(request, seconds)
-
-    watching.perform = perform  # type: ignore[method-assign]
-    assert isinstance(watching.consume(watching.send()), WorkSucceeded)
-    assert (len(watching.unreported), watching.row()["status"]) == (1, "SUCCEEDED")
-    assert list(watching.health().permits.values()) == [(NOW + LEASE, 0)]
-
-
 def test_without_a_policy_the_built_in_settings_of_downstreams_apply(watching: WorkerHarness) -> None:
     watching.put_policy("{")
     watching.set_health(OPEN)

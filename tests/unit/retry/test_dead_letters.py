@@ -144,28 +144,3 @@ def test_a_message_of_a_mebibyte_is_dead_lettered_without_its_last_attempt(
     message = parse_message(body_of(MAX_MESSAGE_BYTES, retries=[]))
     dead_letters.send(message, NOW, "TooLarge", "too large", HISTORY)
     assert parse_message(workplace.dead_letters[0].body).attempt == 1
-
-
-def test_numbers_in_a_payload_are_not_written_longer(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
-    """Python writes 1e9 as 1000000000.0."""
-    body = json.dumps({"request_id": "r", "payload": {"a": ["numbers"]}})
-    body = body.replace('"numbers"', ",".join(["1e9"] * 200_000))
-    dead_letters.send(parse_message(body), NOW, "Poison", "bad", HISTORY)
-    assert len(workplace.dead_letters[0].body) < len(body) + 50
-    assert parse_message(workplace.dead_letters[0].body).attempt == 2
-
-
-def test_a_dead_letter_message_omits_its_history_to_stay_small_enough_for_a_redrive(
-    workplace: WorkerHarness,
-) -> None:
-    dead_letters = DeadLetterQueue(workplace.sqs, workplace.dead_letter_url, redrivable=1800)
-    dead_letters.send(Message("r", {"filling": "x" * 1500}), NOW, "Poison", "bad", HISTORY)
-    (dead_letter,) = workplace.dead_letters
-    assert size(dead_letter) <= 1800
-    assert "reason" in dead_letter.attributes
-    assert "history" not in dead_letter.attributes
-
-
-def test_an_invalid_message_may_have_a_mebibyte(workplace: WorkerHarness, dead_letters: DeadLetterQueue) -> None:
-    dead_letters.send_invalid("x" * MAX_MESSAGE_BYTES, "message-1", "body is not JSON")
-    assert size(workplace.dead_letters[0]) == MAX_MESSAGE_BYTES

@@ -48,16 +48,6 @@ def test_a_retry_due_within_15_minutes_uses_the_queues_delay_and_is_never_early(
     assert workplace.schedules() == []
 
 
-@pytest.mark.parametrize("seconds", [900.001, 901, 5000, 30 * 86400])
-def test_a_later_retry_uses_a_schedule_on_the_next_whole_minute(workplace: WorkerHarness, seconds: float) -> None:
-    delivery = workplace.retries.schedule(MESSAGE, at(seconds), NOW)
-    (schedule,) = workplace.schedules()
-    assert delivery == PlannedDelivery("schedule", due(schedule))
-    assert at(seconds) <= due(schedule) < at(seconds) + 60
-    assert due(schedule) % 60 == 0
-    assert workplace.queue == []
-
-
 BYTES = Message("r", {"filling": "é" * (MAX_SCHEDULE_INPUT_BYTES // 2)}, (NOW,))
 
 

@@ -51,18 +51,6 @@ def test_r4_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately_wit
     assert workplace.performed == [("r", 1)]
 
 
-def test_a_cancel_that_is_repeated_sends_the_message_that_an_earlier_one_did_not(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
-    fail_once(workplace)
-    workplace.strike(3, "before", killed)  # read, decide, read the schedule
-    with pytest.raises(Killed):
-        operator.cancel("r", "no longer wanted")
-    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
-    workplace.live()
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
-
-
 @pytest.mark.parametrize("payload", [None, {"poison": "no such thing"}, {}])
 def test_a_request_without_a_waiting_attempt_is_not_changed(
     workplace: WorkerHarness, operator: RetryOperations, payload: dict[str, Any] | None
@@ -158,16 +146,6 @@ def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness
     workplace.live()
     assert workplace.effects == [("r", 2)]
     assert workplace.now == NOW + 60
-
-
-def test_run_now_does_not_repeat_an_attempt_that_starts_meanwhile(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
-    fail_once(workplace)
-    queued = workplace.fire(workplace.schedules()[0])
-    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
-    assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
-    assert workplace.queue == []
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call

@@ -10,8 +10,6 @@ import boto3
 import jsonschema
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from hypothesis import given
-from hypothesis import strategies as st
 from moto import mock_aws
 
 from slotkeeper.retry.policy import (
@@ -19,7 +17,6 @@ from slotkeeper.retry.policy import (
     MAX_ATTEMPTS,
     SCHEMA_FILE,
     InvalidPolicy,
-    Policy,
     PolicyParameter,
     PolicyUnavailable,
     Rule,
@@ -191,26 +188,3 @@ def test_the_schema_allows_what_a_rule_allows() -> None:
         "max_age_seconds": MAX_AGE_SECONDS,
     }
     assert {name.removesuffix("_seconds") for name in rule} == set(Rule.__dataclass_fields__)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["default", "errors", "X", "max_attempts", "base_seconds", "counts"]), inner)
-    ),
-    max_leaves=8,
-)
-
-
-def outcome(value: Any) -> Policy | str:
-    try:
-        return parse_policy(json.dumps(value))
-    except InvalidPolicy as refusal:
-        return str(refusal)
-
-
-@given(JSON)
-def test_any_value_is_a_policy_or_is_refused_with_a_reason(value: Any) -> None:
-    read = outcome(value)
-    assert isinstance(read, Policy) or read.startswith("value")
