@@ -226,6 +226,12 @@ class WorkerHarness:
         self.dead_letters.remove(message)
         return self.send(body=message.body, attributes=message.attributes)
 
+    @property
+    def dead_letter(self) -> QueuedMessage:
+        """The only dead-letter message."""
+        (only,) = self.dead_letters
+        return only
+
     def put_policy(self, value: str) -> None:
         self._own.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
 

@@ -215,8 +215,8 @@ def test_r3_a_message_that_has_waited_too_long_is_dead_lettered_without_its_work
         DEAD_LETTERED,
         str(attempt),
     )
-    (dead_letter,) = watching.dead_letters
-    history = json.loads(dead_letter.attributes["history"]["StringValue"])
+    dead_letter = watching.dead_letter
+    history = json.loads(dead_letter.texts["history"])
     assert [entry["attempt"] for entry in history] == list(range(1, attempt + 1))
     assert history[-1]["error"].startswith(f"TooOld: attempt {attempt} has waited for downstream 'default' (breaker)")
     assert watching.performed == before

@@ -7,11 +7,6 @@ from slotkeeper.retry.ledger import SUCCEEDED, AlreadySettled
 from tests.unit.worker_harness import WorkerHarness
 
 
-def code(workplace: WorkerHarness) -> str:
-    (dead_letter,) = workplace.dead_letters
-    return str(dead_letter.attributes["code"]["StringValue"])
-
-
 def test_f24_a_message_that_a_producer_sent_twice_has_one_effect(workplace: WorkerHarness) -> None:
     workplace.send()
     workplace.send()
@@ -25,7 +20,7 @@ def test_f26_a_redriven_message_is_the_next_attempt_and_its_copy_has_no_effect(
     workplace.put_policy('{"default": {"max_attempts": 2}}')
     original = workplace.send(fails=2)
     workplace.live()
-    dead = workplace.dead_letters[0]
+    dead = workplace.dead_letter
     redriven = workplace.redrive(dead)
     copy = workplace.copy(redriven)
     assert redriven.message_id != original.message_id
@@ -42,8 +37,8 @@ def test_another_payload_under_a_used_id_is_dead_lettered_unchanged_and_the_firs
     other = workplace.send(another="payload")
     outcome = workplace.consume(other)
     assert isinstance(outcome, WorkDeadLettered)
-    assert outcome.code == code(workplace) == "RequestIdReused"
+    assert outcome.code == workplace.dead_letter.texts["code"] == "RequestIdReused"
     assert "another payload, which is WAITING at attempt 1" in outcome.reason
-    assert (workplace.dead_letters[0].body, workplace.row()) == (other.body, before)
+    assert (workplace.dead_letter.body, workplace.row()) == (other.body, before)
     workplace.live()
     assert workplace.effects == [("r", 2)]

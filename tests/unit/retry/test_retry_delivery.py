@@ -180,7 +180,7 @@ def test_a_hop_is_deferred_unchanged_until_it_is_due(workplace: WorkerHarness, l
     workplace.retries.send_on(MESSAGE, at(left), NOW)
     (queued,) = workplace.queue
     assert queued.visible_at == at(delay)
-    assert queued.attributes["not_before"]["StringValue"] == f"{at(left):.15g}"
+    assert queued.texts["not_before"] == f"{at(left):.15g}"
     assert parse_message(queued.body) == MESSAGE
 
 

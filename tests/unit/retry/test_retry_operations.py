@@ -22,11 +22,9 @@ from tests.support.boundary import Killed, refuse
 from tests.unit.waiting_retries import (
     MADE,
     SOON,
-    attribute_text,
     fail_once,
     killed,
     meanwhile,
-    only_dead_letter,
     put_long_row,
 )
 from tests.unit.worker_harness import NOW, WorkerHarness
@@ -39,14 +37,14 @@ def test_r4_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately_wit
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
-    queued = only_dead_letter(workplace)
-    assert (attribute_text(queued, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
-    assert attribute_text(queued, "reason") == "attempt 2 was cancelled before it started: no longer wanted"
+    queued = workplace.dead_letter
+    assert (queued.texts["code"], workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
+    assert queued.texts["reason"] == "attempt 2 was cancelled before it started: no longer wanted"
     history = [
         {"attempt": 1, "at": instant(NOW), "error": "not now", "type": "Retryable"},
         {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted", "type": "Cancelled"},
     ]
-    assert json.loads(attribute_text(queued, "history")) == history
+    assert json.loads(queued.texts["history"]) == history
     assert json.loads(queued.body)["retries"] == [entry["at"] for entry in history]
     assert workplace.performed == [("r", 1)]
 
@@ -70,7 +68,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_r
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
+    assert workplace.dead_letter.texts["code"] == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
@@ -81,7 +79,7 @@ def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarnes
     workplace.now -= 3600
     workplace.queue[0].visible_at = workplace.now
     workplace.deliver(workplace.queue[0])
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
+    assert workplace.dead_letter.texts["code"] == "Cancelled"
 
 
 def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
@@ -90,7 +88,7 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
     fail_once(workplace)
     operator.cancel("r", "too early")
     workplace.live()
-    workplace.redrive(only_dead_letter(workplace))
+    workplace.redrive(workplace.dead_letter)
     workplace.live()
     assert workplace.effects == [("r", 3)]
     assert workplace.row()["status"] == SUCCEEDED
@@ -131,10 +129,8 @@ def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payl
     assert workplace.row() == before
     assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
-    queued = only_dead_letter(workplace)
-    assert [entry["at"] for entry in json.loads(attribute_text(queued, "history"))] == json.loads(queued.body)[
-        "retries"
-    ]
+    queued = workplace.dead_letter
+    assert [entry["at"] for entry in json.loads(queued.texts["history"])] == json.loads(queued.body)["retries"]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 
@@ -146,6 +142,16 @@ def test_run_now_makes_the_attempt_immediately_and_once(workplace: WorkerHarness
     workplace.live()
     assert workplace.effects == [("r", 2)]
     assert workplace.now == NOW + 60
+
+
+def test_run_now_does_not_repeat_an_attempt_that_starts_meanwhile(
+    workplace: WorkerHarness, operator: RetryOperations
+) -> None:
+    fail_once(workplace)
+    queued = workplace.fire(workplace.schedules()[0])
+    workplace.strike(1, "after", lambda: meanwhile(workplace, lambda: workplace.deliver(queued)))
+    assert isinstance(operator.run_now("r", {"fails": 1}), NoRetryWaiting)
+    assert workplace.queue == []
 
 
 @pytest.mark.parametrize("call", [1, 2, 3, 4, 5])  # interrupted after this call

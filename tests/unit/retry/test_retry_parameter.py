@@ -108,25 +108,18 @@ def test_a_failed_read_is_cached_and_reported_once(store: Store) -> None:
 @pytest.mark.parametrize(
     ("value", "trouble"), [(value, None) for value in INVALID] + [(GOOD, error) for error in TROUBLE.values()]
 )
-def test_an_error_at_a_later_read_keeps_the_previous_policy(
+def test_an_error_leaves_the_policy_that_was_read_before_or_none(
     store: Store, value: str, trouble: Exception | None
 ) -> None:
-    store.put(GOOD)
-    store.attempts()
-    store.put(value)
-    store.trouble = trouble
-    assert [store.attempts_a_minute_later(), store.attempts_a_minute_later()] == [3, 3]
-    assert ["the policy read before is used" in text for text in store.reported] == [True, True]
-
-
-@pytest.mark.parametrize(
-    ("value", "trouble"), [(value, None) for value in INVALID] + [(GOOD, error) for error in TROUBLE.values()]
-)
-def test_an_error_at_the_first_read_leaves_no_policy(store: Store, value: str, trouble: Exception | None) -> None:
-    store.put(value)
-    store.trouble = trouble
-    assert (store.attempts(), len(store.reported)) == (None, 1)
-    assert "failed attempts wait until a policy is read" in store.reported[0]
+    seen = []
+    for stored, error in ((value, trouble), (GOOD, None), (value, trouble), (value, trouble)):
+        store.put(stored)
+        store.trouble = error
+        seen.append(store.attempts_a_minute_later())
+    assert seen == [None, 3, 3, 3]
+    first, *later = store.reported
+    assert "failed attempts wait until a policy is read" in first
+    assert ["the policy read before is used" in text for text in later] == [True, True]
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])

@@ -69,8 +69,25 @@ class Worker:
 
 
 @pytest.fixture
-def worker(work_account: WorkAccount, load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]) -> Worker:
-    return Worker(load("worker"), capsys)
+def start(
+    work_account: WorkAccount,
+    load: Callable[[str], ModuleType],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Worker]:
+    """Start a container whose environment has these variables too."""
+
+    def started(**environment: str) -> Worker:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return Worker(load("worker"), capsys)
+
+    return started
+
+
+@pytest.fixture
+def worker(start: Callable[..., Worker]) -> Worker:
+    return start()
 
 
 def work(request_id: str = "r", **payload: Any) -> dict[str, Any]:
@@ -109,18 +126,14 @@ def test_a_timeout_that_is_too_short_for_an_attempt_is_refused_with_what_is_need
 
 
 def test_a_fifo_queue_is_refused_when_the_handlers_module_is_loaded(
-    work_account: WorkAccount, load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+    work_account: WorkAccount, start: Callable[..., Worker]
 ) -> None:
-    monkeypatch.setenv("WORK_QUEUE_URL", f"{work_account.queue_url}.fifo")
     with pytest.raises(ValueError, match=r"work\.fifo is a FIFO queue, .* Expected a standard queue\. No message was"):
-        load("worker")
+        start(WORK_QUEUE_URL=f"{work_account.queue_url}.fifo")
 
 
 def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_event(
-    work_account: WorkAccount,
-    load: Callable[[str], ModuleType],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler has no decorator, and the environment only what is required."""
     optional = ("EVENT_BUS_NAME", "RETRY_POLICY_PARAMETER", "SCHEDULER_BEYOND_SECONDS", "WORK_SECONDS")
@@ -130,7 +143,7 @@ def test_an_invocation_outside_the_template_writes_its_metrics_and_publishes_no_
         importlib.reload(module)
     observability.logger.handlers[0].setStream(CurrentStdout())
     observability.logger.setLevel("INFO")  # the simulation silences the logger without a service name
-    worker = Worker(load("worker"), capsys)
+    worker = start()
     assert worker.handle(record(work(fails="not now"))) == []
     written = worker.output()
     (emitted,) = [line for line in written if "_aws" in line and "ColdStart" not in line]
@@ -256,28 +269,17 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], Callable[[Worker], bool]]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_of_the_environment_is_used(
-    work_account: WorkAccount,
-    load: Callable[[str], ModuleType],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
+def test_a_setting_of_the_environment_is_used(start: Callable[..., Worker], name: str) -> None:
     value, payload, kept = SETTINGS[name]
-    monkeypatch.setenv(name, value)
-    worker = Worker(load("worker"), capsys)
+    worker = start(**{name: value})
     worker.handle(record(work(**payload)))
     assert kept(worker)
 
 
 def test_a_dead_letter_message_fits_the_queue_of_its_redrive(
-    work_account: WorkAccount,
-    load: Callable[[str], ModuleType],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    work_account: WorkAccount, start: Callable[..., Worker]
 ) -> None:
-    monkeypatch.setenv("WORK_QUEUE_LARGEST_MESSAGE", "4096")
-    worker = Worker(load("worker"), capsys)
+    worker = start(WORK_QUEUE_LARGEST_MESSAGE="4096")
     worker.handle(record(work(poison="x" * 3020)))
     (dead_letter,) = work_account.dead_letters()
     assert size(dead_letter["Body"], dead_letter["MessageAttributes"]) <= 4096
