@@ -117,12 +117,6 @@ SITUATIONS = [
         shows={"found.0.state": "dead-lettered"},
     ),
     Situation(
-        name="a process was removed with 30 waiting requests: the last one is shown with its process",
-        state=_process_removed,
-        question="dlq show request --id r29",
-        says=("r29 (gone, attempt 1)", "code: UnknownProcess", "message group: gone"),
-    ),
-    Situation(
         name="a process was removed with 30 waiting requests: none can be sent before it is added again",
         state=_process_removed,
         question="dlq redrive request --all --yes",
@@ -146,28 +140,6 @@ SITUATIONS = [
         question="dlq show request --limit 20",
         says=("r09 (sample, attempt 1)", _BEHIND),
         shows={"unread.messages": 14},
-    ),
-    Situation(
-        name="24 requests that SQS moved: one that cannot be read may be the one",
-        state=_moved,
-        question="dlq redrive request --id r20 --yes",
-        says=("has no message with id r20. It has: r00", "It may be one that could not be read. " + _BEHIND),
-        exit_code=4,
-    ),
-    Situation(
-        name="24 requests that SQS moved: the dry run states what it cannot read",
-        state=_moved,
-        question="dlq redrive request --all --dry-run",
-        says=("would be sent: r09", _BEHIND, "10 messages would be sent again, 0 left, 0 failed."),
-        never=("would be sent: r10",),
-        shows={"unread.messages": 14},
-    ),
-    Situation(
-        name="24 requests that SQS moved: the run reads on behind those that it sent",
-        state=_moved,
-        question="dlq redrive request --all --yes",
-        says=(*(f"sent: {request_id}" for request_id in _REQUESTS), "24 messages sent again, 0 left, 0 failed."),
-        never=("could not be read",),
     ),
     Situation(
         name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
@@ -220,13 +192,6 @@ SITUATIONS = [
         question="dlq redrive request --all",
         says=("RequestDeadLetterQueue has no message to send again.",),
         shows={"redriven": [], "unread": None},
-    ),
-    Situation(
-        name="the queue is empty: an id is not found",
-        state=_empty,
-        question="dlq show request --id a",
-        says=("RequestDeadLetterQueue has no message with id a. The queue is empty. Nothing was changed.",),
-        exit_code=4,
     ),
     Situation(
         name="no message has the code",

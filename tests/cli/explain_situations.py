@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
+from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, job_run, send_dead_letter
-from tests.cli.refused_requests import NOW, wait_first
+from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 
@@ -48,7 +48,7 @@ def _many_reasons(operator: Operator) -> Names:
     operator.wait("normal one", weight=5)
     operator.wait("urgent", "sample", "high", weight=6)
     operator.processes.pause("sample")
-    _set(operator, "slots_in_use", {"N": "5"})
+    edit(operator, "slots_in_use", {"N": "5"})
     return {}
 
 
@@ -60,21 +60,11 @@ def _blocked(operator: Operator) -> Names:
     return {}
 
 
-def _set(operator: Operator, attribute: str, value: dict[str, Any], process: str = "sample") -> None:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": process}},
-        UpdateExpression="SET #attribute = :value",
-        ExpressionAttributeNames={"#attribute": attribute},
-        ExpressionAttributeValues={":value": value},
-    )
-
-
 def _malformed(operator: Operator) -> Names:
     """A limit stored as a text; request a runs."""
     names = {"a": operator.hold("a")}
     operator.send("b")
-    _set(operator, "slot_limit", {"S": "1"})
+    edit(operator, "slot_limit", {"S": "1"})
     return names
 
 
@@ -85,11 +75,6 @@ def _queued(operator: Operator) -> Names:
 
 
 def _nothing(_: Operator) -> Names:
-    return {}
-
-
-def _unsent_and_slots_free(operator: Operator) -> Names:
-    operator.send("b")
     return {}
 
 
@@ -151,7 +136,8 @@ def _returned(operator: Operator) -> Names:
 
 
 def _failed(operator: Operator) -> Names:
-    _ended(operator)
+    cause = f"States.TaskFailed: {job_run('no such month')}"
+    operator.end(_arn(operator, _released(operator)), "FAILED", error="RequestFailed", cause=cause)
     return {"a": fail(operator, cause=job_run("no such month"))}
 
 
@@ -274,12 +260,6 @@ SITUATIONS = [
         },
     ),
     Situation(
-        name="request show gives the same answer",
-        state=_behind_a,
-        question="request show b",
-        says=("b in sample: waiting", "as the first request of its priority: 1 of 1 slot in use."),
-    ),
-    Situation(
         name="a holder has run for longer than each recent execution",
         state=_with_history,
         question="explain b",
@@ -338,12 +318,6 @@ SITUATIONS = [
         never=("expected start",),
     ),
     Situation(
-        name="the process has no slots",
-        state=lambda operator: {"a": wait_first(operator)},
-        question="explain a",
-        says=("the process has no slots", "-> slotkeeper process set-limit sample 1"),
-    ),
-    Situation(
         name="a request behind the first one was not received",
         state=_queued,
         question="explain c",
@@ -357,13 +331,6 @@ SITUATIONS = [
             "registered: b, waiting for 1 min: 1 of 1 slot in use",
         ),
         shows={"state": "perhaps queued", "queued_messages": 3, "queues.0.conditions.1.condition": "queue"},
-    ),
-    Situation(
-        name="a slot is free, and a request was not received",
-        state=_unsent_and_slots_free,
-        question="explain b",
-        says=("b: perhaps queued", "it is queued: RequestQueue has about 1 message"),
-        never=("If it is queued in",),
     ),
     Situation(
         name="a request was never sent",
@@ -509,9 +476,13 @@ SITUATIONS = [
         question="explain a",
         says=(
             "a in sample: failed",
-            "attempt 1 failed (ABORTED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
+            "attempt 1 failed (FAILED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
             "-> slotkeeper dlq redrive failed --id a",
         ),
+        shows={
+            "found.0.attempts.0.reason": "no such month",
+            "found.0.attempts.0.dead_letter.queue": "FailedRequestQueue",
+        },
     ),
     Situation(
         name="a request failed, and its message is gone",
@@ -528,7 +499,7 @@ SITUATIONS = [
         state=_failed_message_hidden,
         question="explain a",
         says=(
-            "attempt 1 failed (ABORTED)",
+            "attempt 1 failed (FAILED)",
             "Its message was not found in the part of FailedRequestQueue that could be read.",
             "Not read: about 1 message of FailedRequestQueue: another command is reading them",
         ),

@@ -39,12 +39,4 @@ SITUATIONS = [
         ),
         never=("AWS_ACCESS_KEY_ID", "AWS_SECRET", "AWS_CONFIG_FILE", "AWS_ENDPOINT_URL", "SLOTKEEPER_LOCAL", "unset"),
     ),
-    Situation(
-        name="a shell evaluates the answer about a stack that does not exist",
-        state=lambda _: None,
-        question="stack outputs --export --stack other",
-        says=("false\n", "there is no stack 'other' in us-east-1"),
-        never=("export",),
-        exit_code=4,
-    ),
 ]

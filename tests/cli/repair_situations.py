@@ -14,11 +14,6 @@ def _a_text(operator: Operator) -> None:
     edit(operator, "slot_limit", {"S": "5"})
 
 
-def _a_word_after_set_limit(operator: Operator) -> None:
-    assert operator.run("process", "set-limit", "sample", "7").exit_code == 0
-    edit(operator, "slot_limit", {"S": "seven"})
-
-
 def _no_limit_of_the_stacks_process(operator: Operator) -> None:
     edit(operator, "slot_limit", None)
 
@@ -31,25 +26,7 @@ def _a_word_and_no_source(operator: Operator) -> None:
 def _two_faults(operator: Operator) -> None:
     _a_text(operator)
     edit(operator, "slots_in_use", None)
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET paused = :text",
-        ExpressionAttributeValues={":text": {"S": "false"}},
-    )
-
-
-def _a_counter_and_two_holders(operator: Operator) -> None:
-    operator.processes.set_limit("sample", 5)
-    operator.hold("a", weight=3)
-    operator.hold("b")
-    edit(operator, "slots_in_use", {"S": "none"})
-
-
-def _a_holder_without_state(operator: Operator) -> Names:
-    name = operator.hold("a")
-    edit(operator, f"holders/{name}/state", None)
-    return {"a": name}
+    edit(operator, "paused", {"S": "false"})
 
 
 def _a_holder_that_is_a_text(operator: Operator) -> Names:
@@ -70,19 +47,9 @@ def _a_token(operator: Operator) -> Names:
     return {"a": name}
 
 
-def _a_registration(operator: Operator) -> None:
-    operator.hold("a")
-    operator.wait("b")
-    edit(operator, "waiting/normal/weight", {"S": "one"})
-
-
 def _a_lost_request(operator: Operator) -> None:
     note = {"priority": {"S": "normal"}, "since": {"S": "1"}, "noted": {"N": "1"}, "reported": {"L": []}}
     edit(operator, "lost", {"M": {"sample-1": {"M": note}, "sample-2": {"S": "x"}}})
-
-
-def _no_holders(operator: Operator) -> None:
-    edit(operator, "holders", None)
 
 
 def _a_cancellation(operator: Operator) -> None:
@@ -124,18 +91,6 @@ SITUATIONS = [
         },
     ),
     Situation(
-        name="the limit is a text, and the repair is confirmed",
-        state=_a_text,
-        question=REPAIR,
-        says=("sample: 1 attribute written; the item is valid now.", "slot_limit: the number 5"),
-    ),
-    Situation(
-        name="the limit is a word, and the audit log has the last limit",
-        state=_a_word_after_set_limit,
-        question=REPAIR,
-        says=("the item is valid now", "slot_limit: the number 7 (the audit log, process set-limit at"),
-    ),
-    Situation(
         name="the stack's process has no limit, and no command has changed it",
         state=_no_limit_of_the_stacks_process,
         question=REPAIR,
@@ -152,12 +107,6 @@ SITUATIONS = [
         ),
         shows={"open.0": "slot_limit", "written": False},
         exit_code=3,
-    ),
-    Situation(
-        name="the operator states the limit",
-        state=_a_word_and_no_source,
-        question="process repair other --set slot_limit=2 --yes",
-        says=("the item is valid now", "slot_limit: the number 2 (--set)"),
     ),
     Situation(
         name="the operator states a limit that is not valid",
@@ -185,18 +134,6 @@ SITUATIONS = [
         ),
     ),
     Situation(
-        name="the counter is a text",
-        state=_a_counter_and_two_holders,
-        question=REPAIR,
-        says=("the item is valid now", "slots_in_use: the number 4 (the sum of the holders' weights)"),
-    ),
-    Situation(
-        name="a holder has no state",
-        state=_a_holder_without_state,
-        question=REPAIR,
-        says=("the item is valid now", 'holders.{a}.state: the text "RUNNING"'),
-    ),
-    Situation(
         name="a holder is a text",
         state=_a_holder_that_is_a_text,
         question=REPAIR,
@@ -219,17 +156,6 @@ SITUATIONS = [
         never=("secret",),
     ),
     Situation(
-        name="a registration is malformed",
-        state=_a_registration,
-        question=REPAIR,
-        says=(
-            "the item is valid now",
-            "waiting.normal.weight must be",
-            "waiting.normal: ",
-            "its tombstone: the request",
-        ),
-    ),
-    Situation(
         name="the notes of lost requests are malformed",
         state=_a_lost_request,
         question=REPAIR,
@@ -239,12 +165,6 @@ SITUATIONS = [
             "reported: removed",
             "lost.sample-2: removed",
         ),
-    ),
-    Situation(
-        name="no holder can be read",
-        state=_no_holders,
-        question=REPAIR,
-        says=("the item is valid now", "Next: slotkeeper stack reconcile", "holders: {}", "paused: true"),
     ),
     Situation(
         name="no cancellation can be read",
@@ -291,39 +211,11 @@ SITUATIONS = [
         exit_code=5,
     ),
     Situation(
-        name="a malformed process is reconciled by name",
-        state=_also_a_malformed_process,
-        question="stack reconcile odd --check",
-        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
-        exit_code=1,
-    ),
-    Situation(
         name="a request is submitted to a malformed process",
         state=_also_a_malformed_process,
         question="request submit --process odd --request-id r",
         says=(NAMED, COMMAND),
         never=("there is no process",),
-    ),
-    Situation(
-        name="a request is submitted to a process that does not exist",
-        state=_also_a_malformed_process,
-        question="request submit --process unknown --request-id r",
-        says=("there is no process unknown. The processes are: odd, sample",),
-        exit_code=4,
-    ),
-    Situation(
-        name="all processes are paused, and one is malformed",
-        state=_also_a_malformed_process,
-        question="process pause --all",
-        says=("sample: paused", "1 process not paused", NAMED, COMMAND),
-        exit_code=1,
-    ),
-    Situation(
-        name="all processes are resumed, and one is malformed",
-        state=_also_a_malformed_process,
-        question="process resume --all --force",
-        says=("sample: resumed", "1 process not resumed", NAMED, COMMAND),
-        exit_code=1,
     ),
     Situation(
         name="the only process is malformed, and all are paused",
@@ -333,45 +225,39 @@ SITUATIONS = [
         never=("there are no processes",),
         exit_code=1,
     ),
-    Situation(
-        name="a malformed process is added",
-        state=_also_a_malformed_process,
-        question="process add odd --limit 2 --target sample-job",
-        says=("the item of process 'odd' in SlotTable is malformed", COMMAND),
-        exit_code=1,
-    ),
-    Situation(
-        name="a limit is set, and another process of its job is malformed",
-        state=_also_a_malformed_process,
-        question="process set-limit sample 2",
-        says=("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
-    ),
-    Situation(
-        name="the limit of a malformed process is set",
-        state=_also_a_malformed_process,
-        question="process set-limit odd 2",
-        says=("the item of process 'odd' in SlotTable is malformed: slot_limit", COMMAND),
-        exit_code=1,
-    ),
-    Situation(
-        name="a holder that may be that of a malformed process is released",
-        state=_also_a_malformed_process,
-        question="holder release unknown",
-        says=("no request 'unknown' holds a slot of the processes that could be read", NAMED, COMMAND),
-        exit_code=3,
-    ),
-    Situation(
-        name="a request that may be that of a malformed process is cancelled",
-        state=_also_a_malformed_process,
-        question="request cancel unknown --yes",
-        says=("no process that could be read has received request unknown", NAMED, COMMAND),
-        exit_code=3,
-    ),
-    Situation(
-        name="the doctor names the command",
-        state=_also_a_malformed_process,
-        question="doctor --only processes --only drift",
-        says=(NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
-        exit_code=5,
+    *(
+        Situation(
+            name=f"another process is malformed: {question}",
+            state=_also_a_malformed_process,
+            question=question,
+            says=says,
+            exit_code=exit_code,
+        )
+        for question, exit_code, says in (
+            ("status odd", 1, ("process 'odd'", "slot_limit", COMMAND)),
+            ("stack reconcile odd --check", 1, ("the item of process 'odd' in SlotTable is malformed", COMMAND)),
+            ("process pause --all", 1, ("sample: paused", "1 process not paused", NAMED, COMMAND)),
+            ("process resume --all --force", 1, ("sample: resumed", "1 process not resumed", NAMED, COMMAND)),
+            (
+                "process set-limit sample 2",
+                0,
+                ("sample: 1 -> 2 slots", "its slots for sample-job are not counted", COMMAND),
+            ),
+            (
+                "holder release unknown",
+                3,
+                ("no request 'unknown' holds a slot of the processes that could be read", NAMED, COMMAND),
+            ),
+            (
+                "request cancel unknown --yes",
+                3,
+                ("no process that could be read has received request unknown", NAMED, COMMAND),
+            ),
+            (
+                "doctor --only processes --only drift",
+                5,
+                (NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
+            ),
+        )
     ),
 ]

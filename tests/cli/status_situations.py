@@ -10,12 +10,6 @@ def _b_behind_a(operator: Operator) -> Names:
     return {"a": operator.hold("a"), "b": operator.wait("b")}
 
 
-def _purged(operator: Operator) -> Names:
-    names = _b_behind_a(operator)
-    operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
-    return names
-
-
 def _disabled(operator: Operator) -> Names:
     operator.event_source = "Disabled"
     return _b_behind_a(operator)
@@ -28,12 +22,6 @@ SITUATIONS = [
         question="status sample",
         says=("a  RUNNING for 1 min", "{a}", "first in the queue: b, waiting for 1 min: 1 of 1 slot in use"),
         shows={"processes.0.holders.0.request_id": "a", "processes.0.waiting.0.execution": "{b}"},
-    ),
-    Situation(
-        name="RequestQueue was purged while a request waited",
-        state=_purged,
-        question="status sample",
-        says=("first in the queue: b, waiting for 1 min: RequestQueue has no message: it was deleted or purged",),
     ),
     Situation(
         name="the event source is disabled",

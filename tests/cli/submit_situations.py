@@ -41,20 +41,6 @@ SITUATIONS = [
         for outcome in ("SUCCEEDED", "RUNNING", "ABORTED")
         for option in ("", "--wait")
     ),
-    Situation(
-        name="another request has used the id and was returned to the queue",
-        state=_ran("RequestReturned"),
-        question=f"{_DAY_2} --wait",
-        says=("differs in: arguments", "Nothing was sent."),
-        exit_code=3,
-    ),
-    Situation(
-        name="a request of another weight has used the id",
-        state=_ran("SUCCEEDED"),
-        question=f"{_DAY_2} --weight 1",
-        says=("differs in: arguments, weight",),
-        exit_code=3,
-    ),
     *(
         Situation(
             name=f"the same request has succeeded: submit {option}",

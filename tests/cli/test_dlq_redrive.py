@@ -15,28 +15,8 @@ from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import REQUEST, fail, give_up, only_id, send_dead_letter, waiting
+from tests.cli.queue_contents import fail, give_up, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
-
-
-def test_redrive_sends_the_next_attempt_and_deletes_the_dead_letter(operator: Operator) -> None:
-    send_dead_letter(operator)
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes", "--json")
-    assert ended.exit_code == 0
-    (message,) = waiting(operator, "RequestQueue")
-    name = execution_name("sample", "a", 2)
-    assert json.loads(message["Body"]) == {"process": "sample", "arguments": {}, "request_id": "a", "attempt": 2}
-    assert message["Attributes"]["MessageGroupId"] == "sample"
-    assert message["Attributes"]["MessageDeduplicationId"] == name
-    assert waiting(operator, "RequestDeadLetterQueue") == []
-    (redriven,) = ended.json["redriven"]
-    assert (redriven["execution"], redriven["attempt"]) == (name, 2)
-    (line,) = operator.audited()
-    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == (
-        "dlq redrive",
-        "RequestDeadLetterQueue",
-        "a",
-    )
 
 
 @pytest.mark.parametrize("moved_by", ["the starter", "SQS itself"])
@@ -56,16 +36,12 @@ def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, mo
     assert json.loads(message["Body"])["request_id"] == key
 
 
-def test_redrive_sends_a_failed_request_as_the_next_attempt(operator: Operator) -> None:
-    fail(operator, "b", attempt=3)
-    operator.run("dlq", "redrive", "failed", "--all", "--yes")
-    (message,) = waiting(operator, "RequestQueue")
-    assert json.loads(message["Body"])["attempt"] == 4
-    assert waiting(operator, "FailedRequestQueue") == []
-
-
-@pytest.mark.parametrize("queue", ["request", "failed"])
-def test_redrive_keeps_priority_weight_and_message_group(operator: Operator, queue: str) -> None:
+@pytest.mark.parametrize(
+    ("queue", "dead_letters"), [("request", "RequestDeadLetterQueue"), ("failed", "FailedRequestQueue")]
+)
+def test_redrive_sends_the_next_attempt_with_priority_weight_and_message_group(
+    operator: Operator, queue: str, dead_letters: str
+) -> None:
     fields = {"process": "sample", "request_id": "a", "priority": "high", "weight": 3}
     if queue == "failed":
         fail(operator, priority="high", weight=3)
@@ -78,6 +54,10 @@ def test_redrive_keeps_priority_weight_and_message_group(operator: Operator, que
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"]) == {**fields, "arguments": {}, "attempt": 2}
     assert message["Attributes"]["MessageGroupId"] == "sample#high"
+    assert message["Attributes"]["MessageDeduplicationId"] == execution_name("sample", "a", 2)
+    assert waiting(operator, dead_letters) == []
+    (line,) = operator.audited()
+    assert (line["action"], line["queue"], line["sent"][0]["request_id"]) == ("dlq redrive", dead_letters, "a")
 
 
 def test_redrive_corrects_the_message_group_of_a_request(operator: Operator) -> None:
@@ -85,12 +65,6 @@ def test_redrive_corrects_the_message_group_of_a_request(operator: Operator) -> 
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert message["Attributes"]["MessageGroupId"] == "sample#low"
-
-
-def test_a_body_without_a_process_is_listed_by_the_process_of_its_group(operator: Operator) -> None:
-    send_dead_letter(operator, "not JSON", group="sample#high")
-    (listed,) = operator.run("dlq", "list", "request", "--json").json["queues"][0]["dead_letters"]
-    assert (listed["process"], listed["weight"]) == ("sample", None)
 
 
 def test_redrive_sends_a_request_of_the_maximum_size(operator: Operator) -> None:
@@ -172,14 +146,6 @@ def test_redrive_sends_a_cancelled_request_only_by_id_or_code(operator: Operator
     )
 
 
-def test_redrive_corrects_the_message_group(operator: Operator) -> None:
-    delivery = Delivery("m", REQUEST, "other", "handle", "1", 1, 1_790_000_000.0)
-    operator.queue.dead_letter(delivery, "InvalidRequest", "MessageGroupId is 'other'")
-    operator.run("dlq", "redrive", "request", "--all", "--yes")
-    (message,) = waiting(operator, "RequestQueue")
-    assert message["Attributes"]["MessageGroupId"] == "sample"
-
-
 @pytest.mark.parametrize(
     ("options", "left"),
     [(("--code", "Expired"), {"b"}), (("--all", "--limit", "1"), {"b"}), (("--id", "ID"), {"b"})],
@@ -201,12 +167,6 @@ def test_redrive_dry_run_sends_nothing(operator: Operator) -> None:
     assert waiting(operator, "RequestQueue") == []
     assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
     assert operator.audited() == []
-
-
-def test_redrive_is_refused_without_confirmation(operator: Operator) -> None:
-    send_dead_letter(operator)
-    assert operator.run("dlq", "redrive", "request", "--all").exit_code == 3
-    assert waiting(operator, "RequestQueue") == []
 
 
 @pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])

@@ -130,15 +130,8 @@ def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypa
 def test_release_fails_if_the_holder_changes_between_the_checks(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = operator.hold("a", confirmed=False)
+    name = operator.hold("a")
     _end(operator, name)
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET holders.#me.since = :later, holders.#me.#state = :running",
-        ExpressionAttributeNames={"#me": name, "#state": "state"},
-        ExpressionAttributeValues={":later": {"N": "1790000001"}, ":running": {"S": "RUNNING"}},
-    )
 
     def again(_: float) -> None:
         holder = operator.process().holders[name]
@@ -178,15 +171,6 @@ def test_release_frees_the_weight_of_the_holder(operator: Operator) -> None:
     assert "its slot of sample, weight 5, is released." in ended.stdout
     assert operator.process().slots_in_use == 1
     assert operator.audited()[-1]["weight"] == 5
-
-
-def test_the_first_waiting_request_is_woken(operator: Operator, woken: list[str]) -> None:
-    name = operator.hold("a")
-    operator.wait("b")
-    _end(operator, name)
-    operator.run("holder", "release", name)
-
-    assert woken == ["handle-b"]
 
 
 def test_release_of_a_request_that_holds_two_slots_asks_for_the_execution(operator: Operator) -> None:

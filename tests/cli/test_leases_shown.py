@@ -99,6 +99,7 @@ def test_reconcile_does_not_judge_a_lease_by_step_functions(operator: Operator) 
 
     assert ended.exit_code == 0
     assert (ended.json["dead"], ended.json["expired"]) == ([], [])
+    assert "SlotTable matches" in operator.run("stack", "reconcile", "--check").stdout
 
 
 def test_reconcile_leaves_an_expired_lease_to_the_janitor(

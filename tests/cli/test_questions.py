@@ -1,10 +1,20 @@
-"""The questions that commands ask on a terminal, and what each answer does."""
+"""The questions of commands and their answers: without an answer, or an audit line, nothing is written."""
 
 from __future__ import annotations
 
+import shlex
+from typing import Any
+
 import pytest
 
+from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.retry.downstream.downstreams import DownstreamTable
+from slotkeeper.retry.downstream.health import Breaker, Health, State
+from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import send_dead_letter
+from tests.cli.refused_requests import NOW
 from tests.cli.terminal import terminal
 
 REMOVE = ("process", "remove", "sample")
@@ -30,8 +40,86 @@ def test_an_answer_on_the_terminal(answer: str, exit_code: int, says: str) -> No
         assert says in shown.text()
 
 
-def test_without_a_terminal_a_question_is_refused(operator: Operator) -> None:
-    ended = operator.run(*REMOVE)
+@pytest.fixture
+def furnished(operator: Operator) -> Operator:
+    """A holder, a dead letter, a token, a retry that waits, and a breaker that is open."""
+    operator.hold("h")
+    send_dead_letter(operator)
+    item = {
+        "token_name": {"S": ITEM_NAME},
+        "access_token": {"S": "t"},
+        "generation": {"N": "7"},
+        "stored_at": {"N": "1"},
+    }
+    operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
+    ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("w", {})
+    claimed = ledger.claim(message, "claim", NOW, 125, "default")
+    assert isinstance(claimed, Claimed)
+    ledger.record(message, claimed, {"when": NOW, "counted": True}, "HTTP 503")
+    ledger.settle_waiting(message, claimed, NOW)
+    opened = Health(Breaker(state=State.OPEN, since=NOW, probe_at=NOW))
+    DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"]).change(
+        "default", lambda _: (opened, None)
+    )
+    return operator
+
+
+def _contents(operator: Operator) -> dict[str, Any]:
+    """The items of all tables, the numbers of messages in all queues, and the running executions."""
+    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found: dict[str, Any] = {}
+    for name, value in operator.outputs.items():
+        if name.endswith("TableName"):
+            found[name] = operator.dynamodb.scan(TableName=value)["Items"]
+        elif name.endswith("QueueUrl"):
+            asked = operator.sqs.get_queue_attributes(QueueUrl=value, AttributeNames=counts)["Attributes"]
+            found[name] = sum(map(int, asked.values()))
+    listed = operator.stepfunctions.list_executions(stateMachineArn=operator.outputs["WorkflowArn"])["executions"]
+    return found | {"executions": [(one["name"], one["status"]) for one in listed]}
+
+
+CONFIRMED = {
+    "process remove sample": "Remove process sample?",
+    "request cancel new --process sample": "It has not been received yet",
+    "request cancel h --stop": "Stop",
+    "holder release h --force": "Release the slot",
+    "dlq redrive request --all": "Send the messages (about 1) of RequestDeadLetterQueue again?",
+    "dlq discard request --code Expired": "Delete all messages of code Expired of RequestDeadLetterQueue permanently?",
+    "retry cancel w": "Cancel",
+    "retry breaker open --why x": "Open",
+    "retry breaker close --why x": "Close",
+    "retry limit 2 --downstream new": "No downstream 'new' has been called",
+    "token invalidate": "Remove the token of generation 7?",
+}
+UNCONFIRMED = (
+    "process add new --limit 1 --target sample-job",
+    "process pause sample",
+    "process set-limit sample 2",
+    "process set-turn sample 5",
+    "request submit --process sample",
+    "retry limit 2",
+)
+
+
+@pytest.mark.parametrize(("command", "question"), CONFIRMED.items(), ids=CONFIRMED)
+def test_without_a_terminal_a_question_is_refused(furnished: Operator, command: str, question: str) -> None:
+    before = _contents(furnished)
+
+    ended = furnished.run(*shlex.split(command))
 
     assert (ended.exit_code, ended.stdout) == (3, "")
+    assert question in ended.stderr
     assert "give --yes to confirm" in ended.stderr
+    assert (_contents(furnished), furnished.audited()) == (before, [])
+
+
+@pytest.mark.parametrize("command", [*(f"{command} --yes" for command in CONFIRMED), *UNCONFIRMED])
+def test_nothing_is_changed_without_an_audit_line(furnished: Operator, command: str) -> None:
+    before = _contents(furnished)
+    furnished.logs.delete_log_group(logGroupName=furnished.outputs["AuditLogGroupName"])
+
+    ended = furnished.run(*shlex.split(command))
+
+    assert ended.exit_code == 3
+    assert "audit" in ended.stderr
+    assert _contents(furnished) == before

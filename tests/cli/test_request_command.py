@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import cancel_request, explain
-from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import fail, job_run, only_id, send_dead_letter, waiting
+from tests.cli.malformed_items import edit
+from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
 from tests.support.module_time import replace_time
 
@@ -43,50 +43,6 @@ def _ended(operator: Operator) -> None:
 
 
 # Showing -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("started", "confirmed"), [(False, False), (True, False)])
-def test_show_of_a_reservation_is_starting(operator: Operator, started: bool, confirmed: bool) -> None:
-    operator.hold("a", started=started, confirmed=confirmed)
-    assert _attempt(operator)["state"] == "starting"
-
-
-def test_show_of_an_ended_request_has_its_status_and_dead_letter_queue(operator: Operator) -> None:
-    name = operator.hold("a")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
-    assert _attempt(operator)["state"] == "finishing"
-    operator.stop(name)
-    fail(operator)
-    attempt = _attempt(operator)
-    assert (attempt["state"], attempt["status"]) == ("failed", "ABORTED")
-    assert attempt["dead_letter"]["queue"] == "FailedRequestQueue"
-
-
-def test_show_prints_glue_s_error_message_once(operator: Operator) -> None:
-    fail(operator, cause=job_run("no such month"))
-
-    def describe(parameters: dict[str, Any]) -> dict[str, Any]:
-        name, moment = parameters["executionArn"].rpartition(":")[2], datetime.fromtimestamp(0, UTC)
-        if name != execution_name("sample", "a", 1):
-            return {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no"}}
-        ending = {
-            "status": "FAILED",
-            "error": "RequestFailed",
-            "cause": f"States.TaskFailed: {job_run('no such month')}",
-        }
-        return {
-            "executionArn": parameters["executionArn"],
-            "name": name,
-            "startDate": moment,
-            "stopDate": moment,
-        } | ending
-
-    with StubbedCalls("stepfunctions", {"DescribeExecution": describe}):
-        shown = operator.run("request", "show", "a").stdout
-        attempt = _attempt(operator)
-    assert "attempt 1 failed (FAILED): no such month. It is kept" in shown
-    assert shown.count("no such month") == 1
-    assert (attempt["reason"], attempt["cause"][:18]) == ("no such month", "States.TaskFailed:")
 
 
 def test_show_finds_attempts_after_a_dead_lettered_one(operator: Operator) -> None:
@@ -118,16 +74,6 @@ def test_show_finds_a_waiting_request_of_any_priority_by_execution(operator: Ope
         assert (ended.json["request_id"], ended.json["was_first"]) == (f"the {priority} one", True)
 
 
-def test_show_lists_the_same_id_in_two_processes(operator: Operator) -> None:
-    operator.processes.create("other", 1, "sample-job")
-    operator.hold("a")
-    operator.hold("a", "other")
-    shown = operator.run("request", "show", "a", "--json").json["found"]
-    assert {one["process"] for one in shown} == {"sample", "other"}
-    assert _show(operator, "a", "--process", "other")["process"] == "other"
-    assert operator.run("request", "show", "a", "--process", "unknown").exit_code == 4
-
-
 # Cancelling --------------------------------------------------------------------------------------------------------
 
 
@@ -152,19 +98,6 @@ def test_the_first_waiting_request_is_woken_immediately(operator: Operator) -> N
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes", "--json")
     assert ended.json["was_first"] is True
     assert len(waiting(operator, "RequestQueue")) == 1
-
-
-def test_cancel_is_refused_without_confirmation(operator: Operator) -> None:
-    ended = operator.run("request", "cancel", "a", "--process", "sample")
-    assert ended.exit_code == 3
-    assert "It has not been received yet" in ended.stderr
-    assert operator.process().cancelled == {}
-
-
-def test_cancel_is_refused_without_an_audit_line(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-    assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 3
-    assert operator.process().cancelled == {}
 
 
 def test_cancel_stops_a_running_request_only_with_stop(operator: Operator) -> None:
@@ -241,21 +174,8 @@ def test_cancel_is_refused_for_a_failed_attempt(operator: Operator) -> None:
     assert operator.run("request", "cancel", "a", "--process", "sample", "--attempt", "1", "--yes").exit_code == 3
 
 
-def test_cancel_is_idempotent(operator: Operator) -> None:
-    for _ in range(2):
-        assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
-    assert set(operator.process().cancelled) == {execution_name("sample", "a", 1)}
-
-
 def test_cancel_is_refused_above_the_maximum_of_cancellations(operator: Operator) -> None:
-    operator.dynamodb.update_item(
-        TableName=operator.outputs["SlotTableName"],
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET cancelled = :noted",
-        ExpressionAttributeValues={
-            ":noted": {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS)}}
-        },
-    )
+    edit(operator, "cancelled", {"M": {f"x-{n}": {"M": {"since": {"N": "1"}}} for n in range(MAX_CANCELLATIONS)}})
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--yes")
     assert ended.exit_code == 3
     assert "100 cancelled requests" in ended.stderr

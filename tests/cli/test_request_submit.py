@@ -72,23 +72,6 @@ def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator:
     }
 
 
-@pytest.mark.parametrize(
-    ("field", "text"),
-    [
-        ({"priority": "urgent"}, "line 1: body.priority must be one of ['high', 'normal', 'low']"),
-        ({"weight": 0}, "line 1: body.weight must be bigger than or equal to 1"),
-        ({"weight": "3"}, "line 1: body.weight must be integer"),
-        ({"weight": 100_001}, "line 1: body.weight must be smaller than or equal to 100000"),
-    ],
-)
-def test_submit_refuses_an_invalid_priority_or_weight(operator: Operator, field: dict[str, Any], text: str) -> None:
-    ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps({"process": "sample", **field}))
-
-    assert ended.exit_code == 2
-    assert text in ended.stderr
-    assert _queued(operator) == []
-
-
 def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
     operator.processes.create("heavy", 4, "sample-job", default_weight=5)
     stated = operator.run("request", "submit", "--process", "sample", "--weight", "3").stderr
@@ -96,13 +79,6 @@ def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
     assert "slotkeeper process set-limit sample 3" in stated
     assert "above the limit 4 (largest weight: 5)" in operator.run("request", "submit", "--process", "heavy").stderr
     assert operator.run("request", "submit", "--process", "heavy", "--weight", "4").stderr == ""
-
-
-def test_submit_sends_nothing_without_an_audit_line(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-
-    assert operator.run("request", "submit", "--process", "sample").exit_code == 3
-    assert _queued(operator) == []
 
 
 def test_submit_gives_a_request_without_id_a_new_id(operator: Operator) -> None:
@@ -365,9 +341,3 @@ def test_submit_waits_for_the_next_attempt_of_a_returned_request(
         ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
     assert ended.exit_code == 0
     assert ended.json["sent"][0]["status"] == "SUCCEEDED"
-
-
-def test_submit_fails_when_the_timeout_has_passed(operator: Operator) -> None:
-    ended = operator.run("request", "submit", "--process", "sample", "--wait", "--timeout", "0")
-    assert ended.exit_code == 1
-    assert "1 of 1 request had not ended" in ended.stderr

@@ -175,22 +175,6 @@ def test_cancel_of_a_delayed_message_takes_effect_on_delivery(operator: Operator
     assert "cancelled" in operator.run("retry", "list").stdout
 
 
-def test_cancel_is_refused_without_confirmation(operator: Operator, waiting: Waiting) -> None:
-    waiting.fail("r", HOUR)
-    ended = operator.run("retry", "cancel", "r")
-    assert (ended.exit_code, waiting.status("r"), operator.audited()) == (3, "WAITING", [])
-
-
-def test_cancel_can_be_repeated_after_it_was_interrupted(operator: Operator, waiting: Waiting) -> None:
-    """The first command recorded the cancellation and died before it sent the message."""
-    waiting.fail("r", HOUR)
-    row = waiting.ledger.read("r")
-    assert row is not None
-    waiting.ledger.cancel("r", row, "dead", {"code": "Cancelled", "reason": "why"}, "Cancelled: why", time.time())
-    ended = operator.run("retry", "cancel", "r", "--yes", "--json")
-    assert (ended.exit_code, ended.json["sent"], waiting.schedules()) == (0, True, [])
-
-
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -265,16 +249,6 @@ def test_run_now_needs_the_payload_of_a_delayed_message(operator: Operator, wait
     payload.write_text('{"city": "Oslo"}')
     assert operator.run("retry", "run-now", "r", "--payload", str(payload)).exit_code == 0
     assert waiting.bodies() == [json.loads(second.to_json())]
-
-
-def test_run_now_accepts_the_payload_of_the_request_only(operator: Operator, waiting: Waiting) -> None:
-    waiting.fail("r", -HOUR, booked=False)
-    other = operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Rome"}')
-    assert other.exit_code == 3
-    assert "differs from the payload of the 1 earlier attempts" in other.stderr
-    assert waiting.bodies() == []
-    assert operator.run("retry", "run-now", "r", "--payload", "-", stdin='{"city": "Oslo"}').exit_code == 0
-    assert len(waiting.bodies()) == 1
 
 
 @pytest.mark.parametrize("text", ["[1]", "not JSON"])

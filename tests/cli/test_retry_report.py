@@ -42,13 +42,6 @@ class Failures:
         self.dead_letters.send(message, claim.started_at, "AttemptsExhausted", error, claim.history)
         self.ledger.settle_dead_lettered(message, claim)
 
-    def recovers(self, request_id: str, ago: float = HOUR) -> None:
-        message, claim = self._fail(request_id, ago, "Unavailable: HTTP 503 after 4 s")
-        second = message.after(claim.started_at)
-        again = self.ledger.claim(second, "again", time.time(), 125, "crm")
-        assert isinstance(again, Claimed)
-        self.ledger.settle_succeeded(second, again, "{}")
-
     def _fail(self, request_id: str, ago: float, error: str) -> tuple[Message, Claimed]:
         message = Message(request_id, {"city": "Oslo"})
         claim = self.ledger.claim(message, f"claim of {request_id}", time.time() - ago, 125, "crm")
@@ -60,27 +53,6 @@ class Failures:
 @pytest.fixture
 def failures(operator: Operator) -> Failures:
     return Failures(operator)
-
-
-def test_the_report_has_each_cause_with_what_became_of_its_requests(operator: Operator, failures: Failures) -> None:
-    failures.waits("r1")
-    failures.lost("r2", ago=2 * HOUR)
-    failures.recovers("r3")
-    failures.waits("r4", error="RateLimited: HTTP 429")
-    found = operator.run("retry", "report", "--json").json
-    assert [(each["type"], each["message"]) for each in found["causes"]] == [
-        ("Unavailable", "HTTP 503 after <n> s"),
-        ("RateLimited", "HTTP 429"),
-    ]
-    first = found["causes"][0]
-    numbers = {name: first[name] for name in ("failures", "attempts", "requests", "lost", "recovered", "waiting")}
-    assert numbers == {"failures": 3, "attempts": 3, "requests": 3, "lost": 1, "recovered": 1, "waiting": 1}
-    assert (first["example"] in ("r1", "r2", "r3"), first["first"] < first["last"]) == (True, True)
-    assert (first["downstreams"], first["new"], sum(first["over_time"])) == ({"crm": 3}, True, 3)
-    assert first["next_steps"][-1].endswith("slotkeeper dlq redrive work --stack slotkeeper --code AttemptsExhausted")
-    assert "slotkeeper retry limit" in found["causes"][1]["next_steps"][0]
-    assert found["downstreams"] == {"crm": {"failures": 4, "before": 0, "requests": 4, "lost": 1}}
-    assert (found["read"]["rows"], found["read"]["dead_letters"], found["read"]["left_out"]) == (4, 1, [])
 
 
 def test_the_report_compares_with_the_period_before(operator: Operator, failures: Failures) -> None:
@@ -95,25 +67,6 @@ def test_the_report_compares_with_the_period_before(operator: Operator, failures
     text = operator.run("retry", "report").stdout
     assert "2 failures, 1.0 times as many as in the period before (2)" in text
     assert "gone since the period before: Refused: no (1 failure)" in text
-
-
-def test_messages_that_were_never_attempted_are_causes_too(operator: Operator, failures: Failures) -> None:
-    for name in ("m1", "m2"):
-        failures.dead_letters.send_invalid("{", name, f"body: no field 'request_id' in {name} at 17")
-    (cause,) = operator.run("retry", "report", "--json").json["causes"]
-    assert (cause["type"], cause["lost"], cause["attempts"]) == ("InvalidMessage", 2, 0)
-    assert cause["next_steps"][0].startswith("Correct the sender")
-
-
-def test_ids_select_the_lost_messages_if_the_code_has_messages_of_another_cause(
-    operator: Operator, failures: Failures
-) -> None:
-    failures.lost("r 1")
-    failures.lost("r2", error="Refused: no")
-    found = operator.run("retry", "report", "--json").json
-    steps = {each["type"]: each["next_steps"][-1] for each in found["causes"]}
-    assert steps["Unavailable"].endswith("slotkeeper dlq redrive work --stack slotkeeper --id 'r 1'")
-    assert steps["Refused"].endswith("--id r2")
 
 
 def test_dead_letter_messages_stay_visible(operator: Operator, failures: Failures) -> None:

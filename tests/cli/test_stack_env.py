@@ -76,11 +76,6 @@ def test_another_file_is_replaced_and_named_in_the_command(operator: Operator, t
     assert " --env-vars mine.json " in ended.stdout
 
 
-def test_the_result_as_json_names_file_and_functions(operator: Operator) -> None:
-    ended = operator.run("stack", "env", "--json")
-    assert ended.json == {"file": str(ENV_FILE), "functions": ["StarterFunction", "WorkerFunction"]}
-
-
 def test_a_dash_prints_the_file(operator: Operator, tmp_path: Path) -> None:
     assert operator.run("stack", "env", "-o", "-").json["StarterFunction"] == DEPLOYED["starter"]
     assert list(tmp_path.iterdir()) == []

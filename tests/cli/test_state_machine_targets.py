@@ -12,15 +12,11 @@ from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, entered
 from tests.cli.queue_contents import waiting
 from tests.support.module_time import replace_time
-from tests.support.tables import create_table
 
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",
     "account": "arn:aws:states:us-east-1:999999999999:stateMachine:Load",
-    "version": "arn:aws:states:us-east-1:123456789012:stateMachine:Load:1",
     "alias": "arn:aws:states:us-east-1:123456789012:stateMachine:Load:live",
-    "execution": "arn:aws:states:us-east-1:123456789012:execution:Load:x",
-    "service": "arn:aws:lambda:us-east-1:123456789012:function:load",
 }
 
 
@@ -258,24 +254,3 @@ def test_reconcile_finds_an_execution_that_runs_a_state_machine(operator: Operat
     operator.histories[name] = [entered("RunStateMachine"), entered("ConfirmSlot")]
 
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
-
-
-def test_restore_copies_the_settings_of_a_process(operator: Operator) -> None:
-    machine = operator.machine()
-    create_table(operator.dynamodb, "restored", "process_name")
-    old = {
-        "process_name": {"S": "lost"},
-        "slot_limit": {"N": "7"},
-        "slots_in_use": {"N": "0"},
-        "holders": {"M": {}},
-        "waiting": {"M": {}},
-        "target": {"S": machine},
-        "run_settings": {"M": {"timeout_minutes": {"N": "9"}, "settle_seconds": {"N": "8"}}},
-    }
-    operator.dynamodb.put_item(TableName="restored", Item=old)
-
-    operator.run("stack", "restore", "--from", "restored")
-
-    taken = operator.process("lost")
-    assert (taken.target, taken.timeout_minutes, taken.settle_seconds) == (machine, 9, 8)
-    assert taken.queue_url == operator.outputs["RequestQueueUrl"]

@@ -10,11 +10,8 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
-from slotkeeper_cli.conditions import GONE_AFTER
+from tests.cli.malformed_items import add_malformed, edit
 from tests.cli.operator_account import Operator
-from tests.support.module_time import replace_time
-
-SENT = 1_790_000_000.0
 
 
 def _only(seen: Any) -> Any:
@@ -41,71 +38,17 @@ def test_status_shows_a_holder_with_age_execution_and_glue_run(operator: Operato
     assert _only(operator.run("status", "--json").json)["holders"][0]["execution_status"] == "ABORTED"
 
 
-@pytest.fixture
-def waits(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The execution name of request b, which has waited for a minute behind request a."""
-    replace_time(monkeypatch, status, time=lambda: SENT + 60)
-    operator.hold("a")
-    return operator.wait("b")
-
-
-@pytest.fixture
-def weighted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit of 6, of which 4 are in use, and a waiting request of each priority: the high one is blocked."""
-    replace_time(monkeypatch, status, time=lambda: SENT + 60)
-    operator.processes.create("weighted", 6, "sample-job", default_weight=2)
-    operator.hold("a", "weighted", weight=3)
-    operator.hold("b", "weighted", weight=1)
-    operator.processes.pause("weighted")
-    operator.wait("x", "weighted", "low")
-    operator.wait("next", "weighted", weight=5)
-    operator.wait("now", "weighted", "high", weight=8)
-    operator.processes.resume("weighted")
-
-
-def test_status_shows_no_waiting_request_once_it_is_cancelled(operator: Operator, waits: str) -> None:
-    """Its registration ends when the starter has received the message again."""
-    operator.processes.cancellations.add("sample", waits, SENT)
-
-    assert _only(operator.run("status", "--json").json)["waiting"] == []
-    assert operator.process().waiting["normal"].execution == waits
-
-
-@pytest.mark.usefixtures("waits")
-@pytest.mark.parametrize(("age", "is_shown"), [(GONE_AFTER - 1, True), (GONE_AFTER, False)])
-def test_status_shows_no_waiting_request_once_it_has_expired(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch, age: float, is_shown: bool
-) -> None:
-    replace_time(monkeypatch, status, time=lambda: SENT + age)
-
-    assert bool(_only(operator.run("status", "--json").json)["waiting"]) == is_shown
-
-
-def test_status_shows_no_waiting_request_once_it_has_started(operator: Operator) -> None:
-    """A late redelivery of its message waits for a slot."""
-    operator.hold("a")
-    operator.start_and_wait_again("b")
-
-    assert _only(operator.run("status", "--json").json)["waiting"] == []
-
-
 def test_status_reports_drift_pause_and_malformed_items(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.pause("sample")
-    table = operator.outputs["SlotTableName"]
-    operator.dynamodb.update_item(
-        TableName=table,
-        Key={"process_name": {"S": "sample"}},
-        UpdateExpression="SET slots_in_use = :two",
-        ExpressionAttributeValues={":two": {"N": "2"}},
-    )
-    operator.dynamodb.put_item(TableName=table, Item={"process_name": {"S": "odd"}, "slot_limit": {"S": "3"}})
+    edit(operator, "slots_in_use", {"N": "2"})
+    add_malformed(operator)
 
     seen, shown = operator.run("status", "--json").json, operator.run("status").stdout
 
     assert _only(seen)["has_drifted"]
     assert _only(seen)["paused"]
-    assert "slots_in_use" in seen["malformed"][0] or "slot_limit" in seen["malformed"][0]
+    assert "process odd" in seen["malformed"][0]
     assert "PAUSED" in shown
     assert "DRIFTED: 1 holder\n" in shown
 
@@ -126,13 +69,6 @@ def test_status_counts_messages(operator: Operator) -> None:
 
     assert queues["RequestQueue"] == {"visible": 1, "in_flight": 0, "delayed": 0}
     assert queues["WorkDeadLetterQueue"]["visible"] == 0
-
-
-def test_an_unknown_stack_is_not_found(operator: Operator) -> None:
-    ended = operator.run("status", "--stack", "nowhere")
-
-    assert ended.exit_code == 4
-    assert "--stack" in ended.stderr
 
 
 def test_status_refuses_watch_with_json(operator: Operator) -> None:

@@ -149,14 +149,6 @@ def test_invalidate_removes_the_token_and_keeps_its_generation(operator: Operato
     assert operator.run("token", "show", "--json").json["stored"] is False
 
 
-def test_invalidate_is_refused_without_confirmation(operator: Operator) -> None:
-    put(operator)
-    ended = operator.run("token", "invalidate")
-    assert ended.exit_code == 3
-    assert "Remove the token of generation 7?" in ended.stderr
-    assert ("access_token" in raw(operator), operator.audited()) == (True, [])
-
-
 @pytest.mark.parametrize(
     ("generation", "age", "expected"),
     [(["--generation", "6"], 600, "generation 7 is stored, not 6"), ([], 1, "younger than the 5 s between two")],
