@@ -8,7 +8,6 @@ from typing import Any
 from slotkeeper.retry.ledger import MAX_HISTORY_ENTRIES, WAITING
 from slotkeeper.retry.message import Message, instant
 from tests.support.boundary import Killed
-from tests.unit.work_messages import QueuedMessage
 from tests.unit.worker_harness import NOW, WorkerHarness
 
 LATER = {"default": {"backoff": "fixed", "jitter": "none", "base_seconds": 3000, "max_attempts": 3}}
@@ -20,15 +19,6 @@ def fail_once(workplace: WorkerHarness, policy: dict[str, Any] = LATER, fails: i
     workplace.put_policy(json.dumps(policy))
     workplace.deliver(workplace.send(fails=fails))
     workplace.wait(60)
-
-
-def only_dead_letter(workplace: WorkerHarness) -> QueuedMessage:
-    assert len(workplace.dead_letters) == 1
-    return workplace.dead_letters[0]
-
-
-def attribute_text(message: QueuedMessage, name: str) -> str:
-    return str(message.attributes[name]["StringValue"])
 
 
 def killed() -> None:

@@ -30,6 +30,11 @@ class QueuedMessage:
         return f"{self.message_id}/{self.receives}"
 
     @property
+    def texts(self) -> dict[str, str]:
+        """The values of its attributes."""
+        return {name: str(value["StringValue"]) for name, value in self.attributes.items()}
+
+    @property
     def record(self) -> SQSRecord:
         """The message as the event source mapping delivers it."""
         attributes = {

@@ -87,7 +87,6 @@ class WorkerHarness:
 
         self.now = NOW
         self.queue: list[QueuedMessage] = []
-        self.delivering: QueuedMessage | None = None
         self.seen: list[QueuedMessage] = []
         self.dead_letters: list[QueuedMessage] = []
         self.performed: list[tuple[str, int]] = []
@@ -96,7 +95,6 @@ class WorkerHarness:
         self.deaths = 0
         self.refused_schedules: list[str] = []
         self.invalid_policies: list[str] = []
-        self.unreported: list[str] = []
         self.remaining = INVOCATION
         self._ids = itertools.count(1)
         self.sqs.meta.events.register("before-parameter-build.sqs.SendMessage", note_parameters)
@@ -148,7 +146,6 @@ class WorkerHarness:
         return Downstreams(
             DownstreamTable(self.dynamodb, DOWNSTREAMS),
             most=CONCURRENCY,
-            on_unreported=self.unreported.append,
             clock=lambda: self.now,
         )
 
@@ -221,11 +218,6 @@ class WorkerHarness:
         self.queue.append(again)
         return again
 
-    def copy_in_flight(self) -> QueuedMessage:
-        """A second delivery of the message that the worker currently handles."""
-        assert self.delivering
-        return self.copy(self.delivering)
-
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
@@ -233,6 +225,12 @@ class WorkerHarness:
         """A dead-letter message moved back by SQS: the same body and attributes under a new message id."""
         self.dead_letters.remove(message)
         return self.send(body=message.body, attributes=message.attributes)
+
+    @property
+    def dead_letter(self) -> QueuedMessage:
+        """The only dead-letter message."""
+        (only,) = self.dead_letters
+        return only
 
     def put_policy(self, value: str) -> None:
         self._own.ssm.put_parameter(Name=PARAMETER, Value=value, Type="String", Overwrite=True)
@@ -242,14 +240,12 @@ class WorkerHarness:
         self.now = max(self.now, message.visible_at)
         message.visible_at = self.now + VISIBILITY
         context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: int(self.remaining * 1000))
-        outer, self.delivering = self.delivering, message
         if message not in self.seen:
             self.seen.append(message)
         try:
             outcome = self.consumer.consume(message.record, self.perform, context)
         finally:
             message.receives += 1
-            self.delivering = outer
         if message in self.queue:  # another delivery may have deleted it
             self.queue.remove(message)
         return outcome

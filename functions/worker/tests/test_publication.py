@@ -71,19 +71,6 @@ def test_an_input_without_lines_publishes_a_manifest_without_parts(bucket: Bucke
     assert bucket.read("r") == {}
 
 
-def test_a_reader_never_sees_a_part_of_it(bucket: Bucket) -> None:
-    seen: list[View] = []
-
-    def read(number: int, name: str) -> None:
-        seen.append(bucket.read("r"))
-
-    bucket.perform(request(), on=read)
-
-    published_at = bucket.boundaries.passed.index(f"after {MANIFEST_PUT}r.json")
-    assert seen[:published_at] == [None] * published_at
-    assert seen[published_at:] == [BY_CITY] * (len(seen) - published_at)
-
-
 def test_another_attempt_finds_the_manifest_and_writes_nothing(bucket: Bucket) -> None:
     first = bucket.perform(request())
     bucket.put(b'{"city": "Bonn"}\n')
@@ -104,8 +91,19 @@ def die_after_a_part(bucket: Bucket, request_id: str) -> None:
     bucket.perform(request(request_id), on=fail_on("after PutObject", Killed()))
 
 
-def enumerate_deaths(bucket: Bucket, boundaries: int, attempt: int) -> None:
-    """Kill attempt `attempt` at each of its boundaries in turn, and make the next attempt. An earlier one died too."""
+@pytest.mark.parametrize(
+    ("attempt", "boundaries"),
+    [
+        pytest.param(1, 10, id="before and after two reads, two parts and the manifest"),
+        pytest.param(2, 14, id="also before and after listing and deleting the parts of the first attempt"),
+    ],
+)
+def test_f25_killed_at_any_call_the_next_attempt_makes_one_whole_effect(
+    bucket: Bucket, attempt: int, boundaries: int
+) -> None:
+    if attempt > 1:
+        die_after_a_part(bucket, "counted")
+    assert bucket.count_boundaries(request("counted", attempt)) == boundaries
     for boundary in range(boundaries):
         request_id = bucket.new_request_id()
         if attempt > 1:
@@ -119,19 +117,6 @@ def enumerate_deaths(bucket: Bucket, boundaries: int, attempt: int) -> None:
         assert seen in (None, BY_CITY)
         assert done["parts"] == 2
         assert_published_once(bucket, request_id)
-
-
-def test_f25_killed_at_any_call_the_next_attempt_makes_one_whole_effect(bucket: Bucket) -> None:
-    boundaries = bucket.count_boundaries(request())
-    assert boundaries == 10  # before and after two reads, two parts and the manifest
-    enumerate_deaths(bucket, boundaries, attempt=1)
-
-
-def test_f25_killed_at_any_call_of_the_second_attempt_too(bucket: Bucket) -> None:
-    die_after_a_part(bucket, "counted")
-    boundaries = bucket.count_boundaries(request("counted", attempt=2))
-    assert boundaries == 14  # also before and after listing and deleting the parts of the first attempt
-    enumerate_deaths(bucket, boundaries, attempt=2)
 
 
 # Fault -> the error of the call, and the step between boundaries: a 403 after a call would mean that it had no effect.
@@ -198,32 +183,28 @@ def test_a_manifest_that_was_refused_leaves_nothing(
     assert bucket.parts("r") == []
 
 
-@pytest.mark.parametrize("attempt", [1, 2])
-def test_a_failed_attempt_does_not_remove_parts_that_another_published(bucket: Bucket, attempt: int) -> None:
+@pytest.mark.parametrize(
+    ("attempt", "refused", "kind"),
+    [
+        (1, refusal("AccessDenied", 403), ClientError),
+        (2, refusal("AccessDenied", 403), ClientError),
+        (2, refusal("ConditionalRequestConflict", 409), dict),  # the other attempt's success
+    ],
+)
+def test_a_failed_attempt_does_not_remove_parts_that_another_published(
+    bucket: Bucket, attempt: int, refused: ClientError, kind: type
+) -> None:
     def other_wins(number: int, name: str) -> None:
         if name.startswith(f"before {MANIFEST_PUT}"):
-            perform_elsewhere(bucket, request(attempt=attempt))
-            raise refusal("AccessDenied", 403)
+            elsewhere = threading.Thread(target=bucket.perform, args=(request(attempt=attempt),))
+            elsewhere.start()
+            elsewhere.join()
+            raise refused
 
-    assert isinstance(bucket.perform(request(attempt=1), on=other_wins), ClientError)
+    result = bucket.perform(request(), on=other_wins)
+    assert isinstance(result, kind)
+    assert not isinstance(result, dict) or result["attempt"] == attempt
     assert_published_once(bucket, "r")
-
-
-def test_a_conflict_with_another_attempt_that_published_is_its_success(bucket: Bucket) -> None:
-    def other_wins(number: int, name: str) -> None:
-        if name.startswith(f"before {MANIFEST_PUT}"):
-            perform_elsewhere(bucket, request(attempt=2))
-            raise refusal("ConditionalRequestConflict", 409)
-
-    assert bucket.perform(request(), on=other_wins)["attempt"] == 2
-    assert_published_once(bucket, "r")
-
-
-def perform_elsewhere(bucket: Bucket, made: Message) -> None:
-    """Make a whole attempt in another thread."""
-    thread = threading.Thread(target=bucket.perform, args=(made,))
-    thread.start()
-    thread.join()
 
 
 # An attempt whose manifest is refused reads the manifest, lists and deletes: three more calls.

@@ -21,11 +21,8 @@ from slotkeeper.schema import InvalidBody
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
-def test_a_message_needs_its_id_and_its_text() -> None:
+def test_a_message_needs_its_id_and_its_text_and_may_name_its_conversation() -> None:
     assert parse_message('{"message_id": "m", "text": "grüß"}'.encode()) == ChatMessage("m", "grüß")
-
-
-def test_a_message_may_name_its_conversation() -> None:
     assert parse_message(b'{"message_id": "m", "text": "t", "conversation": "c"}').conversation == "c"
 
 

@@ -90,20 +90,20 @@ def test_a_secret_without_a_value_is_unusable(secrets: Secrets, chat: ChatbotAcc
         secrets.credentials("empty")
 
 
-def test_a_denied_secret_is_reported_by_its_error_code_alone(secrets: Secrets, chat: ChatbotAccount) -> None:
-    refuse(chat.secretsmanager, "GetSecretValue", "AccessDeniedException")
-    with pytest.raises(UnusableSecret, match=r"ApiCredentialsSecretArn cannot be read: AccessDeniedException$"):
-        secrets.credentials(CREDENTIALS)
-
-
 @pytest.mark.parametrize(
-    ("code", "passes"), [("ThrottlingException", True), ("InternalServiceError", True), ("DecryptionFailure", False)]
+    ("code", "passes"),
+    [
+        ("ThrottlingException", True),
+        ("InternalServiceError", True),
+        ("DecryptionFailure", False),
+        ("AccessDeniedException", False),
+    ],
 )
-def test_a_temporary_read_error_is_distinguished_from_a_permanent_one(
+def test_a_read_error_is_reported_by_its_code_alone_and_is_temporary_or_permanent(
     secrets: Secrets, chat: ChatbotAccount, code: str, passes: bool
 ) -> None:
     refuse(chat.secretsmanager, "GetSecretValue", code, times=9)
-    with pytest.raises(UnusableSecret, match=code) as refused:
+    with pytest.raises(UnusableSecret, match=rf"ApiCredentialsSecretArn cannot be read: {code}$") as refused:
         secrets.credentials(CREDENTIALS)
     assert isinstance(refused.value, UnreadableSecret) == passes
 

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.chatbot import signatures
 from slotkeeper.chatbot.signatures import WINDOW, SeenSignatures, SignatureRefused, check_headers, sign, verify
-from tests.support.boundary import Calls, lose_answer, refuse
+from tests.support.boundary import lose_answer, refuse
 from tests.unit.chatbot_account import SEEN_TABLE, ChatbotAccount
 from tests.unit.conftest import NOW
 
@@ -29,10 +29,6 @@ def _check(timestamp: str | None = STAMP, signature: str | None = None, body: by
 def test_a_signature_is_the_hmac_over_version_timestamp_and_raw_body() -> None:
     expected = hmac.new(KEY.encode(), b"v1:" + STAMP.encode() + b":" + BODY, hashlib.sha256).hexdigest()
     assert sign(KEY, int(NOW), BODY) == f"v1={expected}"
-
-
-def test_a_signed_request_passes() -> None:
-    _check()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -64,8 +60,8 @@ def test_any_other_request_is_refused_with_its_code(changes: dict[str, Any], cod
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("apart", [-WINDOW, WINDOW])
-def test_a_timestamp_at_the_edge_of_the_window_passes(apart: int) -> None:
+@pytest.mark.parametrize("apart", [-WINDOW, 0, WINDOW])
+def test_a_signed_request_passes_within_the_window_and_at_its_edges(apart: int) -> None:
     _check(now=NOW + apart)
 
 
@@ -155,9 +151,3 @@ def test_a_request_is_refused_if_dynamodb_fails(seen: SeenSignatures, chat: Chat
     refuse(chat.dynamodb, "PutItem", "ThrottlingException", times=9)
     with pytest.raises(ClientError, match="ThrottlingException"):
         seen.note(SIGNATURE, int(NOW), "one")
-
-
-def test_storing_a_signature_is_one_write(seen: SeenSignatures, chat: ChatbotAccount) -> None:
-    calls = Calls(chat.dynamodb)
-    seen.note(SIGNATURE, int(NOW), "one")
-    assert calls.made == ["PutItem"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.retry import Retryable, WorkRequest
+from slotkeeper.retry import WorkRequest
 from slotkeeper.retry.attempt import MAX_RESULT_CHARACTERS, WorkDeadLettered, WorkDeferred, WorkRetried, WorkSucceeded
 from slotkeeper.retry.consumer import (
     QUICK_RETRY_RECEIVES,
@@ -25,15 +25,6 @@ from tests.unit.waiting_retries import killed
 from tests.unit.worker_harness import INVOCATION, NOW, VISIBILITY, When, WorkerHarness
 
 PLAIN = json.dumps({"default": {"jitter": "none", "base_seconds": 30}})
-
-
-class RateLimited(Retryable):
-    pass
-
-
-def code(workplace: WorkerHarness) -> str:
-    (dead_letter,) = workplace.dead_letters
-    return str(dead_letter.attributes["code"]["StringValue"])
 
 
 def test_successful_work_is_recorded_with_its_result_and_the_message_is_deleted(workplace: WorkerHarness) -> None:
@@ -96,21 +87,29 @@ def test_any_exception_of_the_work_is_a_failed_attempt(workplace: WorkerHarness)
     assert isinstance(outcome.cause, KeyError)
 
 
-def test_r3_a_request_that_always_fails_is_dead_lettered_after_its_policys_attempts(workplace: WorkerHarness) -> None:
-    workplace.put_policy('{"default": {"max_attempts": 3}}')
-    workplace.send(fails=99)
+@pytest.mark.parametrize(
+    ("policy", "payload", "attempts"),
+    [
+        pytest.param('{"default": {"max_attempts": 3}}', {"fails": 99}, [1, 2, 3], id="fails"),
+        pytest.param("{}", {"dies": 99}, [1, 2, 3, 4, 5], id="dies, by the built-in rule for Died"),
+    ],
+)
+def test_r3_a_request_that_always_fails_is_dead_lettered_after_its_policys_attempts(
+    workplace: WorkerHarness, policy: str, payload: dict[str, Any], attempts: list[int]
+) -> None:
+    workplace.put_policy(policy)
+    workplace.send(**payload)
     workplace.live()
-    assert workplace.performed == [("r", 1), ("r", 2), ("r", 3)]
-    assert code(workplace) == "AttemptsExhausted"
-    dead_letter = workplace.dead_letters[0]
-    assert [entry["attempt"] for entry in json.loads(dead_letter.attributes["history"]["StringValue"])] == [1, 2, 3]
-    assert dead_letter.attributes["first_attempt_at"]["StringValue"] == instant(NOW)
+    assert [attempt for _, attempt in workplace.performed] == attempts
+    texts = workplace.dead_letter.texts
+    assert (texts["code"], texts["first_attempt_at"]) == ("AttemptsExhausted", instant(NOW))
+    assert [entry["attempt"] for entry in json.loads(texts["history"])] == attempts
 
 
 def test_an_invalid_message_is_dead_lettered_without_a_ledger_write(workplace: WorkerHarness) -> None:
     outcome = workplace.consume(workplace.send(body="junk"))
     assert isinstance(outcome, WorkDeadLettered)
-    assert (outcome.code, code(workplace)) == ("InvalidMessage", "InvalidMessage")
+    assert (outcome.code, workplace.dead_letter.texts["code"]) == ("InvalidMessage", "InvalidMessage")
     assert workplace.calls == ["SendMessage"]
 
 
@@ -155,7 +154,7 @@ def test_a_died_attempt_is_recorded_as_died_by_the_delivery_that_reads_a_policy(
 def test_poison_needs_no_policy(workplace: WorkerHarness) -> None:
     refuse(workplace.ssm, "GetParameter", "ParameterNotFound", times=99)
     workplace.consume(workplace.send(poison="bad"))
-    assert code(workplace) == "Poison"
+    assert workplace.dead_letter.texts["code"] == "Poison"
 
 
 def test_a_due_attempt_is_made_at_any_age_of_its_request(workplace: WorkerHarness) -> None:
@@ -206,24 +205,6 @@ def test_a_failed_visibility_change_leaves_the_message_hidden_for_its_timeout(wo
     queued = workplace.send()
     workplace.deliver(queued)
     assert queued.visible_at == NOW + VISIBILITY
-
-
-def test_a_died_attempt_counts_and_is_not_repeated(workplace: WorkerHarness) -> None:
-    queued = workplace.send(dies=1)
-    workplace.deliver(queued)
-    outcome = workplace.consume(queued)
-    assert isinstance(outcome, WorkRetried)
-    assert outcome.died
-    assert outcome.reason.startswith("Died: the attempt ended without a recorded result")
-    assert workplace.performed == [("r", 1)]
-    assert parse_message(workplace.queue[0].body).retries == (NOW,)
-
-
-def test_a_request_whose_attempts_all_die_is_dead_lettered(workplace: WorkerHarness) -> None:
-    workplace.send(dies=99)
-    workplace.live()
-    assert code(workplace) == "AttemptsExhausted"
-    assert [attempt for _, attempt in workplace.performed] == [1, 2, 3, 4, 5]  # the built-in rule for Died
 
 
 def test_a_recorded_decision_is_carried_out_by_another_delivery(workplace: WorkerHarness) -> None:
@@ -300,7 +281,7 @@ def test_r4_an_early_message_is_deferred_again_before_sqs_removes_it(workplace: 
     assert len(outcomes) < 30
     assert workplace.now < NOW + 14 * 86400
     (copy,) = workplace.queue
-    assert copy.attributes["not_before"]["StringValue"] == str(int(NOW) + 20 * 86400)
+    assert copy.texts["not_before"] == str(int(NOW) + 20 * 86400)
     assert (workplace.performed, workplace.dead_letters) == ([], [])
 
 
@@ -312,23 +293,15 @@ def test_an_impossible_not_before_does_not_defer_the_message(workplace: WorkerHa
     assert isinstance(workplace.consume(workplace.send(attributes=not_before(due))), WorkSucceeded)
 
 
-def test_a_retry_without_a_schedule_arrives_by_hops_when_it_is_due(workplace: WorkerHarness) -> None:
-    refuse(workplace.scheduler, "CreateSchedule", "ThrottlingException")
-    workplace.send(fails=1, retry_after=5000)
-    workplace.live()
-    assert (workplace.effects, workplace.now) == ([("r", 2)], NOW + 5000)
-
-
 def test_a_request_without_space_for_its_history_is_dead_lettered_without_work(
     workplace: WorkerHarness,
 ) -> None:
     workplace.use(max_message_bytes=1024)
     body = workplace.send(filling="x" * 930).body
     workplace.live()
-    dead_letter = workplace.dead_letters[0]
-    assert (code(workplace), dead_letter.body, workplace.performed) == ("TooLarge", body, [])
-    reason = dead_letter.attributes["reason"]["StringValue"]
-    assert reason == (
+    dead_letter = workplace.dead_letter
+    assert (dead_letter.texts["code"], dead_letter.body, workplace.performed) == ("TooLarge", body, [])
+    assert dead_letter.texts["reason"] == (
         f"the body has {len(body)} bytes; a request may have at most 768. Put the payload into S3 and send its key"
     )
 
@@ -340,8 +313,8 @@ def test_a_retry_that_does_not_fit_the_queue_is_dead_lettered_with_its_size(work
     body = json.dumps({"request_id": "r", "payload": {"fails": 40}, "retries": ["2027-01-15T07:59:00Z"] * 34})
     workplace.send(body=body)
     workplace.live()
-    assert code(workplace) == "TooLarge"
-    reason = workplace.dead_letters[0].attributes["reason"]["StringValue"]
+    assert workplace.dead_letter.texts["code"] == "TooLarge"
+    reason = workplace.dead_letter.texts["reason"]
     assert "attempt 38 has 1094 bytes" in reason
     assert reason.endswith("the queue accepts at most 1024, so it is not retried. The last error: not now")
     assert workplace.row()["status"] == DEAD_LETTERED

@@ -122,14 +122,6 @@ def test_a_refusal_names_downstream_reason_and_time_and_writes_nothing(scene: Sc
     assert scene.seen[-1] == ("mail", State.OPEN, MOST)
 
 
-def test_each_downstream_has_its_own_state_and_settings(scene: Scene) -> None:
-    policy = Policy.from_document({"downstreams": {"mail": {"breaker": {"failure_threshold": 1}}}})
-    for name in ("mail", "billing"):
-        with scene.admitted(policy, name) as admission:
-            admission.failed(DOWN, 1.0)
-    assert (scene.health("mail").breaker.state, scene.health("billing").breaker.state) == (State.OPEN, State.CLOSED)
-
-
 TROUBLE = [
     ClientError({"Error": {"Code": "ThrottlingException"}}, "PutItem"),
     ReadTimeoutError(endpoint_url="dynamodb"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
@@ -13,7 +10,6 @@ from slotkeeper.retry.ledger import (
     FAILED,
     MAX_ERROR_CHARACTERS,
     MAX_HISTORY_ENTRIES,
-    RUNNING,
     SUCCEEDED,
     WAITING,
     Claimed,
@@ -24,7 +20,7 @@ from slotkeeper.retry.ledger import (
 from slotkeeper.retry.message import instant
 from tests.support.boundary import lose_answer
 from tests.unit.ledger_rows import FIRST, ME, OTHER, PLAN, SECOND, claim, claimed, end
-from tests.unit.worker_harness import LEASE, NOW, TABLE, WorkerHarness
+from tests.unit.worker_harness import LEASE, NOW, WorkerHarness
 
 
 def test_a_failed_attempt_is_recorded_with_its_plan(workplace: WorkerHarness, ledger: Ledger) -> None:
@@ -117,30 +113,6 @@ def test_a_claim_whose_answer_was_lost_is_recognized_by_its_token(workplace: Wor
     with pytest.raises(ReadTimeoutError):
         claim(ledger)
     assert claim(ledger) == Claimed(ME, NOW)
-
-
-@pytest.mark.parametrize(("status", "died", "plan"), [(RUNNING, True, None), (FAILED, False, PLAN)])
-def test_a_takeover_that_botocore_repeats_after_a_lost_answer_is_one_takeover(
-    workplace: WorkerHarness, ledger: Ledger, status: str, died: bool, plan: object
-) -> None:
-    mine = claimed(ledger)
-    if status == FAILED:
-        ledger.record(FIRST, mine, PLAN, "failed")
-    got = claim(Ledger(Resending(workplace.dynamodb), TABLE), FIRST, OTHER, NOW + LEASE)
-    assert isinstance(got, Claimed)
-    assert (got.token, got.died, got.plan) == (OTHER, died, plan)
-
-
-class Resending:
-    """DynamoDB over a network that loses every first answer. Each update arrives twice, and the second is answered."""
-
-    def __init__(self, dynamodb: Any) -> None:
-        self._dynamodb = dynamodb
-
-    def update_item(self, **call: Any) -> Any:
-        with suppress(self._dynamodb.exceptions.ConditionalCheckFailedException):
-            self._dynamodb.update_item(**call)
-        return self._dynamodb.update_item(**call)
 
 
 def test_the_history_keeps_the_first_failed_attempt_and_the_last_ones(ledger: Ledger) -> None:

@@ -22,11 +22,9 @@ from tests.support.boundary import Killed, refuse
 from tests.unit.waiting_retries import (
     MADE,
     SOON,
-    attribute_text,
     fail_once,
     killed,
     meanwhile,
-    only_dead_letter,
     put_long_row,
 )
 from tests.unit.worker_harness import NOW, WorkerHarness
@@ -39,28 +37,16 @@ def test_r4_a_cancelled_attempt_with_a_schedule_is_dead_lettered_immediately_wit
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
     assert workplace.schedules() == []
     workplace.live()
-    queued = only_dead_letter(workplace)
-    assert (attribute_text(queued, "code"), workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
-    assert attribute_text(queued, "reason") == "attempt 2 was cancelled before it started: no longer wanted"
+    queued = workplace.dead_letter
+    assert (queued.texts["code"], workplace.row()["status"]) == ("Cancelled", DEAD_LETTERED)
+    assert queued.texts["reason"] == "attempt 2 was cancelled before it started: no longer wanted"
     history = [
         {"attempt": 1, "at": instant(NOW), "error": "not now", "type": "Retryable"},
         {"attempt": 2, "at": instant(NOW + 60), "error": "Cancelled: no longer wanted", "type": "Cancelled"},
     ]
-    assert json.loads(attribute_text(queued, "history")) == history
+    assert json.loads(queued.texts["history"]) == history
     assert json.loads(queued.body)["retries"] == [entry["at"] for entry in history]
     assert workplace.performed == [("r", 1)]
-
-
-def test_a_cancel_that_is_repeated_sends_the_message_that_an_earlier_one_did_not(
-    workplace: WorkerHarness, operator: RetryOperations
-) -> None:
-    fail_once(workplace)
-    workplace.strike(3, "before", killed)  # read, decide, read the schedule
-    with pytest.raises(Killed):
-        operator.cancel("r", "no longer wanted")
-    assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=True)
-    workplace.live()
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
 
 
 @pytest.mark.parametrize("payload", [None, {"poison": "no such thing"}, {}])
@@ -82,7 +68,7 @@ def test_a_cancelled_attempt_that_the_queue_delays_is_dead_lettered_when_it_is_r
     assert operator.cancel("r", "no longer wanted") == RetryCancelled(2, sent=False, due=NOW + 300)
     assert is_cancelled(workplace.ledger.read("r"))  # type: ignore[arg-type]
     workplace.live()
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
+    assert workplace.dead_letter.texts["code"] == "Cancelled"
     assert workplace.performed == [("r", 1)]
 
 
@@ -93,7 +79,7 @@ def test_a_worker_with_a_slow_clock_carries_out_a_cancel(workplace: WorkerHarnes
     workplace.now -= 3600
     workplace.queue[0].visible_at = workplace.now
     workplace.deliver(workplace.queue[0])
-    assert attribute_text(only_dead_letter(workplace), "code") == "Cancelled"
+    assert workplace.dead_letter.texts["code"] == "Cancelled"
 
 
 def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
@@ -102,7 +88,7 @@ def test_a_cancelled_request_that_is_redriven_has_one_more_attempt(
     fail_once(workplace)
     operator.cancel("r", "too early")
     workplace.live()
-    workplace.redrive(only_dead_letter(workplace))
+    workplace.redrive(workplace.dead_letter)
     workplace.live()
     assert workplace.effects == [("r", 3)]
     assert workplace.row()["status"] == SUCCEEDED
@@ -143,10 +129,8 @@ def test_r4_a_cancelled_retry_with_a_lost_message_is_dead_lettered_with_the_payl
     assert workplace.row() == before
     assert operator.cancel("r", "no longer wanted", {"fails": 1}) == RetryCancelled(2, sent=True)
     workplace.live()
-    queued = only_dead_letter(workplace)
-    assert [entry["at"] for entry in json.loads(attribute_text(queued, "history"))] == json.loads(queued.body)[
-        "retries"
-    ]
+    queued = workplace.dead_letter
+    assert [entry["at"] for entry in json.loads(queued.texts["history"])] == json.loads(queued.body)["retries"]
     assert not {"plan", "next_attempt_at"} & workplace.row().keys()
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
-from slotkeeper.token import HttpClient, HttpFailed, NoConnection, NotSent, http_client
+from slotkeeper.token import HttpClient, HttpFailed, NoConnection, http_client
 from slotkeeper.token.http_client import LARGEST_ANSWER, NoAnswer, parse_retry_after
 from tests.support.waiting import wait_until
 from tests.unit.http_servers import Listener, http
@@ -82,20 +80,6 @@ def test_no_request_is_sent_if_the_name_server_answers_after_the_deadline(
         assert b"POST /auth" in server.received
 
 
-def test_without_a_server_nothing_was_sent(client: HttpClient) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(NoConnection, match="POST /auth was not sent: no connection"):
-        client.request("POST", f"http://127.0.0.1:{port}/auth", 5.0, json_body={})
-
-
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
-def test_without_time_nothing_is_sent(client: HttpClient, seconds: float) -> None:
-    with Listener(http(b"{}")) as server, pytest.raises(NotSent, match="GET /me was not sent: no time was left"):
-        client.request("GET", f"{server.url}/me", seconds)
-    assert server.connections == 0
-
-
 def test_a_connection_that_breaks_off_may_have_carried_the_request(client: HttpClient) -> None:
     with Listener() as server, pytest.raises(NoAnswer, match="GET /me failed: ProtocolError"):
         client.request("GET", f"{server.url}/me", 5.0)
@@ -150,11 +134,3 @@ NOW = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC).timestamp()
 )
 def test_retry_after_is_seconds_or_a_date_and_a_day_at_most(value: str, seconds: float | None) -> None:
     assert parse_retry_after(value, NOW) == seconds
-
-
-def test_retry_after_may_be_a_date(client: HttpClient) -> None:
-    at = format_datetime(datetime.fromtimestamp(time.time() + 600, UTC), usegmt=True)
-    with Listener(http(b"", "429 Too Many Requests", f"Retry-After: {at}")) as server:
-        retry_after = client.request("GET", f"{server.url}/me", 60.0).retry_after
-    assert retry_after is not None
-    assert 500 < retry_after <= 600

@@ -45,12 +45,6 @@ def test_f30_a_holder_that_dies_between_post_and_store_delays_the_others_until_i
     assert instances.new(timing=Timing(clock_skew=0)).call(instances.api.ask) == "answer"
 
 
-def test_f36_a_lock_that_has_expired_is_taken_over_once_and_reported(instances: Instances) -> None:
-    lock_of_another(instances, NOW)
-    assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
-    assert TookOver() in instances.events
-
-
 def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_leaves_a_dead_token(
     instances: Instances,
 ) -> None:
@@ -152,11 +146,6 @@ def test_f33_a_lock_whose_answer_was_lost_is_recognized_by_its_holder(instances:
 def test_f33_a_throttled_store_is_retried_with_the_same_token(instances: Instances) -> None:
     instances.api.before_answer = lambda: refuse(instances.dynamodb, "UpdateItem", "ThrottlingException", times=2)
     assert (instances.new(timing=Timing()).get(), instances.api.posts) == ("token-1", 1)
-
-
-def test_a_throttled_read_is_retried(instances: Instances) -> None:
-    refuse(instances.dynamodb, "GetItem", "ProvisionedThroughputExceededException")
-    assert instances.new(timing=Timing()).get() == "token-1"
 
 
 def test_a_denied_read_raises_immediately(instances: Instances) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from slotkeeper.token import (
-    DelegateRefresh,
     MalformedToken,
     Refreshed,
     StillUnauthorized,
@@ -171,16 +170,6 @@ def test_a_request_always_answered_401_invalidates_no_token_if_the_api_has_a_pro
         "answer",
         False,
     )
-
-
-def test_f31_a_request_always_answered_401_does_not_invoke_a_delegated_refresh(instances: Instances) -> None:
-    asked: list[str] = []
-    reader = instances.new(authenticate=DelegateRefresh(asked.append), still_valid=instances.api.accepts)
-    instances.new().get()
-
-    with pytest.raises(StillUnauthorized, match="accepts the token"):
-        reader.call(always_401)
-    assert (asked, "refresh_lock" in instances.raw_item()) == ([], False)
 
 
 def test_a_failed_probe_does_not_block_the_refresh(instances: Instances) -> None:

@@ -39,32 +39,22 @@ def test_a_refresh_stores_how_long_its_lock_was_held(instances: Instances) -> No
     assert float(instances.raw_item()["refresh_seconds"]["N"]) == pytest.approx(LAST, abs=0.5)
 
 
-def test_a_new_lock_is_polled_after_the_duration_of_the_last_refresh(
-    instances: Instances,
-) -> None:
-    assert after_first_read(instances, **FOUND, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
-        FIRST_EXPECTED_SECONDS, abs=0.1
-    )
+UNTIMED = {name: value for name, value in FOUND.items() if name != "refresh_seconds"}
 
 
-@pytest.mark.parametrize("ago", [LAST, 2.0, -1000.0 * LAST])
-def test_an_older_lock_is_polled_soon_and_a_wrong_clock_does_not_extend_the_pause(
-    instances: Instances, ago: float
-) -> None:
-    pause = after_first_read(instances, **FOUND, **lock_taken(ago)).longest_poll_interval
-    assert pause <= FIRST_EXPECTED_SECONDS + 0.1
-    assert ago < 0 or pause == pytest.approx(FIRST_POLL_SECONDS, abs=0.1)
-
-
-def test_a_lock_without_a_recorded_refresh_duration_is_polled_soon(instances: Instances) -> None:
-    del (item := dict(FOUND))["refresh_seconds"]
-    assert after_first_read(instances, **item, **lock_taken(0.0)).longest_poll_interval == pytest.approx(
-        FIRST_POLL_SECONDS, abs=0.1
-    )
-
-
-def test_an_instance_that_loses_the_race_for_the_lock_pauses_as_well(
-    instances: Instances, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("item", "pause"),
+    [
+        pytest.param(FOUND | lock_taken(0.0), FIRST_EXPECTED_SECONDS, id="a new lock: when the last refresh ended"),
+        pytest.param(FOUND | lock_taken(LAST), FIRST_POLL_SECONDS, id="a lock as old as the last refresh"),
+        pytest.param(FOUND | lock_taken(2.0), FIRST_POLL_SECONDS, id="an older lock"),
+        pytest.param(FOUND | lock_taken(-1000.0), FIRST_EXPECTED_SECONDS, id="a lock by a clock ahead"),
+        pytest.param(UNTIMED | lock_taken(0.0), FIRST_POLL_SECONDS, id="no recorded duration"),
+        pytest.param(FOUND, FIRST_EXPECTED_SECONDS, id="no lock, and another instance takes it first"),
+    ],
+)
+def test_an_instance_polls_when_the_refresh_of_another_probably_ends(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch, item: dict[str, Any], pause: float
 ) -> None:
     monkeypatch.setattr(instances.table, "acquire", lambda *_: False)
-    assert after_first_read(instances, **FOUND).longest_poll_interval == pytest.approx(FIRST_EXPECTED_SECONDS, abs=0.1)
+    assert after_first_read(instances, **item).longest_poll_interval == pytest.approx(pause, abs=0.1)

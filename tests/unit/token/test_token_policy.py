@@ -109,11 +109,6 @@ def test_control_an_instance_with_shorter_times_takes_over_a_live_lock() -> None
     assert decided(locked, now=NOW + short.lease, watched=short.lease, timing=short) == Step.ACQUIRE
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [(None, 30.0), (0.0, 0.0), (7.0, 7.0), (3600.0, 3600.0), (1e9, 3600.0)])
-def test_f35_retry_after_is_respected_up_to_an_hour(asked: float | None, seconds: float) -> None:
-    assert TIMING.refused_for(asked) == seconds + TIMING.spread
-
-
 POSITIVE = ["api", "store", "refusal", "patience"]
 
 

@@ -137,16 +137,6 @@ def test_t2_an_instance_takes_no_lock_for_a_while_after_a_local_failure(
     assert len(tries) == 2
 
 
-def test_a_local_failure_is_retried_within_the_same_wait(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slotkeeper.token.refresh.OWN_FAILURE_PAUSE", 0.1)
-    failures = iter([unreadable])
-
-    def once(seconds: float) -> str:
-        return next(failures, instances.api.authenticate)(seconds)
-
-    assert instances.new(authenticate=once).get() == "token-1"
-
-
 def test_a_shared_failure_stops_all_instances_for_its_pause(instances: Instances) -> None:
     def unconnected(_seconds: float) -> str:
         raise AuthenticationNotAttempted("no connection", pause=2.0)
