@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
-from tests.fuzz.cold_functions import invocation
-from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege import slot_cases, token_cases, work_cases
 from tests.least_privilege.cases import Case
 from tests.least_privilege.recording import Call, Recorded, Recorder
 from tests.least_privilege.resolved_template import ROOT, Stack
+from tests.support.cold_functions import invocation
+from tests.support.http_servers import Listener, ok
 
 # Error codes that services return in addition to those of their models.
 MORE = {
@@ -55,13 +55,13 @@ def run_all(
         jobs, machines: the Glue jobs and the state machines of processes; the registrar registers the first ones.
         callers: the state machines whose tasks wait for answers.
     """
-    with RawApi() as api:
+    with Listener() as api:
         for case in _cases(recorder.stack, jobs, machines, callers, api):
             if case.function in functions:
                 run_case(recorder, case, api, faults)
 
 
-def _cases(stack: Stack, jobs: list[str], machines: list[str], callers: list[str], api: RawApi) -> Iterator[Case]:
+def _cases(stack: Stack, jobs: list[str], machines: list[str], callers: list[str], api: Listener) -> Iterator[Case]:
     for job in jobs:
         yield from slot_cases.starter(job)
         yield from slot_cases.janitor(job)
@@ -78,7 +78,7 @@ def _cases(stack: Stack, jobs: list[str], machines: list[str], callers: list[str
     yield from work_cases.retry_report()
 
 
-def run_case(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> None:
     """Run a case, and with `faults` again with each fault of each call."""
 
     def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:

@@ -15,8 +15,8 @@ import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran
 from tests.least_privilege.resolved_template import REGION, ROOT, Stack
+from tests.support.cold_functions import ENVIRONMENT, Functions, Ran
 from tests.support.in_process_aws import Answer, InProcessAws
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from slotkeeper.slots.request import execution_name
-from tests.fuzz.cold_functions import RESPONSE_URL
 from tests.least_privilege.cases import DAY, Case, Item, message, number, put
 from tests.least_privilege.recording import Recorded
+from tests.support.cold_functions import RESPONSE_URL
 from tests.support.in_process_tables import SLOTS
 
 REQUEST = {"process": "p", "request_id": "order-1"}

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.cold_functions import RESPONSE_URL
-from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.cases import Case, Item, number, put
 from tests.least_privilege.recording import Recorded
 from tests.least_privilege.resolved_template import Stack
+from tests.support.cold_functions import RESPONSE_URL
+from tests.support.http_servers import Listener, ok
 from tests.support.in_process_tables import TOKENS
 
 KEY = "a key that is long enough"
@@ -29,7 +29,7 @@ def _secrets(stack: Stack, *items: Item) -> Callable[[Recorded], None]:
     return arrange
 
 
-def chatbot(stack: Stack, api: RawApi) -> Iterator[Case]:
+def chatbot(stack: Stack, api: Listener) -> Iterator[Case]:
     def refusing(*items: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             _secrets(stack, *items)(account)

@@ -21,13 +21,6 @@ EXECUTION = execution_name("p", "order-1", 1)
 ADMITTED = Request("p", {}, "order-1")
 
 
-def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    described = account.stepfunctions.describe_execution(executionArn=account.execution_arn(EXECUTION))
-    started = json.loads(described["input"])
-    assert started == {"process": "p", "request_id": "order-1", "arguments": {}, "attempt": 1}
-
-
 def test_f24_a_message_delivered_twenty_times_starts_one_workflow(account: Account) -> None:
     for receive in range(1, 21):
         account.starter.admit(delivery(REQUEST, receives=receive), NOW)
@@ -418,16 +411,6 @@ def test_a_request_that_registers_and_starts_at_one_receive_wakes_the_next_one(l
     low_waits.queue.hide = hide_slowly  # type: ignore[method-assign]
     assert isinstance(low_waits.starter.admit(_delivery("high"), NOW), Admitted)
     assert _visible(low_waits) == ["p-low"]
-
-
-def test_a_request_whose_slot_another_message_has_reserved_ends_its_own_wait(account: Account) -> None:
-    """Two messages of different priority have the same id. The grant of one leaves the registration of the other."""
-    account.fill()
-    account.register(EXECUTION)
-    account.processes.set_limit("p", 2)
-    account.reserve(EXECUTION, priority="high")
-    assert isinstance(account.starter.admit(_delivery(receives=2), NOW), Admitted)
-    assert account.item().waiting == {}
 
 
 # Rule 3: a dead-lettered head

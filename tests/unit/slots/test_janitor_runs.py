@@ -89,15 +89,6 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_not_stopped(aborted: JanitorScene) -> None:
-    aborted.run("RUNNING")
-    aborted.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-other"}
-    aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP)
-    assert aborted.stopped == []
-    assert aborted.account.item().slots_in_use == 0
-
-
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.job_exists = False
     counts = aborted.account.run_at(LATER).counts
@@ -144,14 +135,6 @@ def test_a_request_is_kept_unless_its_workflow_settled_it(
 def test_an_execution_is_settled_only_between_grace_time_and_horizon(aborted: JanitorScene, age: int) -> None:
     aborted.account.run_at(NOW + age)
     assert aborted.account.messages(aborted.account.failed_url) == []
-
-
-def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScene) -> None:
-    scene.start()
-    scene.run("RUNNING")
-    again, report = scene.account.event_at(scene.execution, NOW + 1)
-    assert (again, report.counts) == (None, {})
-    assert scene.stopped == []
 
 
 def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
