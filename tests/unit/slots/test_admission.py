@@ -413,6 +413,16 @@ def test_a_request_that_registers_and_starts_at_one_receive_wakes_the_next_one(l
     assert _visible(low_waits) == ["p-low"]
 
 
+def test_a_request_whose_slot_another_message_has_reserved_ends_its_own_wait(account: Account) -> None:
+    """Two messages of different priority have the same id. The grant of one leaves the registration of the other."""
+    account.fill()
+    account.register(EXECUTION)
+    account.processes.set_limit("p", 2)
+    account.reserve(EXECUTION, priority="high")
+    assert isinstance(account.starter.admit(_delivery(receives=2), NOW), Admitted)
+    assert account.item().waiting == {}
+
+
 # Rule 3: a dead-lettered head
 
 

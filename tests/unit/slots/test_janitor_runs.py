@@ -137,6 +137,14 @@ def test_an_execution_is_settled_only_between_grace_time_and_horizon(aborted: Ja
     assert aborted.account.messages(aborted.account.failed_url) == []
 
 
+def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScene) -> None:
+    scene.start()
+    scene.run("RUNNING")
+    again, report = scene.account.event_at(scene.execution, NOW + 1)
+    assert (again, report.counts) == (None, {})
+    assert scene.stopped == []
+
+
 def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
     account.lose_wake()
     assert account.run_at(NOW).counts["WaitingWoken"] == 1

@@ -13,7 +13,7 @@ from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Lost
 from slotkeeper.slots.protocol import Granted, Registration
 from slotkeeper.slots.request import Priority, execution_name
 from tests.support.boundary import Calls
-from tests.unit.conftest import CONTEXT, HIDDEN_UNTIL, NOW, Account, Load
+from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load
 
 FIRST = "1".zfill(40)
 BACK = HIDDEN_UNTIL + SETTLED_SECONDS
@@ -39,6 +39,20 @@ def _purged(account: Account, execution: str = "p-gone", priority: Priority = "n
 
 
 # A later message of the group
+
+
+@pytest.mark.parametrize("is_cleared", [True, False])
+def test_a_later_message_that_asks_for_a_slot_shows_that_an_earlier_one_is_gone(
+    account: Account, is_cleared: bool
+) -> None:
+    account.fill()
+    account.register("p-gone")
+    if is_cleared:
+        account.slots.clear("p", account.item().waiting["normal"], NOW)
+    assert account.reserve("p-later", sequence="2") == FULL
+    assert account.register("p-later", sequence="2") == Registration.REGISTERED
+    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), int(NOW))}
+    assert account.item().waiting["normal"].execution == "p-later"
 
 
 def test_a_later_message_that_is_granted_a_slot_shows_that_an_earlier_one_is_gone(account: Account) -> None:

@@ -162,6 +162,15 @@ def test_a_request_registers_if_its_weight_does_not_fit(five: Account, weight: i
     assert five.register("p-1", weight=weight) == outcome
 
 
+@pytest.mark.parametrize("limit", [6, 9], ids=["does not fit either", "fits"])
+def test_a_limit_that_changes_after_the_refusal_is_read_again(five: Account, limit: int) -> None:
+    seen = five.item()
+    five.write("slot_limit", {"N": str(limit)})
+    refused = Candidate("p", "p-1", 5, "normal", delivery({}))
+    assert five.slots.wait(refused, seen, NOW) == Registration.RESERVE_AGAIN
+    assert five.item().waiting == {}
+
+
 def test_a_heavy_request_is_woken_when_it_fits_and_no_lighter_one_before(five: Account) -> None:
     five.register("p-heavy", "high", 4)
     five.register("p-light", "low", 1)
