@@ -89,6 +89,15 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 0
 
 
+def test_a_run_of_another_execution_is_not_stopped(aborted: JanitorScene) -> None:
+    aborted.run("RUNNING")
+    aborted.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-other"}
+    aborted.account.run_at(LATER)
+    aborted.account.run_at(LATER + LOOK_GAP)
+    assert aborted.stopped == []
+    assert aborted.account.item().slots_in_use == 0
+
+
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.job_exists = False
     counts = aborted.account.run_at(LATER).counts
