@@ -51,7 +51,7 @@ def kill_after(client: Any, operation: str) -> None:
 def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any]) -> None:
     """Call the first act, with the parameters of the call, just before the next UpdateItem; then the second, and so on.
 
-    The updates of an act are not counted.
+    No act is called before the updates that an act makes.
     """
     left, acting = list(acts), [False]
 

@@ -140,6 +140,17 @@ def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: A
     assert list(settlement.memory.unsettled) == ["p-1"]
 
 
+def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
+    scene = CallerScene(account)
+    scene.execution = execution_name("p", "order-1", 1)
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.confirm(scene.execution)
+    scene.abort()
+    scene.child("FAILED")
+    account.run_at(LATER)
+    assert (scene.answers, scene.reads_of_history, len(_kept(scene))) == ([], 0, 1)
+
+
 def test_a_kept_request_contains_neither_token_nor_digest(aborted: CallerScene) -> None:
     aborted.child("FAILED")
     aborted.account.run_at(LATER)
