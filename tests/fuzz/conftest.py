@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from tests.fuzz.cold_functions import Functions
+from tests.support.cold_functions import Functions
 
 
 @pytest.fixture(scope="session")

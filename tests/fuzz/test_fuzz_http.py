@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from tests.fuzz.cold_functions import Functions, Ran, invocation
-from tests.fuzz.raw_api import RawApi, ok
 from tests.fuzz.strategies import bodies, items, values
+from tests.support.cold_functions import Functions, Ran, invocation
+from tests.support.http_servers import Listener, ok
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import TOKENS
 
@@ -35,15 +35,15 @@ ITEM = {
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[RawApi]:
-    with RawApi() as made:
+def api() -> Iterator[Listener]:
+    with Listener() as made:
         yield made
 
 
 class World:
     """A chatbot, its secrets and its token, all of them canaries."""
 
-    def __init__(self, functions: Functions, api: RawApi) -> None:
+    def __init__(self, functions: Functions, api: Listener) -> None:
         self.functions = functions
         self.api = api
 
@@ -84,7 +84,7 @@ def check_no_secret_is_revealed(ran: Ran) -> None:
 
 
 @pytest.fixture
-def world(functions: Functions, api: RawApi, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(functions: Functions, api: Listener, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("CHAT_API_URL", api.url)
     return World(functions, api)
 

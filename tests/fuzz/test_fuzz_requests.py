@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.slots.request import message_group
-from tests.fuzz.cold_functions import Functions, Ran
 from tests.fuzz.strategies import bodies, groups
+from tests.support.cold_functions import Functions, Ran
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import SLOTS
 from tests.unit.work_account import record

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.process import MalformedProcess, find_faults, read_process
 from slotkeeper.slots.request import PRIORITIES, execution_name, process_of_execution
-from tests.fuzz.cold_functions import Functions
 from tests.fuzz.strategies import items
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
+from tests.support.cold_functions import Functions
 from tests.support.in_process_tables import SLOTS
 from tests.unit.work_account import record
 

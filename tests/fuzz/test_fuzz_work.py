@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slotkeeper.retry.message import InvalidMessage, parse_message
-from tests.fuzz.cold_functions import Functions, Ran, invocation
 from tests.fuzz.strategies import bodies, item_texts, items, near_misses, texts, values
 from tests.fuzz.test_fuzz_requests import kept
+from tests.support.cold_functions import Functions, Ran, invocation
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import LEDGER
 from tests.unit.work_account import record

@@ -10,10 +10,10 @@ from typing import Any
 from slotkeeper.chatbot.signatures import SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from slotkeeper.retry.message import parse_message
 from slotkeeper.slots.request import execution_name
-from tests.fuzz.cold_functions import RESPONSE_URL
-from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.recording import Case, Recorded
 from tests.least_privilege.resolved_template import Stack
+from tests.support.cold_functions import RESPONSE_URL
+from tests.support.http_servers import Listener, ok
 from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SLOTS, TOKENS
 
 DAY = 86_400
@@ -245,7 +245,7 @@ def _secrets(stack: Stack, *items: Item) -> Callable[[Recorded], None]:
     return arrange
 
 
-def chatbot(stack: Stack, api: RawApi) -> Iterator[Case]:
+def chatbot(stack: Stack, api: Listener) -> Iterator[Case]:
     def refusing(*items: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             _secrets(stack, *items)(account)
@@ -342,7 +342,7 @@ def retry_report() -> Iterator[Case]:
     yield Case("RetryReportFunction", "the schedule", {}, put(LEDGER))
 
 
-def of_stack(stack: Stack, jobs: list[str], machines: list[str], callers: list[str], api: RawApi) -> Iterator[Case]:
+def of_stack(stack: Stack, jobs: list[str], machines: list[str], callers: list[str], api: Listener) -> Iterator[Case]:
     for job in jobs:
         yield from starter(job)
         yield from janitor(job)

@@ -9,11 +9,11 @@ from typing import Any
 
 import boto3
 
-from tests.fuzz.raw_api import RawApi
 from tests.least_privilege import cases, needs, workflow_calls
 from tests.least_privilege.policies import Need
 from tests.least_privilege.recording import Call, Recorded, recorder, run_case
 from tests.least_privilege.resolved_template import CHATBOT, ROOT, WORKER, Stack
+from tests.support.http_servers import Listener
 
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
 WEATHER = b"date,precipitation,temp_max,temp_min,wind,weather\n2012/01/01,0.0,12.8,5.0,4.7,drizzle\n"
@@ -93,7 +93,7 @@ def _recorded(variant: str, function: str) -> list[Call]:
     made = stack(variant)
     # Other work changes the names in calls; no fault changes its call sites.
     faults = variant == _first_like(variant, function, by_work=False)
-    with recorder(made) as running, RawApi() as api:
+    with recorder(made) as running, Listener() as api:
         for case in cases.of_stack(made, *_work(made), api):
             if case.function == function:
                 run_case(running, case, api, faults)

@@ -16,9 +16,9 @@ import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran, invocation
-from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.resolved_template import REGION, ROOT, Stack
+from tests.support.cold_functions import ENVIRONMENT, Functions, Ran, invocation
+from tests.support.http_servers import Listener, ok
 from tests.support.in_process_aws import Answer, InProcessAws
 
 OURS = tuple(str(ROOT / folder) for folder in ("functions", "layers", "jobs"))
@@ -171,7 +171,7 @@ def _text(file: str) -> str:
     return (ROOT / file).read_text()
 
 
-def run_case(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> None:
     """Run a case, and with `faults` again with each fault of each call."""
 
     def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:

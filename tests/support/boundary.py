@@ -48,6 +48,22 @@ def kill_after(client: Any, operation: str) -> None:
     _hook(client, "after-call", operation, Killed(), 1)
 
 
+def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any]) -> None:
+    """Call the first act, with the parameters of the call, just before the next UpdateItem; then the second, and so on.
+
+    No act is called before the updates that an act makes.
+    """
+    left, acting = list(acts), [False]
+
+    def before(params: dict[str, Any], **_: Any) -> None:
+        if left and not acting[0]:
+            acting[0] = True
+            left.pop(0)(dict(params))
+            acting[0] = False
+
+    dynamodb.meta.events.register("before-parameter-build.dynamodb.UpdateItem", before)
+
+
 def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **parameters: Any) -> None:
     """Refuse the call with this error code, without effect. `parameters` are added to the answer."""
     response: Any = {

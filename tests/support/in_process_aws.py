@@ -76,9 +76,6 @@ class InProcessAws:
 
     # SQS
 
-    def _GetQueueUrl(self, parameters: Parameters) -> Parameters:
-        return {"QueueUrl": f"https://sqs/{parameters['QueueName']}"}
-
     def _return_nothing(self, _: Parameters) -> Parameters:
         return {}
 
@@ -229,10 +226,6 @@ class InProcessAws:
 
     def _ListSchedules(self, _: Parameters) -> Parameters:
         return {"Schedules": list(self.schedules.values())}
-
-    def _PutParameter(self, parameters: Parameters) -> Parameters:
-        self.parameter = parameters["Value"]
-        return {}
 
     def _GetParameter(self, parameters: Parameters) -> Parameters:
         return {"Parameter": {"Value": self.parameter}}

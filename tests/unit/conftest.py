@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import sys
@@ -17,9 +16,6 @@ import boto3
 import pytest
 
 from dev.tools.function_folders import code_folders
-from slotkeeper import events, observability, retry
-from slotkeeper.chatbot import token as chat_token
-from slotkeeper.retry import worker as retrying_worker
 from slotkeeper.slots.admission import Starter
 from slotkeeper.slots.callers import CallerAnswers, Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
@@ -36,6 +32,7 @@ from slotkeeper.slots.settlement import Settlement, SettlementTable
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
+from tests.support.function_environment import OF_SLOTS, read_again
 from tests.support.in_process_aws import InProcessAws
 from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
@@ -158,6 +155,18 @@ class Account:
         self.sqs.send_message(QueueUrl=self.status_event_url, MessageBody=body)
         received = self.sqs.receive_message(QueueUrl=self.status_event_url)["Messages"]
         return str(received[0]["ReceiptHandle"])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "SLOT_TABLE_NAME": self.slot_table,
+            "SETTLED_TABLE_NAME": self.settled_table,
+            "WORKFLOW_ARN": self.workflow_arn,
+            "REQUEST_QUEUE_URL": self.queue_url,
+            "REQUEST_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
+            "FAILED_REQUEST_QUEUE_URL": self.failed_url,
+            "STATUS_EVENT_QUEUE_URL": self.status_event_url,
+        }
 
     def fill(self) -> None:
         """Reserve the only slot of `p` for another execution, p-other."""
@@ -316,46 +325,12 @@ def _resources() -> dict[str, str]:
     }
 
 
-class CurrentStdout:
-    """Writes to the current `sys.stdout`, which pytest replaces in each phase of a test."""
-
-    def write(self, text: str) -> None:
-        sys.stdout.write(text)
-
-    def flush(self) -> None:
-        sys.stdout.flush()
-
-
 @pytest.fixture
 def load(account: Account, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Loads a function's app.py again, as a cold start does."""
-    for name, value in {
-        "SLOT_TABLE_NAME": account.slot_table,
-        "SETTLED_TABLE_NAME": account.settled_table,
-        "WORKFLOW_ARN": account.workflow_arn,
-        "REQUEST_QUEUE_URL": account.queue_url,
-        "REQUEST_DEAD_LETTER_QUEUE_URL": account.dead_letter_url,
-        "FAILED_REQUEST_QUEUE_URL": account.failed_url,
-        "EVENT_BUS_NAME": "default",
-        "QUEUE_VISIBILITY_SECONDS": str(VISIBILITY),
-        "QUEUE_RETENTION_SECONDS": str(RETENTION),
-        "QUEUE_MAX_RECEIVES": str(MAX_RECEIVES),
-        "STATUS_EVENT_QUEUE_URL": account.status_event_url,
-        "GRACE_SECONDS": "120",
-        "LOOK_GAP_SECONDS": "30",
-        "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
-        "STACK_NAME": "slotkeeper",
-        "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
-        "POWERTOOLS_SERVICE_NAME": "slotkeeper",
-        "POWERTOOLS_TRACE_DISABLED": "true",
-    }.items():
+    for name, value in (OF_SLOTS | account.environment).items():
         monkeypatch.setenv(name, value)
-    # Powertools reads its variables when its objects are created.
-    importlib.reload(observability)
-    for module in (chat_token, events, retrying_worker, retry):
-        importlib.reload(module)
-    (log,) = observability.logger.handlers
-    log.setStream(CurrentStdout())
+    read_again()
 
     def load_function(name: str) -> ModuleType:
         folder = CODE[name]

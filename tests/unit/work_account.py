@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 
+from tests.support.function_environment import OF_THE_WORKER
 from tests.support.tables import create_table
 
 
@@ -24,18 +25,10 @@ class WorkAccount:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
+        return OF_THE_WORKER | {
             "WORK_QUEUE_URL": self.queue_url,
-            "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
-            "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
             "WORK_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
             "REQUEST_LEDGER_TABLE_NAME": "ledger",
-            "RETRY_SCHEDULE_GROUP": "retries",
-            "RETRY_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
-            "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
-            "RETRY_POLICY_PARAMETER": "/policy",
-            "SCHEDULER_BEYOND_SECONDS": "900",
-            "WORK_SECONDS": "50",
         }
 
     def dead_letters(self) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ from functools import cache
 from typing import Any
 
 from dev.tools.function_folders import FUNCTIONS, code_folders
-from tests.fuzz.raw_api import RawApi
 from tests.least_privilege import needs
 from tests.least_privilege.cases import message, put
 from tests.least_privilege.evidence import stack
 from tests.least_privilege.policies import Grant, Need, grants
 from tests.least_privilege.recording import Call, Case, Recorded, recorder, run_case
 from tests.least_privilege.sites import reachable
+from tests.support.http_servers import Listener
 from tests.support.in_process_tables import LEDGER
 
 INPUT = "work/input/orders.jsonl"
@@ -53,7 +53,7 @@ def _cases() -> Iterator[Case]:
 
 @cache
 def _calls() -> list[Call]:
-    with recorder(stack("default")) as running, RawApi() as api:
+    with recorder(stack("default")) as running, Listener() as api:
         running.functions.code["worker"] = code_folders()["worker"]
         for case in _cases():
             run_case(running, case, api, faults=True)

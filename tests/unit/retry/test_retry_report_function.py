@@ -19,7 +19,7 @@ from slotkeeper.retry.failures.report import (
 )
 from slotkeeper.retry.ledger import DEAD_LETTERED, MAX_ERROR_CHARACTERS, Row
 from slotkeeper.retry.message import instant
-from tests.fuzz.cold_functions import Functions, invocation
+from tests.support.cold_functions import Functions, invocation
 from tests.support.in_process_aws import InProcessAws
 
 NOW = 1_800_000_000.0

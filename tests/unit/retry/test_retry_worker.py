@@ -22,7 +22,8 @@ from slotkeeper.retry.consumer import TimeoutTooShort
 from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
-from tests.unit.conftest import NOW, CurrentStdout
+from tests.support.function_environment import CurrentStdout
+from tests.unit.conftest import NOW
 from tests.unit.work_account import WorkAccount, invocation, record
 
 

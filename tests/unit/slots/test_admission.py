@@ -21,13 +21,6 @@ EXECUTION = execution_name("p", "order-1", 1)
 ADMITTED = Request("p", {}, "order-1")
 
 
-def test_the_workflow_gets_the_request_as_its_input(account: Account) -> None:
-    account.starter.admit(delivery(REQUEST), NOW)
-    described = account.stepfunctions.describe_execution(executionArn=account.execution_arn(EXECUTION))
-    started = json.loads(described["input"])
-    assert started == {"process": "p", "request_id": "order-1", "arguments": {}, "attempt": 1}
-
-
 def test_f24_a_message_delivered_twenty_times_starts_one_workflow(account: Account) -> None:
     for receive in range(1, 21):
         account.starter.admit(delivery(REQUEST, receives=receive), NOW)

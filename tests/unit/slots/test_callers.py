@@ -140,18 +140,6 @@ def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: A
     assert list(settlement.memory.unsettled) == ["p-1"]
 
 
-def test_an_answer_that_was_left_to_the_janitor_is_repeated_after_the_slot_was_freed(aborted: CallerScene) -> None:
-    aborted.child("FAILED")
-    aborted.fail("RequestFailed", "States.Timeout: it took too long")
-    aborted.refusal = "ThrottlingException"
-    aborted.account.run_at(LATER)
-    assert aborted.account.item().slots_in_use == 0
-    aborted.refusal = ""
-    for number in range(2):
-        aborted.account.run_at(LATER + 60 + number * 60)
-    assert aborted.answers == [(TOKEN, "RequestFailed", "States.Timeout: it took too long")]
-
-
 def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
     scene = CallerScene(account)
     scene.execution = execution_name("p", "order-1", 1)
@@ -227,32 +215,23 @@ def test_the_event_of_a_request_that_another_function_settles_is_handled_again(a
 
 
 @pytest.mark.parametrize(
-    ("by_workflow", "kept"), [(True, 1), (False, 2)], ids=["the workflow keeps it", "it is aborted again"]
+    ("error", "answered", "kept"),
+    [("RequestFailed", [TOKEN], 1), ("", [TOKEN], 2), ("RequestReturned", [], 1)],
+    ids=["the workflow keeps it", "it is aborted again", "it is queued again, and its next attempt answers"],
 )
 def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
-    aborted: CallerScene, by_workflow: bool, kept: int
+    aborted: CallerScene, error: str, answered: list[str], kept: int
 ) -> None:
     aborted.child("FAILED")
     aborted.refusal = "ThrottlingException"
     aborted.account.run_at(LATER)
     aborted.refusal = ""
     aborted.abort_again(LATER + 1)
-    if by_workflow:
-        aborted.fail("RequestFailed", "CallerGone: no caller waits")
+    if error:
+        aborted.fail(error, "CallerGone: no caller waits")
     aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
-    assert [token for token, *_ in aborted.answers] == [TOKEN]
+    assert [token for token, *_ in aborted.answers] == answered
     assert len(_kept(aborted)) == kept
-
-
-def test_a_request_that_is_returned_after_a_redrive_is_answered_by_its_next_attempt(aborted: CallerScene) -> None:
-    aborted.child("FAILED")
-    aborted.refusal = "ThrottlingException"
-    aborted.account.run_at(LATER)
-    aborted.refusal = ""
-    aborted.abort_again(LATER + 1)
-    aborted.fail("RequestReturned", "the request is queued again")
-    aborted.account.event_at(aborted.execution, LATER + 2, redrives=1)
-    assert aborted.answers == []
 
 
 @pytest.mark.parametrize("error", ["", "RequestFailed"], ids=["aborted", "left to the janitor"])
@@ -293,18 +272,6 @@ def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: 
         _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
     assert (scene.answers, _kept(scene), succeeded) == ([RESULT], [], [scene.execution])
     assert scene.account.item().holders == {}
-
-
-def test_an_answer_of_a_succeeded_glue_run_is_repeated_after_its_slot_was_freed(scene: CallerScene) -> None:
-    _with_glue_run(scene, "SUCCEEDED")
-    scene.refusal = "ThrottlingException"
-    for number in range(2):
-        scene.account.run_at(LATER + number * LOOK_GAP)
-    assert scene.account.item().holders == {}
-    scene.refusal = ""
-    scene.account.new_janitor()
-    scene.account.run_at(LATER + 120)
-    assert (scene.answers, _kept(scene)) == ([RESULT], [])
 
 
 @pytest.mark.parametrize("by", ["run", "event"])
@@ -491,16 +458,6 @@ def test_a_body_of_backslashes_is_masked_in_linear_time() -> None:
     """Otherwise one message of 256 KiB uses up the function's time."""
     body = "task_token" + "\\" * 100_000
     assert masked(body) == body
-
-
-@pytest.mark.parametrize(
-    "body", [json.dumps(json.dumps(REQUEST | {"task_token": TOKEN})), json.dumps([{"task_token": TOKEN}])]
-)
-def test_the_token_of_a_body_that_is_no_object_is_in_no_dead_letter(callers: CallerScene, body: str) -> None:
-    outcome = _admit(callers, body)
-    assert outcome.code == "InvalidRequest"
-    (dead,) = callers.account.messages(callers.account.dead_letter_url)
-    assert "AAAA" not in json.dumps(dead) + outcome.reason
 
 
 @pytest.mark.parametrize("body", ["junk", "[]", "{}", '{"task_token": 7}', '{"task_token": ""}'])

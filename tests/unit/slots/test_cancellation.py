@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
+from slotkeeper.slots.admission import Admitted, DeadLettered
 from slotkeeper.slots.process import KEEP_SECONDS, Cancellation
 from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome, Operations
 from slotkeeper.slots.protocol import Cancelled, Candidate, Granted
@@ -49,18 +49,6 @@ def test_a_holder_cannot_be_cancelled(account: Account, operations: Operations) 
     assert operations.cancel_request("p", EXECUTION, NOW) is CancelOutcome.HOLDS_SLOT
     assert account.item().cancelled == {}
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(Request("p", {}, "order-1"))
-
-
-@pytest.mark.parametrize(("cancelled", "woken"), [(EXECUTION, 1), ("p-another", 0)], ids=["itself", "another"])
-def test_the_head_is_woken_when_it_is_cancelled_itself(
-    account: Account, operations: Operations, cancelled: str, woken: int
-) -> None:
-    account.fill()
-    assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Waiting)
-    assert account.item().waiting["normal"].execution == EXECUTION
-    assert account.messages(account.queue_url) == []
-    operations.cancel_request("p", cancelled, NOW)
-    assert len(account.messages(account.queue_url)) == woken
 
 
 def test_a_second_cancellation_replaces_the_first(account: Account, operations: Operations) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.work import Children
 from tests.support.boundary import refuse
 from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
@@ -45,13 +43,6 @@ def test_s1b_an_open_child_of_a_dead_workflow_is_stopped_and_keeps_its_slot(abor
     assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
-def test_s4_one_check_of_a_closed_child_frees_its_slot(aborted: ChildScene) -> None:
-    aborted.child("FAILED")
-    report = aborted.account.run_at(LATER)
-    assert report.counts["SlotsReclaimed"] == 1
-    assert (_in_use(aborted), _kept(aborted), aborted.stops) == (0, ["ABORTED"], [])
-
-
 def test_s1b_one_check_of_an_absent_child_is_not_enough(aborted: ChildScene) -> None:
     """A StartExecution that was sent before the abort shows later."""
     aborted.account.run_at(LATER)
@@ -78,13 +69,6 @@ def test_s1b_an_execution_that_is_not_ours_is_never_stopped_and_counts_as_absent
     assert _in_use(aborted) == 1
     aborted.account.run_at(LATER + LOOK_GAP)
     assert (_in_use(aborted), aborted.stops) == (0, [])
-
-
-def test_an_execution_that_is_not_ours_does_not_make_the_request_succeed(aborted: ChildScene) -> None:
-    aborted.child("SUCCEEDED", input="{}")
-    aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP)
-    assert _kept(aborted) == ["ABORTED"]
 
 
 @pytest.fixture
@@ -177,29 +161,6 @@ def test_a_refused_state_machine_leaves_only_its_own_holders_unchecked(aborted: 
     assert (_in_use(aborted, "p"), _in_use(aborted, "q")) == (1, 0)
 
 
-def test_the_event_stops_the_child_and_frees_its_slot_when_it_has_closed(aborted: ChildScene) -> None:
-    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item(), NOW)
-    aborted.child("RUNNING")
-    assert aborted.account.event_at(aborted.execution, SOON)[0] == WHILE_STOPPING_SECONDS
-    assert (_in_use(aborted), _kept(aborted)) == (1, [])
-    assert aborted.account.event_at(aborted.execution, SOON + 10)[0] is None
-    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
-    assert len(aborted.account.messages(aborted.account.queue_url)) == 1  # woken
-
-
-def test_s1b_the_event_checks_an_absent_child_twice_and_not_before_a_gap_has_passed(aborted: ChildScene) -> None:
-    first, second = NOW + LOOK_GAP, NOW + 2 * LOOK_GAP
-    receives = [aborted.account.event_at(aborted.execution, moment)[0] for moment in (SOON, first - 1)]
-    assert receives == [LOOK_GAP, 2]
-    assert aborted.account.item().holders[aborted.execution].quiet_since is None
-    assert [aborted.account.event_at(aborted.execution, moment)[0] for moment in (first, second - 1, second)] == [
-        LOOK_GAP + 1,
-        2,
-        None,
-    ]
-    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
-
-
 def test_the_event_returns_when_the_settle_time_has_passed(settling: ChildScene) -> None:
     settling.child("TIMED_OUT", at=NOW)
     assert settling.account.event_at(settling.execution, NOW + 400)[0] == 201
@@ -212,19 +173,6 @@ def _redrive(scene: ChildScene, **changes: Any) -> None:
     scene.account.run_at(LATER)
     assert _in_use(scene) == 0
     scene.child("RUNNING", **({"redriveCount": 1} | changes))
-
-
-def test_s1b_a_child_that_was_redriven_manually_is_adopted_and_not_stopped(aborted: ChildScene) -> None:
-    _redrive(aborted)
-    assert aborted.account.run_at(LATER + 60).counts["ChildRedriven"] == 1
-    holder = aborted.account.item().holders[aborted.execution]
-    assert (holder.state, holder.target, holder.redriven, _in_use(aborted)) == ("RUNNING", TARGET, True, 1)
-    for number in range(3):
-        assert aborted.account.run_at(LATER + 600 + number * LOOK_GAP).counts["ChildRedriven"] == 0
-    assert (_in_use(aborted), aborted.stops) == (1, [])
-    aborted.child("SUCCEEDED", redriveCount=1)
-    aborted.account.run_at(LATER + 900)
-    assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
 def test_an_adopted_child_takes_the_weight_of_its_request(account: Account) -> None:

@@ -37,13 +37,6 @@ def test_a_lease_expires_when_the_clock_skew_has_passed_after_its_end() -> None:
 # the starter
 
 
-def test_a_refused_request_takes_the_slot_of_an_expired_lease(leased: LeaseScene) -> None:
-    leased.expired()
-    assert isinstance(leased.account.starter.admit(delivery(REQUEST), NOW), Admitted)
-    assert leased.owners() == []
-    assert leased.account.item().slots_in_use == 1
-
-
 def test_a_request_that_removes_a_heavy_lease_wakes_the_next_one_too(leased: LeaseScene) -> None:
     leased.account.processes.set_limit("p", 2)
     leased.expired(weight=2)

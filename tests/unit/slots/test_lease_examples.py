@@ -19,9 +19,9 @@ from slotkeeper import slots
 from slotkeeper.slots import Processes, SlotLost, Slots, leases
 from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import Calls
+from tests.support.http_servers import Listener
 from tests.support.tables import create_table
 from tests.unit.conftest import Account
-from tests.unit.http_servers import Listener
 from tests.unit.slots.lease_scene import LeaseScene
 
 FOLDER = ROOT / "examples" / "leases"

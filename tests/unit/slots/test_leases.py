@@ -22,7 +22,7 @@ from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MA
 from slotkeeper.slots.process import MAX_WEIGHT
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, LeaseTerm, Registration
-from tests.support.boundary import Calls, lose_answer, passed_values, refuse
+from tests.support.boundary import Calls, before_write, lose_answer, passed_values, refuse
 from tests.support.tables import create_table
 from tests.unit.conftest import FULL, NOW, Account
 from tests.unit.slots.lease_scene import LeaseScene
@@ -327,7 +327,7 @@ def test_what_happens_between_the_refusal_and_the_takeover_is_respected(
     scene: LeaseScene, act: Callable[[LeaseScene], object], reason: str
 ) -> None:
     name = scene.expired()
-    _before_update(scene.account, 1, lambda _: act(scene))
+    before_write(scene.account.dynamodb, _nothing, lambda _: act(scene))
     _refused(scene, reason)
     assert list(scene.holders()) == ([name] if act is _extend else [])
     assert scene.is_visible() == (reason == "requests in the queue")
@@ -338,7 +338,7 @@ def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene:
     scene.account.slots.reserve(Candidate("p", "p-1", 5), NOW)
     scene.expired(5)
     scene.account.write("slots_in_use", {"N": "5"})  # below the holders' 10
-    _before_update(scene.account, 0, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
+    before_write(scene.account.dynamodb, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
     _refused(scene, weight=5)
 
 
@@ -716,22 +716,10 @@ def _in_a_thread[T](act: Callable[[], T]) -> T:
         return pool.submit(act).result()
 
 
-def _before_update(account: Account, number: int, act: Callable[[dict[str, Any]], Any]) -> None:
-    """Call `act` with the parameters of the next UpdateItem (0) or a later one, just before it."""
-    left, acting = [number], [False]
-
-    def before(params: dict[str, Any], **_: Any) -> None:
-        if acting[0]:  # a call of `act`
-            return
-        left[0] -= 1
-        if left[0] == -1:
-            acting[0] = True
-            act(dict(params))
-            acting[0] = False
-
-    account.dynamodb.meta.events.register("before-parameter-build.dynamodb.UpdateItem", before)
+def _nothing(_: Any) -> None:
+    """Before the first write, if an act belongs before the second one."""
 
 
 def _make_twice(account: Account, number: int = 0) -> None:
     """Let a write be effective before it is made, as if botocore had repeated it after a lost answer."""
-    _before_update(account, number, lambda params: account.dynamodb.update_item(**params))
+    before_write(account.dynamodb, *[_nothing] * number, lambda params: account.dynamodb.update_item(**params))

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots import run_report
-from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.lost_requests import MAX_LOST, LostVerdict, judge_lost, send_again
 from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Lost
 from slotkeeper.slots.protocol import Granted, Registration
 from slotkeeper.slots.request import Priority, execution_name
 from tests.support.boundary import Calls
-from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load, delivery
+from tests.unit.conftest import CONTEXT, FULL, HIDDEN_UNTIL, NOW, Account, Load
 
 FIRST = "1".zfill(40)
 BACK = HIDDEN_UNTIL + SETTLED_SECONDS
@@ -72,26 +71,6 @@ def test_a_registration_of_a_later_message_replaces_no_name(account: Account) ->
     assert account.item().waiting["normal"].execution == "p-gone"
 
 
-def test_the_same_message_that_is_received_again_leaves_no_note(account: Account) -> None:
-    _cleared(account)
-    assert account.register("p-gone", receives=2) == Registration.REGISTERED
-    assert (account.item().cleared, account.item().lost) == ({}, {})
-    account.slots.clear("p", account.item().waiting["normal"], NOW)
-    account.slots.cancel("p", "p-other")
-    assert account.reserve("p-gone", receives=3) == Granted()
-    assert (account.item().cleared, account.item().lost) == ({}, {})
-
-
-def test_a_message_that_is_dead_lettered_after_a_waker_cleared_it_is_named_no_more(account: Account) -> None:
-    """Else the next message of its group would show a request as lost whose message is in the dead-letter queue."""
-    name = execution_name("p", "order-1", 1)
-    _cleared(account, name)
-    account.processes.cancellations.add("p", name, NOW)
-    admission = account.starter.admit(delivery({"process": "p", "request_id": "order-1"}, receives=2), NOW)
-    assert isinstance(admission, DeadLettered)
-    assert account.item().cleared == {}
-
-
 def test_the_oldest_note_gives_way_to_the_newest(account: Account) -> None:
     account.fill()
     for number in range(MAX_LOST + 2):
@@ -124,20 +103,6 @@ def test_the_janitor_notes_a_request_some_minutes_after_its_message_should_have_
     account.run_at(due)
     assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), due)}
     assert (account.item().waiting, account.item().cleared) == ({}, {})
-
-
-@pytest.mark.parametrize("is_hidden", [True, False])
-def test_the_janitor_notes_nothing_while_the_queue_has_a_message(account: Account, is_hidden: bool) -> None:
-    """It may be that of the request: the event source is disabled, or the starter fails at each receive."""
-    _purged(account)
-    if is_hidden:
-        account.send()
-    else:
-        account.sqs.send_message(
-            QueueUrl=account.queue_url, MessageBody="{}", MessageGroupId="q", MessageDeduplicationId="q"
-        )
-    account.run_at(BACK)
-    assert account.item().lost == {}
 
 
 def test_the_janitor_asks_sqs_only_if_a_message_is_overdue(account: Account) -> None:

@@ -232,13 +232,6 @@ def _refusal(account: Account, state: str, execution: str) -> str:
     return ""
 
 
-def test_a_confirmed_holder_runs_the_job_of_its_process(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    _do(account, "ConfirmSlot", "p-1")
-    holder = account.item().holders["p-1"]
-    assert (holder.state, holder.target, account.item().slots_in_use) == ("RUNNING", "job", 1)
-
-
 def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:
     """The janitor cancelled the reservation of a slow starter, whose execution starts later."""
     account.slots.reserve(Candidate("p", "p-1"), NOW)

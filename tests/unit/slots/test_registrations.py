@@ -52,13 +52,6 @@ def test_a_late_duplicate_does_not_replace_a_newer_registration(account: Account
     assert account.item().waiting["normal"].execution == "p-newer"
 
 
-def test_a_newer_receive_replaces_an_older_registration(account: Account) -> None:
-    account.fill()
-    account.register(receives=3)
-    assert account.register(receives=4) == Registration.REGISTERED
-    assert account.item().waiting["normal"].receives == 4
-
-
 def test_a_registration_has_what_a_wake_and_an_operator_need(account: Account) -> None:
     account.fill()
     waits = Candidate("p", "p-waits", 2, "low", delivery({}, receives=3, sent_at=NOW - 60.5), "order-1")

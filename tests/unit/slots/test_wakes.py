@@ -62,18 +62,6 @@ def _check(account: Account, **changes: Any) -> bool:
     return account.slots.can_proceed(Candidate("p", "p-waits", delivery=delivery({}, **changes)))
 
 
-def test_a_registered_request_stays_hidden_while_none_of_its_conditions_changes(
-    account: Account,
-) -> None:
-    account.fill()
-    account.register()
-    assert _check(account) is False
-    account.processes.set_limit("p", 2)
-    assert _check(account) is True
-    account.processes.pause("p")
-    assert _check(account) is False
-
-
 @pytest.mark.parametrize(("receives", "proceeds"), [(2, False), (3, True), (4, True)])
 def test_a_request_whose_registration_was_cleared_reserves_again(
     account: Account, receives: int, proceeds: bool
@@ -164,16 +152,6 @@ def test_the_janitor_wakes_a_lower_priority_at_the_end_of_a_turn(account: Accoun
     entries = passed_values(account.sqs, "ChangeMessageVisibilityBatch", "Entries")
     account.run_at(NOW + 5)
     assert [entry["VisibilityTimeout"] for entry in entries[0]] == [4]
-
-
-def test_a_second_wake_during_a_turn_finds_the_message_that_the_first_one_has_left_hidden(account: Account) -> None:
-    _turn_of_high(account)
-    for _ in range(2):
-        assert wake_next(account.slots, account.queue, "p", NOW) is True
-        assert account.item().waiting.keys() == {"normal", "low"}
-    account.write("turn_seconds", {"N": "0"})
-    assert wake_next(account.slots, account.queue, "p", NOW) is True
-    assert [each["Body"] for each in account.messages(account.queue_url)] == ["p-normal"]
 
 
 # Operators' changes, and wakes by name, whether or not the request has its turn

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.process import MAX_HOLDERS, MAX_WEIGHT
-from slotkeeper.slots.processes import Operations
 from slotkeeper.slots.protocol import Candidate, Granted, Registration
 from slotkeeper.slots.request import Priority
-from tests.support.boundary import Calls
+from tests.support.boundary import Calls, before_write
 from tests.unit.conftest import FULL, NOW, Account, delivery
 
 LIMIT = 5
@@ -25,21 +24,8 @@ def five(account: Account) -> Account:
     return account
 
 
-def _before_the_write(account: Account, *acts: Callable[[], Any]) -> None:
-    """Call the first act before the next write, the second before the one after it."""
-    left, acting = list(acts), [False]
-
-    def act(**_: Any) -> None:
-        if left and not acting[0]:
-            acting[0] = True  # the act's own writes
-            left.pop(0)()
-            acting[0] = False
-
-    account.dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", act)
-
-
-def _set(account: Account, limit: int) -> Callable[[], Any]:
-    return lambda: account.write("slot_limit", {"N": str(limit)})
+def _set(account: Account, limit: int) -> Callable[[Any], Any]:
+    return lambda _: account.write("slot_limit", {"N": str(limit)})
 
 
 # reserve
@@ -53,13 +39,13 @@ def test_a_request_is_admitted_if_its_weight_fits(five: Account, weight: int, ou
 @pytest.mark.parametrize(("limit", "outcome", "calls"), [(4, FULL, 2), (9, Granted(), 3)], ids=["lowered", "raised"])
 def test_a_limit_that_changes_after_the_read_is_used(five: Account, limit: int, outcome: object, calls: int) -> None:
     made = Calls(five.dynamodb).made
-    _before_the_write(five, _set(five, limit))
+    before_write(five.dynamodb, _set(five, limit))
     assert five.reserve("p-1", 3) == outcome
     assert len(made) == calls + 1  # the change itself
 
 
 def test_a_limit_that_changes_all_the_time_is_full_in_the_end(five: Account) -> None:
-    _before_the_write(five, *(_set(five, limit) for limit in range(9, 15)))
+    before_write(five.dynamodb, *(_set(five, limit) for limit in range(9, 15)))
     assert five.reserve("p-1", 3) == FULL
     assert five.item().slots_in_use == 2
 
@@ -68,7 +54,7 @@ def test_a_counter_below_the_holders_admits_no_weight_beyond_the_limit(five: Acc
     five.write("slots_in_use", {"N": "0"})
     assert not five.item().fits(4)
     assert five.reserve("p-4", 4) == FULL
-    _before_the_write(five, lambda: five.reserve("p-faster", 1))
+    before_write(five.dynamodb, lambda _: five.reserve("p-faster", 1))
     assert five.reserve("p-3", 3) == FULL
     assert five.reserve("p-2", 2) == Granted()
     assert five.item().held_weight == LIMIT
@@ -79,11 +65,11 @@ def test_a_counter_that_is_lowered_after_the_read_admits_no_more_than_the_holder
     account.reserve("p-1")
     account.reserve("p-2")
 
-    def take_and_lose_count() -> None:
+    def take_and_lose_count(_: Any) -> None:
         account.reserve("p-3")
         account.write("slots_in_use", {"N": "0"})
 
-    _before_the_write(account, take_and_lose_count)
+    before_write(account.dynamodb, take_and_lose_count)
     assert account.reserve("p-heavy", 2) == FULL
 
 
@@ -110,10 +96,10 @@ def test_a_write_alone_keeps_to_the_maximum_of_holders(account: Account, weight:
     entry = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}
     account.write("slot_limit", {"N": "1000"})
 
-    def fill() -> None:
+    def fill(_: Any) -> None:
         account.write("holders", {"M": {f"p-{n}": entry for n in range(MAX_HOLDERS)}})
 
-    _before_the_write(account, fill)
+    before_write(account.dynamodb, fill)
     assert account.reserve("p-one-more", weight) == FULL
 
 
@@ -154,7 +140,7 @@ def test_a_default_weight_of_one_is_none(account: Account) -> None:
 
 def test_a_default_weight_that_is_set_after_the_read_is_used(five: Account) -> None:
     """A starter that reads a large process first does not rely on the weight that it read."""
-    _before_the_write(five, lambda: five.write("default_weight", {"N": "2"}))
+    before_write(five.dynamodb, lambda _: five.write("default_weight", {"N": "2"}))
     assert five.reserve("p-1", None) == Granted()
     assert five.item().holders["p-1"].weight == 2
 
@@ -210,12 +196,6 @@ def test_each_way_of_freeing_a_slot_frees_its_weight(five: Account, weight: int)
     assert (five.item().slots_in_use, five.item().holders.keys()) == (2, {"p-other"})
 
 
-@pytest.mark.parametrize("weight", [1, 7])
-def test_an_adopted_execution_has_its_weight(five: Account, weight: int) -> None:
-    assert five.slots.adopt("p", "p-1", NOW, "job", weight) is True
-    assert (five.item().holders["p-1"].weight, five.item().slots_in_use) == (weight, 2 + weight)
-
-
 def test_a_counter_is_not_repaired_if_the_holders_have_changed(five: Account) -> None:
     """Their number and the counter are the same again, with other weights."""
     five.write("slots_in_use", {"N": "4"})
@@ -250,26 +230,3 @@ def test_a_blocked_request_is_not_woken_but_the_next_one(blocked: Account) -> No
     assert woken is not None
     assert seen is not None
     assert woken.waiting.execution == seen.execution == "p-light"
-
-
-def test_a_blocked_request_counts_again_when_the_limit_is_raised(blocked: Account) -> None:
-    blocked.processes.set_limit("p", 6)
-    assert blocked.reserve("p-1", 1) == FULL
-    assert blocked.register("p-1", weight=1) == Registration.REGISTERED
-    blocked.slots.cancel("p", "p-other")
-    woken = blocked.slots.to_wake("p", NOW)
-    assert woken is not None
-    assert woken.waiting.execution == "p-blocked"
-
-
-def test_a_lowered_limit_that_blocks_a_request_wakes_the_next_one(account: Account) -> None:
-    """p-heavy waited for the whole limit and kept p-light out. Now it is blocked, and p-light fits."""
-    account.processes.set_limit("p", 3)
-    account.reserve("p-other")
-    account.wait_in_queue("p-heavy", "high", 3)
-    account.wait_in_queue("p-light", "low", 1)
-    operations = Operations(account.processes, account.slots, account.queue)
-    assert operations.set_limit("p", 2) is True
-    assert [each["Body"] for each in account.messages(account.queue_url)] == ["p-light"]
-    assert operations.set_limit("p", 4) is True
-    assert {each["Body"] for each in account.messages(account.queue_url)} == {"p-light", "p-heavy"}

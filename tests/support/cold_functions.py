@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import logging
@@ -20,57 +19,40 @@ import boto3
 import pytest
 import urllib3
 
-from slotkeeper import events, observability, retry
-from slotkeeper.chatbot import token as chat_token
-from slotkeeper.retry import worker as retrying_worker
-from slotkeeper.slots import run_report as findings
+from slotkeeper.slots import run_report
 from tests.support.boundary import note_parameters
+from tests.support.function_environment import OF_SLOTS, OF_THE_WORKER, read_again
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SEEN, SETTLED, SLOTS, TOKENS
-from tests.unit.conftest import CODE, CONTEXT, CurrentStdout
+from tests.unit.conftest import CODE, CONTEXT
 
-ENVIRONMENT = {
-    "SLOT_TABLE_NAME": SLOTS,
-    "SETTLED_TABLE_NAME": SETTLED,
-    "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
-    "REQUEST_QUEUE_URL": "https://sqs/requests.fifo",
-    "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
-    "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
-    "STATUS_EVENT_QUEUE_URL": "https://sqs/status-events",
-    "EVENT_BUS_NAME": "default",
-    "QUEUE_VISIBILITY_SECONDS": "180",
-    "QUEUE_RETENTION_SECONDS": "1209600",
-    "QUEUE_MAX_RECEIVES": "1000",
-    "GRACE_SECONDS": "120",
-    "LOOK_GAP_SECONDS": "30",
-    "TOKEN_TABLE_NAME": TOKENS,
-    "SEEN_SIGNATURE_TABLE_NAME": SEEN,
-    "SIGNING_KEY_SECRET": "signing",
-    "API_CREDENTIALS_SECRET": "credentials",
-    "CHAT_API_URL": "http://127.0.0.1:9",
-    "TOKEN_MIN_REFRESH_SECONDS": "0",
-    "WORK_QUEUE_URL": "https://sqs/work",
-    "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
-    "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
-    "WORK_DEAD_LETTER_QUEUE_URL": "https://sqs/work-dead",
-    "REQUEST_LEDGER_TABLE_NAME": LEDGER,
-    "RETRY_SCHEDULE_GROUP": "retries",
-    "RETRY_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
-    "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
-    "RETRY_POLICY_PARAMETER": "/policy",
-    "SCHEDULER_BEYOND_SECONDS": "900",
-    "WORK_SECONDS": "50",
-    "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
-    "WORKER_CONCURRENCY": "25",
-    "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
-    "STACK_NAME": "slotkeeper",
-    "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
-    "POWERTOOLS_SERVICE_NAME": "slotkeeper",
-    "POWERTOOLS_TRACE_DISABLED": "true",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_CONFIG_FILE": "/dev/null",
-    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-}
+ENVIRONMENT = (
+    OF_SLOTS
+    | OF_THE_WORKER
+    | {
+        "SLOT_TABLE_NAME": SLOTS,
+        "SETTLED_TABLE_NAME": SETTLED,
+        "WORKFLOW_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:workflow",
+        "REQUEST_QUEUE_URL": "https://sqs/requests.fifo",
+        "REQUEST_DEAD_LETTER_QUEUE_URL": "https://sqs/dead.fifo",
+        "FAILED_REQUEST_QUEUE_URL": "https://sqs/failed",
+        "STATUS_EVENT_QUEUE_URL": "https://sqs/status-events",
+        "TOKEN_TABLE_NAME": TOKENS,
+        "SEEN_SIGNATURE_TABLE_NAME": SEEN,
+        "SIGNING_KEY_SECRET": "signing",
+        "API_CREDENTIALS_SECRET": "credentials",
+        "CHAT_API_URL": "http://127.0.0.1:9",
+        "TOKEN_MIN_REFRESH_SECONDS": "0",
+        "WORK_QUEUE_URL": "https://sqs/work",
+        "WORK_DEAD_LETTER_QUEUE_URL": "https://sqs/work-dead",
+        "REQUEST_LEDGER_TABLE_NAME": LEDGER,
+        "DOWNSTREAM_TABLE_NAME": DOWNSTREAMS,
+        "WORKER_CONCURRENCY": "25",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }
+)
 
 
 RESPONSE_URL = "http://cloudformation/answer"
@@ -115,13 +97,8 @@ class Functions:
         self._real_sleep, self._real_clock = time.sleep, time.monotonic
         self._patch.setattr("time.sleep", self._sleep)
         self._patch.setattr("time.monotonic", self._read_clock)
-        # Powertools reads its variables when its objects are made.
-        importlib.reload(observability)
-        for module in (chat_token, events, findings, retrying_worker, retry):
-            importlib.reload(module)
+        read_again(run_report)
         self._patch.setattr(logging.getLogger("moto"), "level", logging.WARNING)  # not part of a function's output
-        (log,) = observability.logger.handlers
-        log.setStream(CurrentStdout())
         return self
 
     def __exit__(

@@ -1,0 +1,54 @@
+"""The variables of the functions that are the same in each simulated account, and their effect on loaded modules."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+from slotkeeper import events, observability, retry
+from slotkeeper.chatbot import token as chat_token
+from slotkeeper.retry import worker as retrying_worker
+
+OF_SLOTS = {
+    "EVENT_BUS_NAME": "default",
+    "QUEUE_VISIBILITY_SECONDS": "180",
+    "QUEUE_RETENTION_SECONDS": "1209600",
+    "QUEUE_MAX_RECEIVES": "1000",
+    "GRACE_SECONDS": "120",
+    "LOOK_GAP_SECONDS": "30",
+    "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
+    "STACK_NAME": "slotkeeper",
+    "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",
+    "POWERTOOLS_SERVICE_NAME": "slotkeeper",
+    "POWERTOOLS_TRACE_DISABLED": "true",
+}
+OF_THE_WORKER = {
+    "WORK_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:work",
+    "WORK_QUEUE_LARGEST_MESSAGE": "1047552",
+    "RETRY_SCHEDULE_GROUP": "retries",
+    "RETRY_SCHEDULE_ROLE_ARN": "arn:aws:iam::123456789012:role/schedules",
+    "RETRY_SCHEDULE_DEAD_LETTER_QUEUE_ARN": "arn:aws:sqs:us-east-1:123456789012:schedules-dead",
+    "RETRY_POLICY_PARAMETER": "/policy",
+    "SCHEDULER_BEYOND_SECONDS": "900",
+    "WORK_SECONDS": "50",
+}
+
+
+class CurrentStdout:
+    """Writes to the current `sys.stdout`, which pytest replaces in each phase of a test."""
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def read_again(*modules: ModuleType) -> None:
+    """Reload the modules that create objects of Powertools, which read the variables then, and `modules`."""
+    importlib.reload(observability)
+    for module in (chat_token, events, *modules, retrying_worker, retry):
+        importlib.reload(module)
+    (log,) = observability.logger.handlers
+    log.setStream(CurrentStdout())
