@@ -99,11 +99,6 @@ def drain_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
     return [parse_dead_letter(message) for message in drain(sqs, queue_url)]
 
 
-def peek_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
-    """Every dead letter. All stay on the queue."""
-    return [parse_dead_letter(message) for message in peek(sqs, queue_url)]
-
-
 class End(Enum):
     """The reason why the command stops waiting."""
 
@@ -231,7 +226,8 @@ class SentMessage:
         return parse_row(item) if item else None
 
     def _dead_letter_of(self, row: LedgerRow | None) -> DeadLetter | None:
-        dead_letters = peek_dead_letters(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        queued = peek(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        dead_letters = [parse_dead_letter(message) for message in queued]
         own = [each for each in dead_letters if each.source_message_id == self._message_id]
         if not own and row is not None:
             wanted = (row.request_id, row.attempts)  # an earlier attempt's dead letter stays after a manual redrive

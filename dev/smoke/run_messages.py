@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from dev.emulator.queue_reading import attributes
 
 HIDDEN = 20  # seconds; matters only if this program dies before it makes a message visible again
 BATCHES = 20  # receives per collect: bounds the reading of a queue with many other messages
@@ -39,25 +40,18 @@ class RunMessages:
             foreign: list[str] = []
             try:
                 for _ in range(BATCHES):
-                    if not self._take(url, taken, foreign):
+                    answer = self.sqs.receive_message(
+                        QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN, MessageAttributeNames=["All"]
+                    )
+                    if not answer.get("Messages"):
                         break
+                    for message in answer["Messages"]:
+                        if self.mark not in message["Body"]:
+                            foreign.append(message["ReceiptHandle"])
+                            continue
+                        taken.append(RunMessage(message["Body"], attributes(message)))
+                        self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             finally:
-                self._put_back(url, foreign)
+                for handle in foreign:
+                    self.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
             return list(taken)
-
-    def _take(self, url: str, taken: list[RunMessage], foreign: list[str]) -> bool:
-        answer = self.sqs.receive_message(
-            QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN, MessageAttributeNames=["All"]
-        )
-        for message in answer.get("Messages", []):
-            if self.mark not in message["Body"]:
-                foreign.append(message["ReceiptHandle"])
-                continue
-            attributes = message.get("MessageAttributes", {})
-            taken.append(RunMessage(message["Body"], {key: each["StringValue"] for key, each in attributes.items()}))
-            self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return bool(answer.get("Messages"))
-
-    def _put_back(self, url: str, handles: Iterable[str]) -> None:
-        for handle in handles:
-            self.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
