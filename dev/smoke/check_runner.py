@@ -10,9 +10,8 @@ from threading import Event
 
 from dev.smoke.check_catalogue import Check
 from dev.smoke.check_cleanup import clean_up, remove_objects
-from dev.smoke.check_context import INPUT, CheckContext, Timings
+from dev.smoke.check_context import INPUT, CheckContext, RunMessages, Timings
 from dev.smoke.facts import CheckResult, FactAnswer, Verdict, judged
-from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 
 Say = Callable[[str, str], None]
