@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import boto3
 
-from tests.least_privilege import services, workflow_calls
-from tests.least_privilege.call_resources import needs, resources
-from tests.least_privilege.flows import run_all
+from tests.fuzz.raw_api import RawApi
+from tests.least_privilege import cases, needs, workflow_calls
 from tests.least_privilege.policies import Need
-from tests.least_privilege.recording import Call, Recorded, recorder
+from tests.least_privilege.recording import Call, Recorded, recorder, run_case
 from tests.least_privilege.resolved_template import CHATBOT, ROOT, WORKER, Stack
 
 JOB_SCRIPT = ROOT / "jobs" / "monthly_weather.py"
@@ -63,44 +63,41 @@ def callers(made: Stack) -> list[str]:
     return (made.parameters["CallerStateMachineArns"] or f"{MACHINES}:any").split(",")
 
 
-# Functions whose calls depend on the token refresher, or on jobs, state machines and callers. A key and a VPC change no
-# calls.
-_BY_A_WRITER = ("ChatbotFunction", "TokenRefresherFunction")
-_REPORT = ("RetryReportFunction",)
-_BY_WORK = ("StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction")
-_OTHER_WORK = ("own jobs", "state machines", "callers", "all")
+@cache
+def calls(variant: str) -> dict[str, list[Call]]:
+    """One call of each kind of every function, the workflow and the sample job, by logical id."""
+    made = stack(variant)
+    recorded = {each: _recorded(_first_like(variant, each), each) for each in made.of_type("AWS::Lambda::Function")}
+    recorded["Workflow"] = list(workflow_calls.calls(made, *_work(made)))
+    return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
 
 
 def _work(made: Stack) -> tuple[list[str], list[str], list[str]]:
     return jobs(made), machines(made), callers(made)
 
 
-@cache
-def calls(variant: str) -> dict[str, list[Call]]:
-    """One call of each kind of every function, the workflow and the sample job, by logical id."""
-    made = stack(variant)
-    from_where = dict.fromkeys(made.of_type("AWS::Lambda::Function"), "default")
-    if "TokenRefresherFunction" in from_where:
-        from_where |= dict.fromkeys(_BY_A_WRITER, "token refresher")
-    if "RetryReportFunction" in from_where:
-        from_where |= dict.fromkeys(_REPORT, "retry report")
-    from_where |= dict.fromkeys(_BY_WORK, next(each for each in VARIANTS if _work(stack(each)) == _work(made)))
-    for function, other in from_where.items():
-        assert made.environment(function) == stack(other).environment(function)
-    recorded = {function: _recorded(other)[function] for function, other in from_where.items()}
-    recorded["Workflow"] = list(workflow_calls.calls(made, jobs(made), machines(made), callers(made)))
-    return recorded | ({"SampleJob": _sample_job_calls(made)} if "SampleJob" in made.resources else {})
+def _first_like(variant: str, function: str, *, by_work: bool = True) -> str:
+    """The first variant in which a function has the same environment, and the same work if that changes its calls."""
+
+    def seen_by_the_function(made: Stack) -> Any:
+        environment = made.environment(function)
+        return environment, _work(made) if by_work and "SLOT_TABLE_NAME" in environment else ()
+
+    own = seen_by_the_function(stack(variant))
+    with_it = [each for each in VARIANTS if function in stack(each).resources]
+    return next(each for each in with_it if seen_by_the_function(stack(each)) == own)
 
 
 @cache
-def _recorded(variant: str) -> dict[str, list[Call]]:
+def _recorded(variant: str, function: str) -> list[Call]:
     made = stack(variant)
-    by_variant = {"token refresher": _BY_A_WRITER, "retry report": _REPORT} | dict.fromkeys(_OTHER_WORK, _BY_WORK)
-    functions = by_variant.get(variant, tuple(made.of_type("AWS::Lambda::Function")))
-    with recorder(made) as running:
-        # Other work changes the names in calls; no fault changes its call sites.
-        run_all(running, functions, *_work(made), faults=variant not in _OTHER_WORK)
-    return {name: _one_of_each(running.calls[name]) for name in functions}
+    # Other work changes the names in calls; no fault changes its call sites.
+    faults = variant == _first_like(variant, function, by_work=False)
+    with recorder(made) as running, RawApi() as api:
+        for case in cases.of_stack(made, *_work(made), api):
+            if case.function == function:
+                run_case(running, case, api, faults)
+    return _one_of_each(running.calls[function])
 
 
 def _sample_job_calls(made: Stack) -> list[Call]:
@@ -117,7 +114,7 @@ def _sample_job_calls(made: Stack) -> list[Call]:
 
 
 def _one_of_each(made: list[Call]) -> list[Call]:
-    return list({(call.operation, call.site, *resources(call)): call for call in made}.values())
+    return list({(call.operation, call.site, *needs.resources(call)): call for call in made}.values())
 
 
 @cache
@@ -129,16 +126,16 @@ def needed(variant: str) -> dict[str, set[Need]]:
 
 
 def _of_role(made: Stack, role: str, recorded: dict[str, list[Call]], all_calls: list[Call]) -> Iterator[Need]:
-    yield from services.of_schedules(made, all_calls, role)
+    yield from needs.of_schedules(made, all_calls, role)
     for user in made.users_of(role):
         for call in recorded[user]:
-            yield from needs(call, made)
+            yield from needs.of_call(call, made)
         match made.resources[user]["Type"]:
             case "AWS::Lambda::Function":
-                yield from services.of_function(made, user)
+                yield from needs.of_function(made, user)
             case "AWS::StepFunctions::StateMachine":
-                yield from services.of_state_machine(made, user)
+                yield from needs.of_state_machine(made, user)
             case "AWS::Glue::Job":
-                yield from services.of_glue_job(made, user)
+                yield from needs.of_glue_job(made, user)
             case other:
-                raise NotImplementedError(f"{other}: add its use of {role} to tests/least_privilege/services.py")
+                raise NotImplementedError(f"{other}: add its use of {role} to tests/least_privilege/needs.py")

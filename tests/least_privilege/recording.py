@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +16,8 @@ import boto3
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran
+from tests.fuzz.cold_functions import ENVIRONMENT, Functions, Ran, invocation
+from tests.fuzz.raw_api import RawApi, ok
 from tests.least_privilege.resolved_template import REGION, ROOT, Stack
 from tests.support.in_process_aws import Answer, InProcessAws
 
@@ -79,7 +81,14 @@ def _site() -> Site:
     )
 
 
-Arrange = Callable[[Recorded], None]
+@dataclass(frozen=True)
+class Case:
+    """One invocation. `arrange` prepares the account."""
+
+    function: str
+    name: str
+    event: dict[str, Any]
+    arrange: Callable[[Recorded], None]
 
 
 class Recorder:
@@ -103,7 +112,12 @@ class Recorder:
             self._patch.setenv(name, value)
 
     def run(
-        self, event: dict[str, Any], arrange: Arrange, context: Any, refuse: dict[str, str], lose: set[str]
+        self,
+        event: dict[str, Any],
+        arrange: Callable[[Recorded], None],
+        context: Any,
+        refuse: dict[str, str],
+        lose: set[str],
     ) -> tuple[Ran, Recorded]:
         account = Recorded()
         self.functions.account = account
@@ -127,3 +141,50 @@ def recorder(stack: Stack) -> Iterator[Recorder]:
     with pytest.MonkeyPatch.context() as patch, Functions(session, patch) as functions:
         patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # saves thousands of log lines
         yield Recorder(stack, functions, patch)
+
+
+# Error codes that services return in addition to those of their models.
+MORE = {
+    "ConditionalCheckFailedException",
+    "PreconditionFailed",
+    "SlowDown",
+    "ThrottlingException",
+    "ValidationException",
+}
+# Excluded: custom_resource.py retries it for half a minute of real time, since a new role may not be propagated yet.
+DENIED = "AccessDeniedException"
+UNKNOWN_ERROR = "SomethingElse"
+
+
+def _errors(call: Call, model: Any) -> Iterator[str]:
+    """The error codes that the calling module names, and an unknown one that represents all others."""
+    yield UNKNOWN_ERROR
+    source = _text(call.site.file)
+    codes = {shape.name: shape.metadata.get("error", {}).get("code", shape.name) for shape in model.error_shapes}
+    for name, code in sorted(({each: each for each in MORE} | codes).items()):
+        if f'"{name}"' in source and code != DENIED:
+            yield code
+
+
+@cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+def run_case(recorder: Recorder, case: Case, api: RawApi, faults: bool) -> None:
+    """Run a case, and with `faults` again with each fault of each call."""
+
+    def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:
+        api.answers = {"/auth": ok(b'{"access_token": "new"}')}
+        context = invocation(seconds=recorder.stack.properties(case.function)["Timeout"])
+        return recorder.run(case.event, case.arrange, context, refuse or {}, lose or set())
+
+    recorder.enter(case.function, CHAT_API_URL=api.url)
+    ran, account = run()
+    assert ran.raised is None, f"{case.function}, {case.name}: {ran}"
+    if not faults:
+        return
+    for call, model in account.firsts():
+        for code in _errors(call, model):
+            run(refuse={call.operation: code})
+        run(lose={call.operation})

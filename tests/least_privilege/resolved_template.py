@@ -184,6 +184,7 @@ class Stack:
         return self.physical(name)
 
     def _attribute(self, name: str, attribute: str) -> str:
+        assert name in self._types, f"{name} is not deployed"
         # A secret's Id is its ARN. Every other attribute here is a name.
         return self.arn(name) if attribute in ("Arn", "Id", "TopicArn") else self.physical(name)
 

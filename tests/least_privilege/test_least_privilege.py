@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.least_privilege.call_resources import WITHOUT_RESOURCE
 from tests.least_privilege.evidence import VARIANTS, needed, stack
+from tests.least_privilege.needs import WITHOUT_RESOURCE
 from tests.least_privilege.policies import EVERYTHING, grants
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from samtranslator.yaml_helper import yaml_parse
 
-from dev.emulator.environment import ROOT
 from dev.tools import gradual
 from tests.least_privilege.evidence import VARIANTS, stack
 from tests.least_privilege.policies import listed, matches
@@ -167,22 +166,3 @@ def test_the_permissions_boundary_holds_for_every_role() -> None:
     made = Stack(PermissionsBoundaryArn="arn:aws:iam::123456789012:policy/boundary", **VARIANTS["all"])
     for properties in made.of_type("AWS::IAM::Role").values():
         assert properties["PermissionsBoundary"] == "arn:aws:iam::123456789012:policy/boundary"
-
-
-def test_the_workflows_role_has_space_for_the_state_machines_and_jobs_that_the_page_states() -> None:
-    """IAM guide, "IAM and AWS STS quotas": 10,240 characters of inline policies, without white space."""
-
-    def size(**targets: str) -> int:
-        (policy,) = Stack(**targets).properties("WorkflowRole")["Policies"]
-        return len(json.dumps(policy["PolicyDocument"], separators=(",", ":")))
-
-    machine, job = (
-        f"arn:aws:{service}:eu-central-1:123456789012:{kind}{'n' * 18},"
-        for service, kind in (("states", "stateMachine:"), ("glue", "job/"))
-    )
-    of_machines = size(MoreStateMachineArns=(machine * 50)[:-1])
-    assert of_machines - size(MoreStateMachineArns=(machine * 40)[:-1]) == 10 * 149
-    assert size(MoreGlueJobArns=(job * 120)[:-1]) - size(MoreGlueJobArns=(job * 110)[:-1]) == 10 * 64
-    assert of_machines < 10_240
-    limits = " ".join((ROOT / "docs" / "limits.md").read_text().split())
-    assert "takes 149, a job 64, so the deployment fails with some 50 state machines or 120 jobs" in limits

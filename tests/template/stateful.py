@@ -5,16 +5,15 @@ deletes one whose logical id is not in the new template (CloudFormation guide, "
 "DeletionPolicy attribute"). Each type's schema lists its create-only properties ("Resource type schema",
 createOnlyProperties); cfn-lint contains the schemas.
 
-The baseline, stateful.json, lists the resources that deployed stacks may have. This command updates it:
+The baseline, stateful.yaml, lists the resources that deployed stacks may have. This command adds new ones to it:
 
     build/venv/bin/python -m tests.template.stateful
 
-It adds new resources. It refuses a change that loses a resource, unless you name that one with `--forget LogicalId`.
+It refuses a change that loses a resource. To accept that loss, first delete the resource's entry in the baseline.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import re
@@ -22,10 +21,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.support.template import FILE, parsed_template
 
 ROOT = Path(__file__).parents[2]
-BASELINE = Path(__file__).with_name("stateful.json")
+BASELINE = Path(__file__).with_name("stateful.yaml")
 REGION = "us-east-1"
 POLICIES = ("DeletionPolicy", "UpdateReplacePolicy")
 RETAINED = ("Retain", "RetainExceptOnCreate")
@@ -81,7 +82,7 @@ def stateful(template: Template) -> dict[str, dict[str, Any]]:
         name: {
             "Type": resource["Type"],
             **{key: resource[key] for key in POLICIES if key in resource},
-            **({"When": template["Conditions"][resource["Condition"]]} if "Condition" in resource else {}),
+            **({"When": json.dumps(template["Conditions"][resource["Condition"]])} if "Condition" in resource else {}),
             "CreateOnly": create_only(resource),
         }
         for name, resource in sorted(template["Resources"].items())
@@ -166,22 +167,16 @@ def _mentioned(template: Template, value: Any, seen: set[str]) -> set[str]:
 
 def read_baseline() -> dict[str, Any]:
     """The stateful resources that deployed stacks may have."""
-    baseline: dict[str, Any] = json.loads(BASELINE.read_text())
+    baseline: dict[str, Any] = yaml.safe_load(BASELINE.read_text())
     return baseline
 
 
 def main() -> None:
-    """Update the baseline."""
-    parser = argparse.ArgumentParser(description="Add the new stateful resources of template.yaml to the baseline.")
-    parser.add_argument(
-        "--forget", action="append", default=[], metavar="LOGICAL_ID", help="accept the loss of this resource"
-    )
-    forgotten = set(parser.parse_args().forget)
-    before = {name: entry for name, entry in read_baseline().items() if name not in forgotten}
-    after = stateful(translated(parsed_template()))
+    """Add the new stateful resources of template.yaml to the baseline."""
+    before, after = read_baseline(), stateful(translated(parsed_template()))
     if lost := losses(before, after):
         raise SystemExit("\n".join(lost))
-    BASELINE.write_text(json.dumps(after, indent=2, sort_keys=True) + "\n")
+    BASELINE.write_text(yaml.safe_dump(after, default_flow_style=None, sort_keys=True, width=120))
     print(f"{len(after)} stateful resources, {len(after.keys() - before.keys())} of them new: {BASELINE}")
 
 

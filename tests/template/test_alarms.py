@@ -100,24 +100,8 @@ def test_a_description_with_the_longest_runbook_address_fits(alarm: str) -> None
     assert len(_description(alarm).replace("${RunbookUrl}", "x" * longest)) <= 1024
 
 
-def test_the_default_runbook_address_is_the_page_of_the_repository() -> None:
-    assert (ROOT / TEMPLATE["Parameters"]["RunbookUrl"]["Default"]).read_text() == RUNBOOKS
-
-
 def test_every_alarm_has_a_runbook_and_every_runbook_an_alarm() -> None:
     assert sorted(re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)) == sorted(ALARMS)
-
-
-@pytest.mark.parametrize("alarm", ALARMS)
-def test_a_runbook_states_when_the_operator_can_stop(alarm: str) -> None:
-    """The sections on loops share the steps of their chapter, and its end."""
-    section = LOOPS if SECTIONS[alarm].startswith("See [Loops](#loops)") else SECTIONS[alarm]
-    assert re.search(r"^Done: ", section, re.MULTILINE)
-
-
-def test_the_links_of_the_runbooks_have_targets() -> None:
-    headings = {heading.lower() for heading in re.findall(r"^##? (\w+)$", RUNBOOKS, re.MULTILINE)}
-    assert set(re.findall(r"\]\(#(\w+)\)", RUNBOOKS)) <= headings
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
@@ -247,13 +231,3 @@ def test_an_alarm_on_a_metric_that_is_never_written_is_found() -> None:
     assert judge(Asked("Slotkeeper", "SlotsInUse", stack))
     assert judge(Asked("AWS/SQS", "ApproximateNumberOfMessagesVisible", (("QueueName", "${SlotTable}"),)))
     assert judge(Asked("AWS/Lambda", "Errors", (("Function", "${StarterFunction}"),)))
-
-
-@pytest.mark.parametrize(
-    ("condition", "parameter"), [("HasRefresher", "TokenRefreshSchedule"), ("HasRetryReport", "RetryReportSchedule")]
-)
-def test_the_page_states_the_cost_of_a_scheduled_functions_alarms(condition: str, parameter: str) -> None:
-    """CloudWatch pricing: 0.10 dollars a month for each metric of an alarm. The page has a table for the others."""
-    scheduled = [alarm for name, alarm in ALARMS.items() if RESOURCES[name].get("Condition") == condition]
-    dollars = sum(len(list(asked_by_alarm(alarm))) for alarm in scheduled) / 10
-    assert f"`{parameter}` adds {dollars:.2f} for alarms" in (ROOT / "docs" / "costs.md").read_text()

@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[2]
 STACK: dict[str, Any] = parsed_template()["Resources"]
 PRODUCER = parsed((ROOT / "docs" / "completion-events.yaml").read_text())["Resources"]
 KEY = parsed((ROOT / "docs" / "kms-key.yaml").read_text())["Resources"]["Key"]
-DESCRIPTION: str = parsed_template()["Parameters"]["KmsKeyArn"]["Description"]
-
 LOGS = "logs.${AWS::Region}.${AWS::URLSuffix}"
 # Types whose service uses the key with its caller's permissions, or by a grant of the resource's creator, so that IAM
 # policies decide (of DynamoDB, Secrets Manager, S3 and Lambda, the pages on encryption at rest in their guides).
@@ -29,7 +27,6 @@ BY_ITS_CALLERS = {
     "AWS::S3::Bucket",
     "AWS::Serverless::Function",
 }
-ONLY_NAMED_BY = {"AWS::IAM::Role", "Custom::Process"}
 POLICIES = {"AWS::SQS::Queue": "AWS::SQS::QueuePolicy", "AWS::SNS::Topic": "AWS::SNS::TopicPolicy"}
 
 
@@ -113,35 +110,3 @@ def test_a_service_that_sends_its_source_is_limited_to_this_account() -> None:
     unconditional = {service for service, condition in conditions.items() if not condition}
     assert unconditional == {"events.amazonaws.com"}
     assert all("AWS::AccountId" in str(conditions[service]) for service in conditions.keys() - unconditional)
-
-
-def test_every_role_of_the_stack_may_use_the_key() -> None:
-    """Queues, tables and secrets under the key are used with the caller's permissions."""
-    for name, resource in STACK.items():
-        if resource["Type"] == "AWS::IAM::Role":
-            statements = resource["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
-            (use_key,) = [s["Fn::If"][1] for s in statements if "Fn::If" in s and s["Fn::If"][0] == "HasKey"]
-            assert "kms:Decrypt" in use_key["Action"], name
-    (own,) = [s for s in KEY["Properties"]["KeyPolicy"]["Statement"] if "AWS" in s["Principal"]]
-    assert (own["Action"], own["Principal"]["AWS"]["Fn::Sub"].endswith(":root")) == ("kms:*", True)
-
-
-def test_every_alarm_notifies_the_topic_that_alarms_may_publish_to() -> None:
-    alarms = [r["Properties"] for r in STACK.values() if r["Type"].endswith("Alarm")]
-    topics = {action["Ref"] for alarm in alarms for action in alarm["AlarmActions"]}
-    assert topics == {"FailureTopic"}
-    assert _senders(STACK, "FailureTopic", "AWS::SNS::TopicPolicy") == {"cloudwatch.amazonaws.com"}
-
-
-def test_the_topic_is_under_your_key_or_under_none() -> None:
-    """Not under alias/aws/sns: its policy cannot be changed, and alarms cannot use it."""
-    key = STACK["FailureTopic"]["Properties"]["KmsMasterKeyId"]
-    assert key == {"Fn::If": ["HasKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}]}
-
-
-def test_the_key_outlives_its_stack() -> None:
-    assert (KEY["DeletionPolicy"], KEY["UpdateReplacePolicy"]) == ("Retain", "Retain")
-
-
-def test_the_parameter_names_the_template_of_the_policy() -> None:
-    assert "docs/kms-key.yaml" in DESCRIPTION

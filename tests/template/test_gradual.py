@@ -55,13 +55,6 @@ def _alias(function: str) -> str:
     return f"{function}Aliaslive"
 
 
-def test_the_plain_template_has_neither_alias_nor_codedeploy(plain: dict[str, Any]) -> None:
-    types = {resource["Type"] for resource in plain.values()}
-    assert not {
-        kind for kind in types if "CodeDeploy" in kind or kind in ("AWS::Lambda::Alias", "AWS::Lambda::Version")
-    }
-
-
 @pytest.mark.parametrize("function", gradual.ALARMS)
 def test_codedeploy_moves_the_alias_and_its_alarms_exist(made: dict[str, Any], function: str) -> None:
     update = made[_alias(function)]["UpdatePolicy"]["CodeDeployLambdaAliasUpdate"]

@@ -53,15 +53,6 @@ def test_the_parameters_are_the_templates(environment: str) -> None:
     check_names(re.findall(r"(\w+)=", overrides))
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_page_names_the_stack_of_each_environment_and_how_the_operator_command_uses_it(environment: str) -> None:
-    page = (FILE.parent / "docs" / "deploy.md").read_text()
-    names = {CONFIG[each]["global"]["parameters"]["stack_name"] for each in ENVIRONMENTS}
-    (row,) = re.findall(rf"^\| {environment} \|.*\| (.*) \|$", page, re.MULTILINE)
-    assert row.startswith(f"`{CONFIG[environment]['global']['parameters']['stack_name']}`")
-    assert set(re.findall(r"export SLOTKEEPER_STACK=(\S+)", page)) < names
-
-
 def test_sync_and_deploy_of_the_development_stack_do_not_undo_each_other() -> None:
     sync, deploy = (_settings("dev", command) for command in ("sync", "deploy"))
     for key in ("stack_name", "parameter_overrides", "s3_prefix"):

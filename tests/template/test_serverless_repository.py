@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,26 +72,6 @@ def _texts(part: Any) -> Iterator[str]:
 
 
 # SAM developer guide, "AWS SAM template Metadata section properties".
-@pytest.mark.parametrize(
-    ("name", "pattern", "longest"),
-    [
-        ("Name", r"[a-zA-Z0-9\-]+", 140),
-        ("Description", r".+", 256),
-        ("Author", r"[a-z0-9](([a-z0-9]|-(?!-))*[a-z0-9])?", 127),
-        ("SemanticVersion", r"\d+\.\d+\.\d+", 127),
-    ],
-)
-def test_a_property_of_the_application_has_its_form(name: str, pattern: str, longest: int) -> None:
-    assert re.fullmatch(pattern, APPLICATION[name])
-    assert len(APPLICATION[name]) <= longest
-
-
-def test_the_labels_have_their_form() -> None:
-    labels = APPLICATION["Labels"]
-    assert 1 <= len(labels) == len(set(labels)) <= 10
-    assert [label for label in labels if not re.fullmatch(r"[a-zA-Z0-9+\-_:/@]{1,127}", label)] == []
-
-
 def test_sam_publish_accepts_the_properties() -> None:
     assert get_app_metadata(TEMPLATE).validate(["author", "description", "name", "semantic_version", "license_url"])
 
@@ -110,10 +89,6 @@ def test_the_license_is_the_projects() -> None:
 @pytest.mark.parametrize("name", ["LicenseUrl", "ReadmeUrl"])
 def test_a_local_file_exists_and_is_below_the_limit(name: str) -> None:
     assert 0 < (ROOT / APPLICATION[name]).stat().st_size <= 5 * 1024 * 1024
-
-
-def test_the_metadata_has_no_functions_of_cloudformation() -> None:
-    assert [text for text in _texts(APPLICATION) if text == "Ref" or text.startswith("Fn::")] == []
 
 
 def test_each_type_is_listed_or_named_here_as_not_known() -> None:

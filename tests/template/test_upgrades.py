@@ -7,20 +7,17 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.template import parsed_template
 from tests.template.stateful import (
-    BASELINE,
     POLICIES,
     RETAINED,
     ROOT,
     STATEFUL,
     losses,
-    main,
     movers,
     read_baseline,
     stateful,
@@ -101,26 +98,6 @@ def test_the_baseline_contains_every_stateful_resource() -> None:
     assert _held().keys() - read_baseline().keys() == set()
 
 
-def test_the_baseline_is_written_as_its_command_writes_it() -> None:
-    assert BASELINE.read_text() == json.dumps(read_baseline(), indent=2, sort_keys=True) + "\n"
-
-
-def test_the_command_adds_new_resources_and_forgets_only_the_named_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = {name: declared for name, declared in _held().items() if name != "WorkQueue"}
-    file = tmp_path / "stateful.json"
-    file.write_text(json.dumps(before | {"OldQueue": _held()["WorkQueue"]}))
-    monkeypatch.setattr("tests.template.stateful.BASELINE", file)
-    monkeypatch.setattr("sys.argv", ["stateful"])
-    with pytest.raises(SystemExit, match="OldQueue is not in the template"):
-        main()
-    assert "OldQueue" in file.read_text()
-    monkeypatch.setattr("sys.argv", ["stateful", "--forget", "OldQueue"])
-    main()
-    assert json.loads(file.read_text()) == _held()
-
-
 def test_every_stateful_type_is_checked() -> None:
     """By cfn-lint's list of stateful types, for resources that are added later."""
     import cfnlint.data.AdditionalSpecs
@@ -128,10 +105,6 @@ def test_every_stateful_type_is_checked() -> None:
 
     listed = load_resource(cfnlint.data.AdditionalSpecs, "StatefulResources.json")["ResourceTypes"]
     assert {resource["Type"] for resource in _template()["Resources"].values()} & listed.keys() <= STATEFUL.keys()
-
-
-def test_the_audit_log_outlives_the_stack() -> None:
-    assert [_held()["AuditLogGroup"][policy] for policy in POLICIES] == ["Retain", "Retain"]
 
 
 @pytest.mark.parametrize("name", [n for n, held in read_baseline().items() if held["Type"] not in EXPENDABLE_TYPES])
@@ -270,19 +243,3 @@ def test_a_parameter_that_would_move_a_table_is_found(change: Callable[[dict[str
     changed = copy.deepcopy(WRITTEN)
     change(changed["Resources"])
     assert movers(translated(changed))["SlotTable"] == {"SubnetIds"}
-
-
-@pytest.mark.parametrize(("parameter", "condition"), [("DeployWorker", "HasWorker"), ("ChatApiUrl", "HasChatbot")])
-def test_a_switch_states_that_its_kept_resources_are_made_anew_and_can_be_imported(
-    parameter: str, condition: str
-) -> None:
-    """CloudFormation guide, "Import AWS resources into a CloudFormation stack manually": each has a DeletionPolicy."""
-    page = (ROOT / "docs" / "upgrades.md").read_text().partition("### Bring kept resources back")[2]
-    kept = {
-        name: resource["Type"]
-        for name, resource in WRITTEN["Resources"].items()
-        if resource.get("Condition") == condition and resource.get("DeletionPolicy", "Delete") != "Delete"
-    }
-    assert kept
-    assert all(f"`{name}`" in page or kind == "AWS::SecretsManager::Secret" for name, kind in kept.items())
-    assert "makes new" in WRITTEN["Parameters"][parameter]["Description"]

@@ -10,7 +10,7 @@ import pytest
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.plan import AttemptHistory, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN
-from tests.template.test_template import FUNCTIONS, RESOURCES, ROOT, TEMPLATE
+from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
 
 WORKER = FUNCTIONS["WorkerFunction"]
 ALARMS = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::CloudWatch::Alarm"}
@@ -93,32 +93,6 @@ def _attempts(failure: Failure, key: str) -> tuple[float, ...]:
 
 
 # ------------------------------------------------------------------------------------------------------------ alarms
-
-
-@pytest.mark.parametrize(
-    "alarm", ["WorkLeftAlarm", "RetryPolicyInvalidAlarm", "RetryScheduleRefusedAlarm", "WorkHopsAlarm"]
-)
-def test_an_alarm_watches_a_metric_that_the_worker_writes(alarm: str) -> None:
-    metric = ALARMS[alarm]["MetricName"]
-    assert f'"{metric}"' in (ROOT / "layers" / "slotkeeper" / "slotkeeper" / "retry" / "worker.py").read_text()
-    assert ALARMS[alarm]["Dimensions"] == [{"Name": "service", "Value": {"Ref": "AWS::StackName"}}]
-
-
-@pytest.mark.parametrize("queue", ["WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
-def test_an_alarm_rings_when_a_message_is_dead_lettered(queue: str) -> None:
-    dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": [queue, "QueueName"]}}]
-    (alarm,) = (properties for properties in ALARMS.values() if properties.get("Dimensions") == dimensions)
-    assert (alarm["MetricName"], alarm["Threshold"]) == ("ApproximateNumberOfMessagesVisible", 0)
-    assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
-
-
-def test_an_alarm_rings_when_scheduler_drops_a_retry() -> None:
-    """Scheduler guide, "Monitoring Amazon EventBridge Scheduler with Amazon CloudWatch": by group."""
-    alarm = ALARMS["RetryScheduleLostAlarm"]
-    assert alarm["MetricName"] == "InvocationsFailedToBeSentToDeadLetterCount"
-    assert (alarm["Namespace"], alarm["Threshold"]) == ("AWS/Scheduler", 0)
-    assert alarm["Dimensions"] == [{"Name": "ScheduleGroup", "Value": {"Ref": "RetryScheduleGroup"}}]
-    assert alarm["AlarmActions"] == [{"Ref": "FailureTopic"}]
 
 
 def _listed(value: Any) -> list[Any]:

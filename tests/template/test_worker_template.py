@@ -59,20 +59,6 @@ def _variables(function: str) -> Any:
     }
 
 
-def test_the_outputs_of_the_contract_exist() -> None:
-    promised = {
-        "WorkQueueUrl",
-        "WorkDeadLetterQueueUrl",
-        "RequestLedgerTableName",
-        "DownstreamTableName",
-        "WorkerFunctionName",
-        "RetryPolicyParameterName",
-        "RetryScheduleGroupName",
-        "RetryScheduleDeadLetterQueueUrl",
-    }
-    assert promised <= TEMPLATE["Outputs"].keys()
-
-
 # ------------------------------------------------------------------------------------------------------------- times
 
 
@@ -151,10 +137,6 @@ def test_every_message_of_the_queue_fits_the_dead_letter_queue_with_a_reason() -
 # ------------------------------------------------------------------------------------------------------- concurrency
 
 
-def test_one_message_a_batch_and_failed_items_are_reported() -> None:
-    assert (_source()["BatchSize"], _source()["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
-
-
 def test_f21_the_event_source_takes_no_more_than_can_run() -> None:
     """With or without a reservation; the default has none, since a new account cannot reserve any."""
     assert _source()["ScalingConfig"] == {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}}
@@ -162,38 +144,7 @@ def test_f21_the_event_source_takes_no_more_than_can_run() -> None:
     assert PARAMETERS["WorkerReservedConcurrency"]["Default"] == 0
 
 
-def test_concurrency_is_reserved_only_by_its_parameter() -> None:
-    reserved = WORKER["ReservedConcurrentExecutions"]["Fn::If"]
-    assert reserved[0] == "HasReservedConcurrency"
-    assert reserved[2] == {"Ref": "AWS::NoValue"}
-    condition = TEMPLATE["Conditions"]["HasReservedConcurrency"]
-    assert condition == {"Fn::Not": [{"Fn::Equals": [{"Ref": "WorkerReservedConcurrency"}, 0]}]}
-    assert PARAMETERS["WorkerReservedConcurrency"]["MinValue"] == 0
-
-
 # ------------------------------------------------------------------------------------------------- queues and tables
-
-
-@pytest.mark.parametrize("name", ["WorkQueue", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"])
-def test_the_queues_are_standard_encrypted_long_lived_and_refuse_plain_http(name: str) -> None:
-    queue, policy = _properties(name), _properties("WorkQueuePolicy")
-    assert "FifoQueue" not in queue
-    assert queue["MessageRetentionPeriod"] == 1_209_600
-    assert (queue["SqsManagedSseEnabled"]["Fn::If"], queue["KmsMasterKeyId"]["Fn::If"]) == (
-        ["HasKey", False, True],
-        ["HasKey", {"Ref": "KmsKeyArn"}, {"Ref": "AWS::NoValue"}],
-    )
-    (refusal,) = policy["PolicyDocument"]["Statement"]
-    assert {"Ref": name} in policy["Queues"]
-    assert refusal["Resource"] == "*"  # of a queue's policy: that queue
-
-
-def test_the_ledger_outlives_the_stack() -> None:
-    table = RESOURCES["RequestLedgerTable"]
-    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
-    assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
-    assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
-    assert table["Properties"]["KeySchema"] == [{"AttributeName": "request_id", "KeyType": "HASH"}]
 
 
 def test_a_deployment_does_not_overwrite_the_operators_policy() -> None:

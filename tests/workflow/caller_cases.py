@@ -73,8 +73,6 @@ CASES = [
     case("ChooseWork.Choices.4.Condition", True, _chosen(target=MACHINE)),
     case("ChooseWork.Choices.4.Condition", False, _chosen()),
     case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
-    case("IsCallerLost.Choices.0.Condition", True, {"caller": "LOST"}),
-    case("IsCallerLost.Choices.0.Condition", False, {"caller": "NONE"}),
     case(
         "ReadToken.Arguments",
         {
@@ -149,18 +147,11 @@ CASES = [
             ("j", "j is a Glue job: it takes arguments, no input"),
         )
     ),
-    case("MayWorkBeAlive.Choices.0.Condition", True, {"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "WAITS"}),
-    case("MayWorkBeAlive.Choices.0.Condition", False, {"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}),
     case("AnswerSuccess.Arguments", {"TaskToken": TOKEN, "Output": "[7]"}, _KNOWN | {"answer": "[7]"}),
     caught(
         "AnswerSuccess.Catch.1.Assign",
         {"caller_error": "SUCCEEDED, but the caller was not answered: Glue.X"},
     ),
-    case("WasAnswerOfSuccess.Choices.0.Condition", True, {"run_state": "SUCCEEDED"}),
-    case("WasAnswerOfSuccess.Choices.0.Condition", False, {"run_state": "FAILED"}),
-    case("MustAnswerFailure.Choices.0.Condition", True, {"caller": "WAITS", "run_state": "FAILED"}),
-    case("MustAnswerFailure.Choices.0.Condition", False, {"caller": "WAITS", "run_state": "UNKNOWN"}),
-    case("MustAnswerFailure.Choices.0.Condition", False, {"caller": "NONE", "run_state": "FAILED"}),
     case(
         "AnswerFailure.Arguments",
         {"TaskToken": TOKEN, "Error": "E", "Cause": "why"},

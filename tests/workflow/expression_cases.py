@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from slotkeeper.slots.request import execution_name
-from tests.workflow import caller_cases, child_cases, confirm_cases
+from tests.workflow import caller_cases, child_cases, confirm_cases, decisions
 from tests.workflow.case import (
     CONTEXT,
     DELAYS,
@@ -21,7 +21,6 @@ from tests.workflow.case import (
     Between,
     case,
     caught,
-    denial,
     slot_call,
 )
 from tests.workflow.definition import definition, states
@@ -304,7 +303,7 @@ CASES = [
             },
             context=_of_priority(priority),
         )
-        for priority, group in (("high", "p#high"), ("low", "p#low"), ("normal", "p"))
+        for priority, group in (("high", "p#high"), ("low", "p#low"), ("normal", "p"), ("other", "p"))
     ),
     caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
     case(
@@ -471,69 +470,4 @@ CASES = [
     case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
 ]
 
-# Path -> variables with which the condition is true, and with which it is false.
-_CONDITIONS: dict[str, tuple[Variables, Variables]] = {
-    "IsGlueRunKnownToHaveEnded.Choices.0": ({"return_request": True}, {"return_request": False}),
-    "IsGlueRunKnownToHaveEnded.Choices.1": (
-        {"failure": {"error": "States.TaskFailed", "cause": '{"Id":"jr","JobRunState":"EXPIRED"}'}},
-        {"failure": {"error": "States.TaskFailed", "cause": r'{"--a":"\"JobRunState\":\"FAILED\""}'}},
-    ),
-    "IsGlueRunKnownToHaveEnded.Choices.2": (
-        {"failure": {"error": "States.QueryEvaluationError", "cause": ""}},
-        {"failure": {"error": "States.Timeout", "cause": ""}},
-    ),
-    "IsGlueRunKnownToHaveEnded.Choices.3": (
-        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:StartJobRun")}},
-        {"failure": {"error": "Glue.AccessDeniedException", "cause": denial("glue:GetJobRun")}},
-    ),
-    "IsGlueRunFound.Choices.0": ({"failed_reads": 60}, {"failed_reads": 59}),
-    "IsGlueRunFound.Choices.1": ({"run_id": "jr_1"}, {"run_id": ""}),
-    "IsGlueRunFound.Choices.2": (
-        {"pages": 1500, "next_page": "t", "searches": 2},
-        {"pages": 1500, "next_page": "", "searches": 2},
-    ),
-    "IsGlueRunFound.Choices.3": ({"next_page": "t"}, {"next_page": ""}),
-    "IsGlueRunFound.Choices.4": ({"searches": 1}, {"searches": 2}),
-    "IsGlueRunFound.Choices.6": ({"start_again": True, "starts": 20}, {"start_again": True, "starts": 21}),
-    "HasGlueRunEnded.Choices.1": (
-        {"run_has_ended": True, "return_request": True},
-        {"run_has_ended": False, "return_request": True},
-    ),
-    "HasGlueRunEnded.Choices.2": (
-        {"run_has_ended": True, "must_stop": True},
-        {"run_has_ended": True, "must_stop": False},
-    ),
-    "HasGlueRunEnded.Choices.3": ({"run_has_ended": True}, {"run_has_ended": False}),
-    "HasGlueRunEnded.Choices.4": ({"failed_reads": 0, "stops": 120}, {"failed_reads": 59, "stops": 119}),
-    "HasGlueRunEnded.Choices.5": ({"must_stop": True}, {"must_stop": False}),
-    "HasGlueRunEnded.Choices.6": (
-        {"run_minutes": 75, "timeout_minutes": 60},
-        {"run_minutes": 75, "timeout_minutes": 61},
-    ),
-    "MayWorkBeAlive.Choices.0": (
-        {"run_state": "UNKNOWN", "outcome": "KEPT", "caller": "NONE"},
-        {"run_state": "NOT_FOUND", "outcome": "KEPT", "caller": "WAITS"},
-    ),
-    "IsRequestWaiting.Choices.0": (
-        {"first": _registered("low", 3)["M"], "room": 3},
-        {"first": _registered("high", 4)["M"], "room": 3},
-    ),
-    "IsReceiptHandleRefused.Choices.0": ({"is_refused": True, "wakes": 2}, {"is_refused": True, "wakes": 3}),
-    "ChooseOutcome.Choices.0": (
-        {"run_state": "SUCCEEDED", "caller": "WAITS"},
-        {"run_state": "SUCCEEDED", "caller": "NONE"},
-    ),
-    "ChooseOutcome.Choices.1": ({"run_state": "SUCCEEDED"}, {"run_state": "FAILED"}),
-    "ChooseOutcome.Choices.2": ({"outcome": "RETURNED"}, {"outcome": "KEPT"}),
-    "WasRequestKept.Choices.0": ({"outcome": "KEPT"}, {"outcome": "NOT_KEPT"}),
-}
-CASES += [
-    case("IsRequestWaiting.Choices.0.Condition", False, {"first": {}, "room": 3}),
-    case("IsReceiptHandleRefused.Choices.0.Condition", False, {"is_refused": False, "wakes": 0}),
-]
-CASES += [
-    case(f"{path}.Condition", value, variables)
-    for path, pair in _CONDITIONS.items()
-    for value, variables in zip((True, False), pair, strict=True)
-]
-CASES += confirm_cases.CASES + child_cases.CASES + caller_cases.CASES
+CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_cases.CASES

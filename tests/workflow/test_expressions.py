@@ -14,6 +14,12 @@ def test_every_expression_has_a_case() -> None:
     assert [path for path, value in fields() if value not in tried] == []
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_every_condition_has_a_case_with_this_value(value: bool) -> None:
+    seen = {case.path for case in CASES if case.expected is value}
+    assert {path for path, _ in fields() if path.endswith(".Condition")} - seen == set()
+
+
 @pytest.mark.parametrize("case", CASES, ids=[f"{number} {case.path}" for number, case in enumerate(CASES)])
 def test_an_expression_has_the_value_of_its_case(case: Case) -> None:
     assert evaluate(template(case.path), case.states, case.variables) == case.expected

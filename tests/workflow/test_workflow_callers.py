@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pytest
 
 from slotkeeper.slots.executions import ANSWER_FAILED, SUCCEEDED_CAUSE
 from tests.workflow.caller_cases import CALLER
 from tests.workflow.case import of_input
-from tests.workflow.definition import states
-from tests.workflow.interpreter import ME, STATES, StateFailed, Variables, evaluate, mentioned
+from tests.workflow.interpreter import STATES, StateFailed, Variables, evaluate, mentioned
 from tests.workflow.walks import MACHINE, TOKEN, Path, Scenario, all_walks, redriven
 
 _READ = {name: mentioned(state.fields) for name, state in STATES.items()}
@@ -42,20 +40,6 @@ def _entered() -> Iterator[tuple[str, Variables]]:
     yield from _distinct(_walks() + _walks(redrives=1) + tuple(after for _, after in redriven(MACHINE, waits=True)))
 
 
-def test_a_caller_is_answered_at_most_once_on_each_path_and_after_release_and_wake() -> None:
-    answered = 0
-    for walk in _walks() + _walks(redrives=1):
-        answers = [name for name in walk.names if name in ANSWERS]
-        assert len(answers) <= 1, walk.names
-        if answers:
-            answered += 1
-            before = walk.names[: walk.names.index(answers[0])]
-            assert before.index("ReleaseSlot") < before.index("ReadWaiting"), walk.names
-            following = walk.after(answers[0])
-            assert not {"ReleaseSlot", "ReadWaiting", "WakeWaiting", "KeepRequest", "NotifyFailure"} & set(following)
-    assert answered
-
-
 def test_every_path_answers_the_caller_or_leaves_the_answer_to_the_next_attempt_or_to_the_janitor() -> None:
     """The next attempt answers for a returned request, and the janitor where the slot or AnswerFailed is left to it."""
     for walk in _walks() + _walks(redrives=1):
@@ -80,16 +64,6 @@ def test_an_answer_has_the_outcome_of_the_request() -> None:
             assert walk.variables["outcome"] == "KEPT"
         if walk.status == "SUCCEEDED":
             assert "AnswerSuccess" in walk.names
-
-
-def test_the_answer_of_a_success_is_the_works_result() -> None:
-    outputs: dict[str, set[str]] = {name: set() for name in ("job", MACHINE)}
-    for target, found in outputs.items():
-        for name, variables in _distinct(all_walks(target=target, waits=True)):
-            if name == "AnswerSuccess":
-                found.add(STATES[name].value("Arguments", {}, variables)["Output"])
-    assert outputs["job"] == {'{"Id":"jr_1","JobName":"job","JobRunState":"SUCCEEDED"}'}
-    assert outputs[MACHINE] == {'{"rows":7}'}
 
 
 def test_work_starts_only_after_the_caller_was_asked() -> None:
@@ -204,26 +178,3 @@ def test_a_redriven_execution_returns_its_request_with_the_token_for_the_next_at
         {"token": {"task_token": TOKEN}},
     )["MessageBody"]
     assert json.loads(body)["task_token"] == TOKEN
-
-
-def test_a_redriven_answer_is_given_again() -> None:
-    """The execution was stopped in the answer, so whether the caller has it is unknown. A second one is spent."""
-    again = [after for before, after in redriven(MACHINE, waits=True) if before.names[-1] in ANSWERS]
-    assert {walk.names[0] for walk in again} == set(ANSWERS)
-    assert {walk.names[-1] for walk in again} == {
-        "PublishSuccessEvent",
-        "RequestSucceeded",
-        "RequestFailed",
-        "AnswerFailed",
-    }
-
-
-def test_the_wrong_kind_of_input_is_kept_with_the_reason_and_answered() -> None:
-    given: dict[str, Any] = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
-    context = of_input(given | {"caller": CALLER})
-    assert STATES["ChooseWork"].choose(context, {"target": "job", "caller": "WAITS"}) == "WrongInput"
-    following, variables = STATES["WrongInput"].leave(context, {"target": "job", "caller": "WAITS"})
-    assert (following, variables["failure"]["error"]) == ("KeepRequest", "WrongInput")
-    assert STATES["MustAnswerFailure"].choose(context, variables) == "AnswerFailure"
-    assert states()["ReadToken"]["Arguments"]["ConsistentRead"] is True
-    assert STATES["ReadToken"].value("Arguments", context, {})["ExpressionAttributeNames"] == {"#me": ME}

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 from botocore.session import Session
 
-from tests.workflow.child_cases import OPEN
-from tests.workflow.definition import states, targets
+from tests.workflow.definition import states
 from tests.workflow.interpreter import STATES, StateFailed
-from tests.workflow.walks import CHILD, MACHINE, SETTLE_SECONDS, Path, all_walks, child, redriven
+from tests.workflow.walks import MACHINE, SETTLE_SECONDS, Path, all_walks, redriven
 
 DURING_WORK = ("ReadToken", "AskCaller", "RunStateMachine", "ReadChild", "WaitForChild", "StopChild", "SettleChild")
 AFTER_RELEASE = ("ReadWaiting", "NotifyFailure", "AnswerSuccess", "AnswerFailure", "AnswerFailed", "RequestFailed")
-CLOSED = {"SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"}
 
 
 def _walks(redrives: int = 0) -> tuple[Path, ...]:
@@ -26,18 +24,6 @@ def _entries(walk: Path, state: str) -> list[dict[str, Any]]:
     return [known for name, known in zip(walk.names, walk.entered, strict=True) if name == state]
 
 
-def test_the_walks_reach_every_end() -> None:
-    assert {walk.names[-1] for walk in _walks()} == {
-        "PublishSuccessEvent",
-        "RequestSucceeded",
-        "RequestFailed",
-        "RequestReturned",
-        "RequestNotKept",
-        "AnswerFailed",
-        "ChildTooLarge",
-    }
-
-
 @pytest.mark.parametrize("target", ["job", MACHINE])
 def test_a_success_takes_nine_transitions_with_the_wake_of_a_waiting_request(target: str) -> None:
     """Step Functions charges for each transition; docs/costs.md has the price of a request."""
@@ -47,25 +33,9 @@ def test_a_success_takes_nine_transitions_with_the_wake_of_a_waiting_request(tar
     assert min(lengths) == 9
 
 
-def test_no_state_machine_starts_before_the_slot_is_confirmed_and_the_caller_is_asked() -> None:
-    assert {name for name, state in states().items() if "RunStateMachine" in targets(state)} == {"ChooseWork"}
-    for walk in _walks():
-        if "RunStateMachine" in walk.names:
-            before = walk.names[: walk.names.index("RunStateMachine")]
-            assert before[:2] == ("ConfirmSlot", "ChooseWork")
-            assert ("AskCaller" in before) == (_entries(walk, "RunStateMachine")[0]["caller"] != "NONE")
-
-
 def test_a_state_machine_is_started_once_for_each_execution() -> None:
     """A second StartExecution of the name fails, but the answer of the first one may be lost: ReadChild decides."""
     assert {walk.names.count("RunStateMachine") for walk in _walks()} == {0, 1}
-
-
-def test_every_path_from_the_state_machine_releases_the_slot_or_leaves_it_to_the_janitor() -> None:
-    for walk in _walks() + _walks(redrives=1):
-        if "RunStateMachine" in walk.names:
-            left = {"LeaveSlotToJanitor", "ChildTooLarge"} & set(walk.names)
-            assert ("ReleaseSlot" in walk.names) != bool(left), walk.names
 
 
 @pytest.mark.parametrize("state", ["RunStateMachine", "ReadChild"])
@@ -78,25 +48,6 @@ def test_a_child_too_large_to_be_read_is_neither_kept_nor_returned_nor_released_
     assert ends
     for walk in ends:
         assert not {"KeepRequest", "ReturnRequest", "ReleaseSlot"} & set(walk.names), walk.names
-
-
-def test_the_slot_is_released_only_after_a_read_that_finds_no_open_child_of_this_execution() -> None:
-    for walk in _walks() + _walks(redrives=1):
-        if "ReleaseSlot" not in walk.names or "ReadChild" not in walk.names:
-            continue
-        last = _entries(walk, "HasChildEnded")[-1]
-        assert last["failed_reads"] == 0
-        assert last["run_state"] in CLOSED or not last["is_ours"] or last["searches"] == 3, walk.names
-
-
-def test_a_child_is_stopped_only_if_it_is_ours_and_after_a_timeout_or_in_a_redriven_execution() -> None:
-    for redrives in (0, 1):
-        stopped = [walk for walk in _walks(redrives) if "StopChild" in walk.names]
-        assert stopped
-        for known in (known for walk in stopped for known in _entries(walk, "StopChild")):
-            assert known["is_ours"]
-            assert known["run_state"] not in CLOSED
-            assert redrives or known["failure"]["error"] == "States.Timeout"
 
 
 def test_a_child_that_has_succeeded_is_a_success_after_any_error_of_its_task() -> None:
@@ -136,82 +87,6 @@ def test_a_slot_is_kept_while_the_work_of_an_aborted_child_may_outlive_it() -> N
 def test_a_child_is_read_again_after_its_settle_time() -> None:
     """An operator may have redriven it meanwhile. If it was stopped again, the time begins again."""
     assert states()["SettleChild"]["Next"] == "ReadChild"
-
-
-def test_the_failure_of_a_child_is_kept_with_its_own_error_and_cause() -> None:
-    failed = [walk for walk in _walks() if "ChildNotSucceeded" in walk.names]
-    causes = {walk.variables["failure"]["cause"] for walk in failed}
-    assert f"{CHILD} ended as FAILED: NoRows: the month is empty" in causes
-    assert {walk.variables["failure"]["error"] for walk in failed} == {"StateMachine.ExecutionNotSucceeded"}
-
-
-@pytest.mark.parametrize(
-    ("seen", "next_state"),
-    [
-        ({}, "WaitForChild"),
-        ({"run_state": "SUCCEEDED"}, "ReleaseSlot"),
-        ({"run_state": "SUCCEEDED", "must_stop": True, "return_request": True, "stops": 120}, "ReleaseSlot"),
-        ({"run_state": "SUCCEEDED", "is_ours": False}, "NameTaken"),
-        ({"run_state": "RUNNING", "is_ours": False, "must_stop": True}, "NameTaken"),
-        ({"run_state": "FAILED"}, "ChildNotSucceeded"),
-        ({"run_state": "FAILED", "must_stop": True}, "KeepRequest"),
-        ({"run_state": "FAILED", "must_stop": True, "return_request": True}, "ReturnRequest"),
-        ({"run_state": "ABORTED"}, "SettleChild"),
-        ({"run_state": "ABORTED", "settle_seconds": 0}, "ChildNotSucceeded"),
-        ({"run_state": "ABORTED", "closed_seconds": 89}, "SettleChild"),
-        ({"run_state": "TIMED_OUT", "closed_seconds": 90}, "ChildNotSucceeded"),
-        ({"run_state": "ABORTED", "must_stop": True, "stops": 120, "closed_seconds": 90}, "KeepRequest"),
-        ({"run_state": "NOT_FOUND", "searches": 2}, "WaitForChild"),
-        ({"run_state": "NOT_FOUND", "searches": 3}, "KeepRequest"),
-        ({"run_state": "NOT_FOUND", "searches": 3, "return_request": True, "must_stop": True}, "ReturnRequest"),
-        ({"failed_reads": 1}, "WaitForChild"),
-        ({"failed_reads": 59, "must_stop": True}, "WaitForChild"),
-        ({"failed_reads": 60}, "WorkIsUnknown"),
-        ({"run_minutes": 4}, "WaitForChild"),
-        ({"run_minutes": 5}, "ChildIsLate"),
-        ({"run_state": "PENDING_REDRIVE"}, "WaitForChild"),
-        ({"must_stop": True, "stops": 119}, "StopChild"),
-        ({"must_stop": True, "stops": 120}, "WorkIsUnknown"),
-    ],
-)
-def test_the_childs_own_status_decides(seen: dict[str, Any], next_state: str) -> None:
-    """The child has five minutes, and its process ninety seconds to settle."""
-    assert STATES["HasChildEnded"].choose({}, OPEN | seen) == next_state
-
-
-def test_reads_that_fail_and_reads_without_a_child_end_after_a_bounded_number() -> None:
-    context: dict[str, Any] = {"Execution": {"Id": "arn:p-1", "RedriveCount": 0}}
-    lost, absent = StateFailed("Sfn.SfnException"), StateFailed("Sfn.ExecutionDoesNotExistException")
-    for answers, last in ((200 * [lost], "WorkIsUnknown"), ([lost] + 200 * [absent], "KeepRequest")):
-        variables = OPEN | {"run_state": "NOT_FOUND"}
-        following = "WaitForChild"
-        for answer in answers:
-            if following != "WaitForChild":
-                break
-            _, variables = STATES["ReadChild"].catch(answer, context, variables)
-            following = STATES["HasChildEnded"].choose(context, variables)
-        assert following == last
-
-
-def test_a_child_is_never_left_behind_open_by_a_wait_without_end() -> None:
-    """Each way round the loop reads the child again, and an open child is stopped after its time."""
-    assert states()["WaitForChild"]["Next"] == "ReadChild"
-    variables, reads = OPEN | {"run_minutes": 0}, 0
-    while (following := STATES["HasChildEnded"].choose({}, variables)) != "WorkIsUnknown":
-        reads += 1
-        assert reads < 300
-        if following in ("StopChild", "ChildIsLate"):
-            variables = variables | {"must_stop": True, "stops": variables["stops"] + 1}
-        variables = variables | {"run_minutes": variables["run_minutes"] + 1}
-
-
-def test_the_time_limit_of_a_child_is_that_of_its_process() -> None:
-    task = STATES["RunStateMachine"]
-    assert task.value("TimeoutSeconds", {}, {"timeout_minutes": 7}) == 420
-    late = child("RUNNING", started="2026-01-01T00:02:00.000Z")
-    context = {"Execution": {"Id": "x"}, "State": {"EnteredTime": "2026-01-01T00:09:00.000Z"}}
-    _, known = STATES["ReadChild"].leave(context, {"caller": "NONE"}, result=late)
-    assert known["run_minutes"] == 7
 
 
 @pytest.mark.parametrize("redrives", [0, 1])

@@ -33,33 +33,6 @@ def test_an_event_is_published_for_exactly_the_requests_that_have_ended() -> Non
         assert has_ended == ("outcome" not in walk.variables or walk.variables["outcome"] == "KEPT"), walk
 
 
-def test_the_slot_is_released_and_the_next_request_woken_before_the_event_and_the_e_mail() -> None:
-    kept_waiting = ("ReleaseSlot", "ReadWaiting", "WakeWaiting", "KeepRequest", "NotifyFailure")
-    for walk in _walks_with_event():
-        before, after = _around(walk)
-        assert not set(after) & set(kept_waiting), walk
-        assert ("ReleaseSlot" in before) != ("LeaveSlotToJanitor" in before), walk
-
-
-def test_a_failure_of_the_event_or_of_its_count_does_not_change_the_end() -> None:
-    ways: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-    ends: dict[tuple[str, ...], set[str]] = {}
-    for walk in _walks_with_event():
-        before, after = _around(walk)
-        ways.setdefault(before, set()).add(after)
-        ends.setdefault(before, set()).add(walk.status)
-    uncounted = ("CountUnsentEvent", "DidRequestSucceed")
-    for before, after in ways.items():
-        (status,) = ends[before]
-        assert (
-            after
-            == {
-                "SUCCEEDED": {(), (*uncounted, "RequestSucceeded")},
-                "FAILED": {("MustAnswerFailure", "RequestFailed"), (*uncounted, "MustAnswerFailure", "RequestFailed")},
-            }[status]
-        )
-
-
 def test_the_event_has_the_fields_of_the_execution() -> None:
     for walk in {(walk.names[-1], str(walk.variables)): walk for walk in _walks_with_event()}.values():
         (state,) = set(walk.names) & set(EVENTS)
@@ -121,8 +94,3 @@ def test_an_outage_of_eventbridge_delays_the_execution_by_less_than_a_minute() -
 
 def _walks_with_event() -> list[Path]:
     return [walk for walk in (*all_walks(), *all_walks(redrives=1)) if set(EVENTS) & set(walk.names)]
-
-
-def _around(walk: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    (at,) = (number for number, name in enumerate(walk.names) if name in EVENTS)
-    return walk.names[:at], walk.names[at + 1 :]

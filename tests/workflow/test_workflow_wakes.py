@@ -12,10 +12,8 @@ from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.request import PRIORITIES
 from tests.workflow.case import CONTEXT, DELAYS, ENTERED
-from tests.workflow.definition import states
 from tests.workflow.expression_cases import OTHER_SQS_ERRORS, REJECTED_HANDLES
-from tests.workflow.interpreter import STATES, StateFailed, Variables, evaluate
-from tests.workflow.walks import all_walks
+from tests.workflow.interpreter import STATES, StateFailed, Variables
 
 LIMIT = 5
 TOMBSTONE = {"sequence": {"S": "1"}, "receives": {"N": "3"}}
@@ -160,18 +158,3 @@ def test_the_workflow_tries_as_many_wakes_as_the_layer() -> None:
         wakes += 1
     assert wakes == MAX_WAKES
     assert STATES["ReleaseSlot"].catch(StateFailed("States.Timeout"), CONTEXT, {})[1] == {"wakes": 0}
-
-
-def test_every_clear_is_followed_by_a_read_of_the_next_request() -> None:
-    after = {walk.names[n + 1] for walk in all_walks() for n, name in enumerate(walk.names) if name == "ClearWaiting"}
-    assert after == {"ReadWaiting"}
-
-
-@pytest.mark.parametrize(
-    ("priority", "group"), [("high", "p#high"), ("low", "p#low"), ("normal", "p"), (None, "p"), ("other", "p")]
-)
-def test_a_returned_request_keeps_its_message_group(priority: str | None, group: str) -> None:
-    """The last: a manually started execution, whose input no schema has checked."""
-    request = {"process": "p"} | ({"priority": priority} if priority else {})
-    known = {"context": {"Execution": {"Input": request}}}
-    assert evaluate(states()["ReturnRequest"]["Arguments"]["MessageGroupId"], known) == group

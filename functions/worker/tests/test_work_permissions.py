@@ -10,12 +10,11 @@ from typing import Any
 
 from dev.tools.function_folders import FUNCTIONS, code_folders
 from tests.fuzz.raw_api import RawApi
-from tests.least_privilege.call_resources import needs
-from tests.least_privilege.cases import Case, message, put
+from tests.least_privilege import needs
+from tests.least_privilege.cases import message, put
 from tests.least_privilege.evidence import stack
-from tests.least_privilege.flows import run_case
 from tests.least_privilege.policies import Grant, Need, grants
-from tests.least_privilege.recording import Call, Recorded, recorder
+from tests.least_privilege.recording import Call, Case, Recorded, recorder, run_case
 from tests.least_privilege.sites import reachable
 from tests.support.in_process_tables import LEDGER
 
@@ -66,7 +65,7 @@ def _granted() -> list[Grant]:
 
 
 def _needed() -> set[Need]:
-    return {need for call in _calls() for need in needs(call, stack("default"))}
+    return {need for call in _calls() for need in needs.of_call(call, stack("default"))}
 
 
 def test_every_call_of_the_work_is_allowed() -> None:

@@ -1,0 +1,206 @@
+"""The choices of the workflow: for these variables, this state follows.
+
+`CASES` has each condition that a choice evaluates, for the comparison with JSONata (reference.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.workflow.case import CONTEXT, Case, case, denial
+from tests.workflow.definition import states
+from tests.workflow.interpreter import Variables, evaluate, mentioned
+
+
+class Decision(NamedTuple):
+    """A state, the variables that it is entered with, and the state that follows."""
+
+    state: str
+    variables: Variables
+    next_state: str
+
+
+def _decisions(state: str, usual: Variables, *rows: tuple[Variables, str]) -> list[Decision]:
+    return [Decision(state, usual | seen, next_state) for seen, next_state in rows]
+
+
+def _failed(error: str, cause: str = "", *, redriven: bool = False) -> Variables:
+    return {"failure": {"error": error, "cause": cause}, "return_request": redriven}
+
+
+# Only these errors of RunGlueJob show that no run is alive.
+_ENDED = _decisions(
+    "IsGlueRunKnownToHaveEnded",
+    {},
+    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"FAILED"}'), "KeepRequest"),
+    (_failed("States.TaskFailed", '{"JobRunState":"STOPPED","Timeout":5}'), "KeepRequest"),
+    (_failed("States.TaskFailed", '{"Id":"jr","JobRunState":"EXPIRED"}'), "KeepRequest"),
+    (_failed("States.TaskFailed", '{"JobRunState":"RUNNING"}'), "WaitForGlueRun"),
+    (_failed("States.TaskFailed", r'{"--a":"\"JobRunState\":\"FAILED\""}'), "WaitForGlueRun"),
+    (_failed("States.TaskFailed", "no cause given"), "WaitForGlueRun"),
+    (_failed("States.TaskFailed", denial("glue:StartJobRun")), "WaitForGlueRun"),  # text of the job
+    (_failed("States.Timeout"), "WaitForGlueRun"),
+    (_failed("States.QueryEvaluationError"), "KeepRequest"),
+    (_failed("States.QueryEvaluationError", "redriven", redriven=True), "WaitForGlueRun"),
+    (_failed("Glue.InternalServiceException"), "WaitForGlueRun"),
+    (_failed("Glue.OperationTimeoutException"), "WaitForGlueRun"),
+    (_failed("Glue.SomethingNew"), "WaitForGlueRun"),
+    (_failed("Glue.ConcurrentRunsExceededException"), "KeepRequest"),
+    (_failed("Glue.InvalidInputException"), "WaitForGlueRun"),
+    (_failed("Glue.ValidationException"), "WaitForGlueRun"),
+    (_failed("Glue.EntityNotFoundException"), "WaitForGlueRun"),
+    (_failed("Glue.AccessDeniedException"), "WaitForGlueRun"),
+    (_failed("Glue.AccessDeniedException", denial("glue:StartJobRun")), "KeepRequest"),
+    (_failed("Glue.AccessDeniedException", denial("glue:StartJobRun"), redriven=True), "WaitForGlueRun"),
+    (_failed("Glue.AccessDeniedException", denial("glue:GetJobRun")), "WaitForGlueRun"),
+)
+
+_TO_KEEP: Variables = {"return_request": False, "start_again": False, "must_stop": False, "starts": 1}
+
+# Only two complete searches show that no run exists. A throttled start is repeated up to twenty times.
+_FOUND = _decisions(
+    "IsGlueRunFound",
+    {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0} | _TO_KEEP,
+    ({"searches": 1}, "WaitForGlueRun"),
+    ({"searches": 2}, "KeepRequest"),
+    ({"searches": 2, "return_request": True}, "ReturnRequest"),
+    ({"searches": 2, "start_again": True}, "RunGlueJob"),
+    ({"searches": 2, "start_again": True, "starts": 20}, "RunGlueJob"),
+    ({"searches": 2, "start_again": True, "starts": 21}, "KeepRequest"),
+    ({"searches": 1, "next_page": "more"}, "FindGlueRun"),
+    ({"searches": 2, "next_page": "more", "start_again": True}, "FindGlueRun"),
+    ({"searches": 1, "next_page": "more", "pages": 1500}, "WorkIsUnknown"),
+    ({"searches": 1, "pages": 1500}, "WorkIsUnknown"),
+    ({"searches": 2, "pages": 1500}, "KeepRequest"),
+    ({"searches": 2, "next_page": "more", "pages": 1500}, "WorkIsUnknown"),
+    ({"searches": 1, "next_page": "more", "pages": 1500, "run_id": "jr_1"}, "ReadGlueRun"),
+    ({"searches": 1, "start_again": True, "run_id": "jr_1"}, "ReadGlueRun"),
+    ({"searches": 1, "run_id": "jr_1", "failed_reads": 59}, "ReadGlueRun"),
+    ({"searches": 1, "run_id": "jr_1", "failed_reads": 60}, "WorkIsUnknown"),
+)
+
+# A run has its time limit of 60 minutes, and 15 minutes more, before the workflow stops it.
+_RUN = _decisions(
+    "HasGlueRunEnded",
+    {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
+    | {"timeout_minutes": 60}
+    | _TO_KEEP,
+    ({"run_state": "SUCCEEDED", "run_has_ended": True}, "ReleaseSlot"),
+    ({"run_state": "SUCCEEDED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReleaseSlot"),
+    ({"run_state": "FAILED", "run_has_ended": True}, "GlueRunNotSucceeded"),
+    ({"run_state": "FAILED", "run_has_ended": True, "start_again": True}, "GlueRunNotSucceeded"),
+    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True}, "KeepRequest"),
+    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReturnRequest"),
+    ({}, "WaitForEndOfGlueRun"),
+    ({"start_again": True}, "WaitForEndOfGlueRun"),
+    ({"failed_reads": 59}, "WaitForEndOfGlueRun"),
+    ({"failed_reads": 60}, "WorkIsUnknown"),
+    ({"run_minutes": 74}, "WaitForEndOfGlueRun"),
+    ({"run_minutes": 75}, "GlueRunIsLate"),
+    ({"run_minutes": 75, "timeout_minutes": 61}, "WaitForEndOfGlueRun"),
+    ({"run_minutes": 75, "must_stop": True}, "StopGlueRun"),
+    ({"must_stop": True}, "StopGlueRun"),
+    ({"must_stop": True, "stops": 119}, "StopGlueRun"),
+    ({"must_stop": True, "stops": 120}, "WorkIsUnknown"),
+)
+
+# The child's own status decides. It has five minutes, and its process ninety seconds to settle.
+_CHILD = _decisions(
+    "HasChildEnded",
+    {
+        "run_state": "RUNNING",
+        "is_ours": True,
+        "closed_seconds": 0,
+        "settle_seconds": 90,
+        "return_request": False,
+        "must_stop": False,
+        "run_minutes": 4,
+        "timeout_minutes": 5,
+        "searches": 0,
+        "failed_reads": 0,
+        "stops": 0,
+    },
+    ({}, "WaitForChild"),
+    ({"run_state": "SUCCEEDED"}, "ReleaseSlot"),
+    ({"run_state": "SUCCEEDED", "must_stop": True, "return_request": True, "stops": 120}, "ReleaseSlot"),
+    ({"run_state": "SUCCEEDED", "is_ours": False}, "NameTaken"),
+    ({"run_state": "RUNNING", "is_ours": False, "must_stop": True}, "NameTaken"),
+    ({"run_state": "FAILED"}, "ChildNotSucceeded"),
+    ({"run_state": "FAILED", "must_stop": True}, "KeepRequest"),
+    ({"run_state": "FAILED", "must_stop": True, "return_request": True}, "ReturnRequest"),
+    ({"run_state": "ABORTED"}, "SettleChild"),
+    ({"run_state": "ABORTED", "settle_seconds": 0}, "ChildNotSucceeded"),
+    ({"run_state": "ABORTED", "closed_seconds": 89}, "SettleChild"),
+    ({"run_state": "TIMED_OUT", "closed_seconds": 89}, "SettleChild"),
+    ({"run_state": "TIMED_OUT", "closed_seconds": 90}, "ChildNotSucceeded"),
+    ({"run_state": "ABORTED", "must_stop": True, "stops": 120, "closed_seconds": 90}, "KeepRequest"),
+    ({"run_state": "NOT_FOUND", "searches": 2}, "WaitForChild"),
+    ({"run_state": "NOT_FOUND", "searches": 3}, "KeepRequest"),
+    ({"run_state": "NOT_FOUND", "searches": 3, "return_request": True, "must_stop": True}, "ReturnRequest"),
+    ({"failed_reads": 1}, "WaitForChild"),
+    ({"failed_reads": 59, "must_stop": True}, "WaitForChild"),
+    ({"failed_reads": 60}, "WorkIsUnknown"),
+    ({"run_minutes": 4}, "WaitForChild"),
+    ({"run_minutes": 5}, "ChildIsLate"),
+    ({"run_state": "PENDING_REDRIVE"}, "WaitForChild"),
+    ({"must_stop": True, "stops": 119}, "StopChild"),
+    ({"must_stop": True, "stops": 120}, "WorkIsUnknown"),
+)
+
+
+def _registered(weight: int) -> Variables:
+    return {"first": {"receipt_handle": {"S": "handle"}, "weight": {"N": str(weight)}}, "room": 3}
+
+
+_AFTER_THE_WORK = [
+    Decision("IsCallerLost", {"caller": "LOST"}, "KeepRequest"),
+    Decision("IsCallerLost", {"caller": "NONE"}, "ReturnRequest"),
+    *_decisions(
+        "MayWorkBeAlive",
+        {"outcome": "KEPT", "caller": "NONE"},
+        ({"run_state": "UNKNOWN"}, "LeaveSlotToJanitor"),
+        ({"run_state": "NOT_FOUND", "caller": "WAITS"}, "ReleaseSlot"),
+        ({"run_state": "FAILED", "outcome": "NOT_KEPT"}, "ReleaseSlot"),
+        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "WAITS"}, "LeaveSlotToJanitor"),
+        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}, "ReleaseSlot"),
+    ),
+    Decision("IsRequestWaiting", _registered(3), "WakeWaiting"),
+    Decision("IsRequestWaiting", _registered(4), "ChooseOutcome"),
+    Decision("IsRequestWaiting", {"first": {}, "room": 3}, "ChooseOutcome"),
+    Decision("IsReceiptHandleRefused", {"is_refused": True, "wakes": 2}, "ClearWaiting"),
+    Decision("IsReceiptHandleRefused", {"is_refused": True, "wakes": 3}, "ChooseOutcome"),
+    Decision("IsReceiptHandleRefused", {"is_refused": False, "wakes": 0}, "ChooseOutcome"),
+    *_decisions(
+        "ChooseOutcome",
+        {"run_state": "FAILED", "outcome": "KEPT", "caller": "WAITS"},
+        ({"run_state": "SUCCEEDED"}, "AnswerSuccess"),
+        ({"run_state": "SUCCEEDED", "caller": "NONE"}, "PublishSuccessEvent"),
+        ({"outcome": "RETURNED"}, "RequestReturned"),
+        ({}, "NotifyFailure"),
+    ),
+    Decision("WasAnswerOfSuccess", {"run_state": "SUCCEEDED"}, "PublishSuccessEvent"),
+    Decision("WasAnswerOfSuccess", {"run_state": "FAILED"}, "RequestFailed"),
+    Decision("WasRequestKept", {"outcome": "KEPT"}, "PublishFailureEvent"),
+    Decision("WasRequestKept", {"outcome": "NOT_KEPT"}, "RequestNotKept"),
+    Decision("MustAnswerFailure", {"caller": "WAITS", "run_state": "FAILED"}, "AnswerFailure"),
+    Decision("MustAnswerFailure", {"caller": "WAITS", "run_state": "UNKNOWN"}, "RequestFailed"),
+    Decision("MustAnswerFailure", {"caller": "NONE", "run_state": "FAILED"}, "RequestFailed"),
+    Decision("DidRequestSucceed", {"run_state": "SUCCEEDED"}, "RequestSucceeded"),
+    Decision("DidRequestSucceed", {"run_state": "FAILED"}, "MustAnswerFailure"),
+]
+
+DECISIONS = [*_ENDED, *_FOUND, *_RUN, *_CHILD, *_AFTER_THE_WORK]
+
+
+def _conditions(decision: Decision) -> Iterator[Case]:
+    """Each condition that a choice evaluates, with the variables that it reads."""
+    for number, rule in enumerate(states()[decision.state]["Choices"]):
+        read = {name: decision.variables[name] for name in sorted(mentioned(rule["Condition"]))}
+        value: Any = evaluate(rule["Condition"], {"context": CONTEXT}, read)
+        yield case(f"{decision.state}.Choices.{number}.Condition", value, read)
+        if value:
+            return
+
+
+CASES = list({str(each): each for decision in DECISIONS for each in _conditions(decision)}.values())
