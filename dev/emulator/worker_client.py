@@ -1,8 +1,9 @@
-"""A client of the deployed worker: sends a message, follows it to its end, reads the ledger and the dead letters."""
+"""A client of the deployed worker, and `make work`: sends a message, follows it to its end, prints the outcome."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ CLAIMED_WITHIN = 30.0
 # Seconds. The function's timeout ends an attempt after 120 s.
 STALLED_AFTER = 150.0
 LEDGER_KEY = 128  # characters of a request id
+SUCCEEDED, DEAD_LETTERED, NOTHING_RUNS = 0, 1, 2  # exit codes; a waiting request has not failed, so its code is 0
+LONGEST_COMMAND = 4000  # characters; a longer one is hard to copy
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,6 @@ def read_ledger(dynamodb: Any, table: str) -> list[LedgerRow]:
 def drain_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
     """Receive and delete every dead letter."""
     return [parse_dead_letter(message) for message in drain(sqs, queue_url)]
-
-
-def peek_dead_letters(sqs: Any, queue_url: str) -> list[DeadLetter]:
-    """Every dead letter. All stay on the queue."""
-    return [parse_dead_letter(message) for message in peek(sqs, queue_url)]
 
 
 class End(Enum):
@@ -231,7 +229,8 @@ class SentMessage:
         return parse_row(item) if item else None
 
     def _dead_letter_of(self, row: LedgerRow | None) -> DeadLetter | None:
-        dead_letters = peek_dead_letters(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        queued = peek(self._sqs, self._outputs["WorkDeadLetterQueueUrl"])
+        dead_letters = [parse_dead_letter(message) for message in queued]
         own = [each for each in dead_letters if each.source_message_id == self._message_id]
         if not own and row is not None:
             wanted = (row.request_id, row.attempts)  # an earlier attempt's dead letter stays after a manual redrive
@@ -241,3 +240,86 @@ class SentMessage:
 
 def _seconds_until(instant: str) -> float:
     return datetime.fromisoformat(instant).timestamp() - time.time()
+
+
+# ---------------------------------------------------------------------------------------------------- what is printed
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """What `make work` prints on the outcome of its message, its exit code, and a command to copy."""
+
+    code: int
+    lines: list[str]
+    command: str | None = None
+
+
+def resend(body: str) -> str:
+    """The shell command that sends a body unchanged."""
+    return f"make work BODY={shlex.quote(body)}"
+
+
+def describe(last: Observation, name: str, body: str, result_lines: Sequence[str]) -> WorkResult:
+    """The report on the last observation. `name` is only displayed. `result_lines`: printed after a success."""
+    if last.end is End.NOT_BEGUN:
+        return WorkResult(
+            NOTHING_RUNS,
+            [
+                "the worker has received the message and not claimed the attempt: it holds the message back "
+                "(slotkeeper --local retry breaker show), or an earlier message makes the same attempt now, or the "
+                "function fails at its start (its log states why)",
+                "a message that is held back returns when the downstream may be called, any other 12 minutes after it "
+                "was received",
+            ],
+        )
+    if last.dead_letter is not None and last.unworked:
+        return _unworked(name, last.dead_letter)
+    if last.row is None:
+        return WorkResult(
+            NOTHING_RUNS, ["the message left WorkQueue without an outcome or a dead letter: see the functions' log"]
+        )
+    result = _by_row(name, last.row, body, last.dead_letter, result_lines)
+    if last.end is End.DROPPED:
+        first = f"dropped: the ledger already has this attempt of {name}. Its row:"
+        return WorkResult(result.code, [first, *result.lines], result.command)
+    return result
+
+
+def _unworked(name: str, dead_letter: DeadLetter) -> WorkResult:
+    code = dead_letter.code or "no code"
+    lines = [f"{name} is dead-lettered without an attempt: {code}", dead_letter.reason or "no reason"]
+    if code == "InvalidMessage":
+        lines.append("correct the body, and send it again")
+    return WorkResult(DEAD_LETTERED, lines)
+
+
+def _by_row(
+    name: str, row: LedgerRow, body: str, dead_letter: DeadLetter | None, result_lines: Sequence[str]
+) -> WorkResult:
+    after = f"after {counted(row.attempts, 'attempt')}"
+    if row.status == "SUCCEEDED":
+        return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *result_lines])
+    if row.status == "DEAD_LETTERED":
+        return _dead_lettered(f"{name} is dead-lettered {after}", row, dead_letter)
+    lines = [f"{name} is {row.status} {after}"]
+    if row.status == "WAITING":
+        lines = [f"{name} is WAITING {after}; the next attempt begins at {row.next_attempt_at}"]
+    if row.last_error:
+        lines.append(f"last error: {row.last_error}")
+    again = "to see its outcome later, send the same message again: the worker drops it, and its row is shown"
+    return _with_command(SUCCEEDED, [*lines, again], body)
+
+
+def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:
+    if dead_letter is None:
+        missing = f"{what}; its dead letter is no longer in WorkDeadLetterQueue"
+        return WorkResult(DEAD_LETTERED, [missing, row.last_error or "no error is recorded"])
+    lines = [f"{what}: {dead_letter.code}", dead_letter.reason or "no reason"]
+    again = f"correct the cause, which may be the payload, and send the dead letter as attempt {row.attempts + 1}"
+    return _with_command(DEAD_LETTERED, [*lines, again], dead_letter.body)
+
+
+def _with_command(code: int, lines: list[str], body: str) -> WorkResult:
+    if len(body) > LONGEST_COMMAND:
+        return WorkResult(code, lines)
+    return WorkResult(code, [*lines[:-1], f"{lines[-1]}:"], resend(body))

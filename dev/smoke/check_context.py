@@ -9,13 +9,13 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from dev.emulator.queue_reading import attributes
 from dev.smoke.facts import Failed, NotShown
-from dev.smoke.run_messages import RunMessage, RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
@@ -24,6 +24,8 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
 
 ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
+HIDDEN = 20  # seconds; matters only if this program dies before it makes a message visible again
+BATCHES = 20  # receives per collect: bounds the reading of a queue with many other messages
 INPUT = """date,precipitation,temp_max,temp_min,wind,weather
 2012/01/01,0.0,12.8,5.0,4.7,drizzle
 2012/01/02,10.9,10.6,2.8,4.5,rain
@@ -57,6 +59,51 @@ class Timings:
 # A Python shell run takes about ten to sixty seconds to start. A workflow's checks are up to 60 s apart by default.
 AWS = Timings(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, poll=1.0, new_role=20)
 EMBEDDED = Timings(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)
+
+
+@dataclass(frozen=True)
+class RunMessage:
+    """A message: its body, and its message attributes as text."""
+
+    body: str
+    attributes: dict[str, str]
+
+
+@dataclass
+class RunMessages:
+    """Collects the run's messages from shared queues. Other messages are made visible again immediately.
+
+    Args:
+        mark: the run's name, which the body of each of its messages contains.
+    """
+
+    sqs: Any
+    mark: str
+    _taken: dict[str, list[RunMessage]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def collect(self, url: str) -> list[RunMessage]:
+        """Delete the run's messages from this queue, and return all that were collected from it so far."""
+        with self._lock:
+            taken = self._taken.setdefault(url, [])
+            foreign: list[str] = []
+            try:
+                for _ in range(BATCHES):
+                    answer = self.sqs.receive_message(
+                        QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN, MessageAttributeNames=["All"]
+                    )
+                    if not answer.get("Messages"):
+                        break
+                    for message in answer["Messages"]:
+                        if self.mark not in message["Body"]:
+                            foreign.append(message["ReceiptHandle"])
+                            continue
+                        taken.append(RunMessage(message["Body"], attributes(message)))
+                        self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            finally:
+                for handle in foreign:
+                    self.sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
+            return list(taken)
 
 
 @dataclass

@@ -10,24 +10,9 @@ from threading import Event
 
 from dev.smoke.check_catalogue import Check
 from dev.smoke.check_cleanup import clean_up, remove_objects
-from dev.smoke.check_context import INPUT, CheckContext, Timings
+from dev.smoke.check_context import INPUT, CheckContext, RunMessages, Timings
 from dev.smoke.facts import CheckResult, FactAnswer, Verdict, judged
-from dev.smoke.run_messages import RunMessages
 from dev.smoke.stack_under_test import StackUnderTest
-
-SERVICES = (
-    "cloudformation",
-    "cloudwatch",
-    "dynamodb",
-    "glue",
-    "iam",
-    "lambda",
-    "logs",
-    "s3",
-    "scheduler",
-    "sqs",
-    "stepfunctions",
-)
 
 Say = Callable[[str, str], None]
 
@@ -40,8 +25,6 @@ def run_checks(
     Ctrl-C ends the checks, but not the clean-up. After it KeyboardInterrupt is raised again.
     """
     run = f"smoke-{secrets.token_hex(4)}"
-    for service in SERVICES:
-        stack.client(service)  # creating a client is not thread-safe in boto3
     messages = RunMessages(stack.client("sqs"), run)
     stopped = Event()
     contexts = [

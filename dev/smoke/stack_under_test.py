@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import boto3
@@ -41,12 +42,14 @@ class StackUnderTest:
     local: bool
     make_client: Callable[[str], Any]
     _clients: dict[str, Any] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)  # creating a client is not thread-safe in boto3
 
     def client(self, service: str) -> Any:
         """The boto3 client of a service."""
-        if service not in self._clients:
-            self._clients[service] = self.make_client(service)
-        return self._clients[service]
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self.make_client(service)
+            return self._clients[service]
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Peaks, percentiles, and the start that belongs to each release."""
+"""Steps, percentiles, and the start that belongs to each release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from slotkeeper_cli.audit.intervals import Release, Start, handoffs, peak, percentile, steps, utilisation
+from slotkeeper_cli.audit.intervals import Release, Start, handoffs, percentile, weighted_steps
 
 
 def releases(*exits: float) -> list[Release]:
@@ -50,11 +50,11 @@ def test_each_release_has_the_next_start_that_waited(
     ],
 )
 def test_intervals_are_half_open_and_may_have_no_end(intervals: list[tuple[float, float]], most: int) -> None:
-    assert peak(intervals) == most
+    assert max((open_ for _, open_ in weighted_steps((each, 1) for each in intervals)), default=0) == most
 
 
 def test_steps_have_one_entry_an_instant() -> None:
-    assert steps([(0.0, 1.0), (1.0, 2.0)]) == [(0.0, 1), (1.0, 1), (2.0, 0)]
+    assert weighted_steps([((0.0, 1.0), 1), ((1.0, 2.0), 1)]) == [(0.0, 1), (1.0, 1), (2.0, 0)]
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.99, 99.0), (1.0, 100.0), (0.5, 50.0), (0.995, 100.0), (0.001, 1.0)])
@@ -64,8 +64,3 @@ def test_the_percentile_is_a_value_that_occurred(share: float, expected: float) 
 
 def test_no_values_have_no_percentile() -> None:
     assert percentile([], 0.99) is None
-
-
-def test_utilisation_is_cut_at_the_window() -> None:
-    assert utilisation([(0.0, 4.0), (3.0, math.inf)], (2.0, 6.0), 2) == pytest.approx(5 / 8)
-    assert utilisation([(0.0, 1.0)], (2.0, 2.0), 2) is None

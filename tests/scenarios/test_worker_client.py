@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from dev.emulator import next_steps, work_result
+from dev.emulator import next_steps
 from dev.emulator import worker_client as worker
 from dev.emulator.aws import EngineError
 from dev.emulator.worker_client import DeadLetter, End, LedgerRow, Observation
@@ -61,7 +61,7 @@ def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any]
     ],
 )
 def test_the_outcome_is_shown_with_its_cause(seen: dict[str, Any], code: int, texts: list[str]) -> None:
-    answer = work_result.describe(replace(NEW, **seen), "a", "{}", [])
+    answer = worker.describe(replace(NEW, **seen), "a", "{}", [])
     assert (answer.code, [text in line for text, line in zip(texts, answer.lines, strict=False)]) == (
         code,
         [True] * len(texts),
@@ -71,7 +71,7 @@ def test_the_outcome_is_shown_with_its_cause(seen: dict[str, Any], code: int, te
 @pytest.mark.parametrize(("body", "copied"), [('{"request_id": "it\'s $HOME"}', True), ("x" * 5000, False)])
 def test_a_dead_letter_is_sent_again_unchanged_by_a_command_that_can_be_copied(body: str, copied: bool) -> None:
     last = replace(NEW, row=DEAD, dead_letter=replace(DEAD_LETTER, body=body))
-    command = work_result.describe(last, "a", "{}", []).command
+    command = worker.describe(last, "a", "{}", []).command
     assert (command and shlex.split(command)) == (["make", "work", f"BODY={body}"] if copied else None)
 
 

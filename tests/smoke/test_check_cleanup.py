@@ -11,8 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dev.smoke import check_cleanup
-from dev.smoke.check_context import CheckContext, Timings
-from dev.smoke.run_messages import RunMessages
+from dev.smoke.check_context import CheckContext, RunMessages, Timings
 from dev.smoke.stack_under_test import StackUnderTest
 
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")

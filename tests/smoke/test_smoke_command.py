@@ -19,8 +19,8 @@ from dev.emulator.environment import ROOT
 from dev.smoke import smoke_command as command
 from dev.smoke import smoke_report
 from dev.smoke.check_catalogue import CHECKS, total
+from dev.smoke.check_context import RunMessages
 from dev.smoke.facts import CheckResult, FactAnswer, Verdict
-from dev.smoke.run_messages import RunMessages
 from dev.smoke.smoke_report import LONGEST_TEXT, mask
 from dev.smoke.stack_under_test import _OUTPUTS, StackUnderTest
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slotkeeper_cli.audit.intervals import Interval, steps
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -73,48 +71,6 @@ def lanes_panel(title: str, ylabel: str, lanes: int, bars: Iterable[Bar], points
         axes.set_ylim(lanes + 0.8, 0.2)
 
     return Panel(title, ylabel, height, [draw_bars])
-
-
-def limit_panel(title: str, ylabel: str, intervals: Iterable[Interval], limit: float, label: str, end: float) -> Panel:
-    """The number of open intervals, against a limit."""
-    counts = [(0.0, 0), *steps(intervals)]
-    most = max(count for _, count in counts)
-
-    def draw_limit(axes: Axes) -> None:
-        draw_steps(axes, counts, end, SKY, label, filled=True)
-        axes.axhline(limit, color=VERMILLION, linestyle="--", linewidth=1.4)
-        beyond = axes.get_yaxis_transform()
-        axes.text(1.005, limit, f"limit {limit:g}", transform=beyond, va="center", color=VERMILLION, fontsize=9)
-        axes.set_ylim(0, max(limit, most) * 1.18)
-
-    return Panel(title, ylabel, 1.5, [draw_limit])
-
-
-def steps_of(
-    counts: Sequence[tuple[float, int]], end: float, color: str, label: str, *, filled: bool = False
-) -> Callable[[Axes], object]:
-    """Draws a count over time, as `draw_steps` does."""
-
-    def draw_counts(axes: Axes) -> None:
-        draw_steps(axes, counts, end, color, label, filled=filled)
-        axes.set_ylim(bottom=0)
-
-    return draw_counts
-
-
-def span(start: float, end: float, color: str, label: str) -> Callable[[Axes], object]:
-    """Draws a time behind a whole panel."""
-    return lambda axes: axes.axvspan(start, end, color=color, alpha=0.5, linewidth=0, zorder=0, label=label)
-
-
-def named_lanes(names: Sequence[str]) -> Callable[[Axes], object]:
-    """Writes the names of the lanes instead of their numbers."""
-    return lambda axes: axes.set_yticks(range(1, len(names) + 1), names, fontsize=8)
-
-
-def without_ticks(axes: Axes) -> None:
-    """Removes the numbers of the lanes."""
-    axes.set_yticks([])
 
 
 def draw_points(axes: Axes, points: Iterable[Point]) -> None:

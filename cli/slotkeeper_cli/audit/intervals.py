@@ -1,4 +1,4 @@
-"""Figures from intervals and instants: peaks, spreads, hand-offs, utilisation. Pure; seconds.
+"""Figures from intervals and instants: steps, spreads, hand-offs, overlaps. Pure; seconds.
 
 An interval is half-open, [start, end): it does not overlap one that starts at the instant of its end.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 Interval = tuple[float, float]
 Steps = Sequence[tuple[float, int]]  # (instant, value from then on), by time
@@ -45,13 +43,11 @@ class Start:
     sent: float
 
 
-def steps(intervals: Iterable[Interval]) -> list[tuple[float, int]]:
-    """(instant, number of open intervals from then on), by time. Empty and backward intervals are ignored."""
-    return weighted_steps((interval, 1) for interval in intervals)
-
-
 def weighted_steps(intervals: Iterable[tuple[Interval, int]]) -> list[tuple[float, int]]:
-    """(instant, sum of the weights of the open intervals from then on), by time."""
+    """(instant, sum of the weights of the open intervals from then on), by time.
+
+    Empty and backward intervals are ignored.
+    """
     changes: dict[float, int] = {}
     for (start, end), weight in intervals:
         if end > start:
@@ -67,11 +63,6 @@ def value_at(steps: Steps, instant: float) -> int:
     return steps[index - 1][1] if index else 0
 
 
-def peak(intervals: Iterable[Interval]) -> int:
-    """The largest number of intervals that are open at the same time."""
-    return max((count for _, count in steps(intervals)), default=0)
-
-
 def percentile(values: Sequence[float], share: float) -> float | None:
     """By nearest rank: the smallest value that is not below this share of the values. None without values."""
     if not values:
@@ -84,20 +75,10 @@ def rounded(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else round(value, 3)
 
 
-def since(instant: float | None, origin: float) -> float | None:
-    return None if instant is None else rounded(instant - origin)
-
-
 def spread(values: Sequence[float], **shares: float) -> dict[str, float | int | None]:
     """Count, the percentile of each share by its name, and the maximum."""
     named = {name: rounded(percentile(values, share)) for name, share in shares.items()}
     return {"count": len(values), **named, "max": rounded(max(values, default=None))}
-
-
-def tally(values: Iterable[Any]) -> dict[str, int]:
-    """How often each value occurs, as text, in order (9 before 10)."""
-    counts = Counter(map(str, values))
-    return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}
 
 
 def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -> list[Handoff]:
@@ -128,12 +109,6 @@ def handoffs(releases: Sequence[Release], starts: Sequence[Start], limit: int) -
 def overlap_seconds(intervals: Iterable[Interval], window: Interval) -> float:
     """The sum of the intervals' parts inside the window."""
     return math.fsum(max(0.0, min(end, window[1]) - max(start, window[0])) for start, end in intervals)
-
-
-def utilisation(intervals: Iterable[Interval], window: Interval, limit: int) -> float | None:
-    """The share of the window's slot-seconds that the intervals fill. None for an empty window."""
-    length = window[1] - window[0]
-    return overlap_seconds(intervals, window) / (length * limit) if length > 0 else None
 
 
 def without(interval: Interval, others: Iterable[Interval]) -> list[Interval]:

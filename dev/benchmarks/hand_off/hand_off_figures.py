@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper_cli.audit.intervals import Handoff, Interval, Release, Start, handoffs, utilisation
+from slotkeeper_cli.audit.intervals import Handoff, Interval, Release, Start, handoffs, overlap_seconds
 
 REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 
@@ -90,7 +90,8 @@ class Window:
     def slots_used(self) -> float:
         """The share of slot time from a start to the entry into ReleaseSlot."""
         held = [(e.started, e.release_entered or math.inf) for e in self.executions]
-        return utilisation(held, self.whole, self.limit) or 0.0
+        begin, end = self.whole
+        return overlap_seconds(held, self.whole) / ((end - begin) * self.limit) if end > begin else 0.0
 
     def invocations_per_request(self, invocations: Sequence[float]) -> float:
         """Of the starter. The first start is left out: its invocation was made before."""

@@ -8,8 +8,7 @@ import threading
 from importlib import import_module
 
 from dev.emulator import processes
-from dev.emulator.chat_service import ChatService
-from dev.emulator.chat_service.simulated_chat_api import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET
+from dev.emulator.chat_service import ANSWER_LATENCY, AUTH_LATENCY, CLIENT_SECRET, ChatService
 from dev.emulator.engine import patches, relay
 
 MINISTACK_VERSION = "1.5.33"  # a test compares it with requirements/local.in

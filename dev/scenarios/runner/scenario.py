@@ -38,6 +38,7 @@ from dev.emulator.aws import EmbeddedAws, EngineError
 from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import Stalled
 from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.intervals import rounded
 
 from . import checks as checks_of_run
 
@@ -268,6 +269,11 @@ def spread_text(spread: Mapping[str, Any], none: str = "none") -> str:
     """Each figure of the spread in seconds, and the count in parentheses."""
     figures = (f"{name} {value:.2f} s" for name, value in spread.items() if name != "count")
     return f"{', '.join(figures)} ({spread['count']})" if spread["count"] else none
+
+
+def since(instant: float | None, origin: float) -> float | None:
+    """Seconds of a report."""
+    return None if instant is None else rounded(instant - origin)
 
 
 def counts_text(counts: Mapping[str, int], form: str = "{count} {name}") -> str:

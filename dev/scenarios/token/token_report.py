@@ -25,11 +25,11 @@ from rich.table import Table
 from dev.emulator.chat_service import Request, answer_to
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
-from dev.scenarios.runner.scenario import Outcome, Run, figure_table, spread_text
+from dev.scenarios.runner.scenario import Outcome, Run, figure_table, since, spread_text
 from slotkeeper_cli.audit import chart
 from slotkeeper_cli.audit.chart import Bar, Point
 from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.intervals import since, spread
+from slotkeeper_cli.audit.intervals import spread
 
 from .token_records import Kind, MessageOutcome, Records, message_outcomes
 

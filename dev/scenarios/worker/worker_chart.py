@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dev.emulator.live_view import counted
 from slotkeeper_cli.audit import chart
 from slotkeeper_cli.audit.chart import Bar, Panel
+from slotkeeper_cli.audit.intervals import weighted_steps
 
 from .worker_records import Records, RequestOutcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CALLS = {  # answer: colour, meaning
     "200": (chart.BLUE, "answered"),
@@ -48,7 +52,12 @@ def draw(
     ]
     panels = [_callers(report, records, calls, origin), *_health(records, origin, end), _answers(report, calls)]
     if outage:
-        shade = chart.span(outage["began"], outage["ended"], *OUTAGE)
+
+        def shade(axes: Axes) -> None:
+            color, label = OUTAGE
+            began, ended = outage["began"], outage["ended"]
+            axes.axvspan(began, ended, color=color, alpha=0.5, linewidth=0, zorder=0, label=label)
+
         panels = [replace(panel, draws=[shade, *panel.draws]) for panel in panels]
     chart.draw(path, "Slotkeeper: the worker", "seconds since the first request was sent", end, panels)
 
@@ -56,9 +65,18 @@ def draw(
 def _callers(report: Mapping[str, Any], records: Records, calls: Sequence[Bar], origin: float) -> Panel:
     end, limit, most = report["total_seconds"], report["parameters"]["workers"], report["most_callers"]
     title = f"At most {most} concurrent callers: {'within' if most <= limit else 'ABOVE'} the limit of {limit}"
-    panel = chart.limit_panel(title, "callers", [(each.start, each.end) for each in calls], limit, "calls", end)
+    counts = [(0.0, 0), *weighted_steps(((each.start, each.end), 1) for each in calls)]
     permitted = [(each.at - origin, each.permitted) for each in records.samples]
-    return replace(panel, draws=[*panel.draws, chart.steps_of(permitted, end, chart.INK, "permitted callers")])
+
+    def draw_callers(axes: Axes) -> None:
+        chart.draw_steps(axes, counts, end, chart.SKY, "calls", filled=True)
+        chart.draw_steps(axes, permitted, end, chart.INK, "permitted callers")
+        axes.axhline(limit, color=chart.VERMILLION, linestyle="--", linewidth=1.4)
+        beyond = axes.get_yaxis_transform()
+        axes.text(1.005, limit, f"limit {limit}", transform=beyond, va="center", color=chart.VERMILLION, fontsize=9)
+        axes.set_ylim(0, max(limit, most) * 1.18)
+
+    return Panel(title, "callers", 1.5, [draw_callers])
 
 
 def _health(records: Records, origin: float, end: float) -> list[Panel]:
@@ -68,10 +86,15 @@ def _health(records: Records, origin: float, end: float) -> list[Panel]:
     states = [Bar(1, each.at - origin, until, *STATES[each.breaker]) for each, until in zip(samples, ends, strict=True)]
     most = max((each.backlog for each in samples), default=0)
     backlog = [(each.at - origin, each.backlog) for each in samples]
-    waiting = chart.steps_of(backlog, end, chart.SKY, "messages on the queue", filled=True)
+
+    def draw_backlog(axes: Axes) -> None:
+        chart.draw_steps(axes, backlog, end, chart.SKY, "messages on the queue", filled=True)
+        axes.set_ylim(bottom=0)
+
+    breaker = chart.lanes_panel("The circuit breaker", "", 1, states)
     return [
-        Panel("The circuit breaker", "", 0.3, [*chart.lanes_panel("", "", 1, states).draws, chart.without_ticks]),
-        Panel(f"At most {counted(most, 'message')} on the queue", "messages", 1.3, [waiting]),
+        replace(breaker, height=0.3, draws=[*breaker.draws, lambda axes: axes.set_yticks([])]),
+        Panel(f"At most {counted(most, 'message')} on the queue", "messages", 1.3, [draw_backlog]),
     ]
 
 
@@ -83,4 +106,8 @@ def _answers(report: Mapping[str, Any], calls: Sequence[Bar]) -> Panel:
     ends = f"{report['succeeded']} requests succeeded, {report['dead_lettered']} dead-lettered"
     title = f"{counted(len(calls), 'call')} by answer{during}; {ends}"
     panel = chart.lanes_panel(title, "", len(labels), lanes)
-    return replace(panel, height=0.25 * max(2, len(labels)), draws=[*panel.draws, chart.named_lanes(labels)])
+
+    def name_lanes(axes: Axes) -> None:
+        axes.set_yticks(range(1, len(labels) + 1), labels, fontsize=8)
+
+    return replace(panel, height=0.25 * max(2, len(labels)), draws=[*panel.draws, name_lanes])

@@ -25,9 +25,9 @@ from typing import Any
 from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
+from dev.scenarios.runner.scenario import since
 from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
 from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.intervals import since
 
 REFUSALS = ("503", "dropped")
 

@@ -16,7 +16,8 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,9 +27,9 @@ from rich.table import Table
 from dev.emulator.live_view import counted
 from dev.emulator.worker_client import DeadLetter
 from dev.scenarios.runner.checks import check, check_none
-from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table
+from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, list_table, since
 from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.intervals import peak, since, tally
+from slotkeeper_cli.audit.intervals import weighted_steps
 
 from . import worker_outage
 from .worker_chart import CALLS, draw
@@ -79,7 +80,14 @@ class Evidence:
     @property
     def most_callers(self) -> int:
         """A caller counts from its request to its answer, or until it closes the connection."""
-        return peak((call.began, self.end if call.ended is None else call.ended) for call in self.records.calls)
+        calls = [(call.began, self.end if call.ended is None else call.ended) for call in self.records.calls]
+        return max((callers for _, callers in weighted_steps((each, 1) for each in calls)), default=0)
+
+
+def tally(values: Iterable[Any]) -> dict[str, int]:
+    """How often each value occurs, as text, in order (9 before 10)."""
+    counts = Counter(map(str, values))
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (len(name), name))}
 
 
 def build(parameters: Parameters, records: Records, run: Run) -> Outcome:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET
 from dev.emulator.chatbot_client import first_key
 from dev.tools.function_folders import own_module
 from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction, event_folders

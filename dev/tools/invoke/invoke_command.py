@@ -13,8 +13,7 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dev.emulator.aws import EmbeddedAws, EngineError
-from dev.emulator.chat_service import ChatService
-from dev.emulator.chat_service.simulated_chat_api import CLIENT_ID, CLIENT_SECRET
+from dev.emulator.chat_service import CLIENT_ID, CLIENT_SECRET, ChatService
 from dev.emulator.deployment import STACK_NAME, DeploymentError
 from dev.emulator.environment import ROOT
 from dev.tools.invoke.event_setup import EventSetup

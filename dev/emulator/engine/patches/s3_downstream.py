@@ -54,7 +54,7 @@ class Script:
         self._failed_in_outage = 0
         self._after_outage: set[int] = set()
         self._is_recovered = False
-        self._record = Record(file.with_suffix(".jsonl"))
+        self._ids = itertools.count(1)
 
     def begin(self, key: str) -> tuple[dict[str, Any], int] | None:
         """The step for this call of `key`, and the call's id in the record; None for a key without a script."""
@@ -67,10 +67,10 @@ class Script:
         self._calls[key] += 1
         number = self._calls[key]
         step = steps[number - 1] if number <= len(steps) else {"seconds": 0.0, "answer": "normal"}
-        return step, self._record.begin(key, number)
+        return step, self._begin(key, number)
 
     def _without_step(self, key: str, outage: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        call = self._record.begin(key, 0)
+        call = self._begin(key, 0)
         if time.time() >= outage["ends"]:
             self._after_outage.add(call)
             return {"seconds": outage["seconds"], "answer": "normal"}, call
@@ -78,9 +78,19 @@ class Script:
         self._failed_in_outage += 1
         return {"seconds": outage["seconds"], "answer": answer}, call
 
+    def _begin(self, key: str, number: int) -> int:
+        call = next(self._ids)
+        self._record({"call": call, "key": key, "number": number, "began": time.time()})
+        return call
+
+    def _record(self, line: dict[str, Any]) -> None:
+        """Append to the record, which has one line of JSON when a call begins, and one when it ends."""
+        with self._file.with_suffix(".jsonl").open("a") as record:
+            record.write(json.dumps(line) + "\n")
+
     def end(self, call: int, answer: str) -> None:
         """Record the end of a call."""
-        self._record.end(call, answer)
+        self._record({"call": call, "ended": time.time(), "answer": answer})
         if call in self._after_outage and answer == "200":
             self._is_recovered = True
 
@@ -95,26 +105,6 @@ class Script:
             self._is_recovered = self._is_recovered and script["outage"] == self._script["outage"]
             self._script = script
         return self._script
-
-
-class Record:
-    """JSON Lines: one line when a call begins, one when it ends."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._ids = itertools.count(1)
-
-    def begin(self, key: str, number: int) -> int:
-        call = next(self._ids)
-        self._write({"call": call, "key": key, "number": number, "began": time.time()})
-        return call
-
-    def end(self, call: int, answer: str) -> None:
-        self._write({"call": call, "ended": time.time(), "answer": answer})
-
-    def _write(self, line: dict[str, Any]) -> None:
-        with self._file.open("a") as file:
-            file.write(json.dumps(line) + "\n")
 
 
 async def _app(script: Script, original: App, scope: Any, receive: Any, send: Any) -> None:

@@ -1,7 +1,6 @@
-"""SQS: atomic operations, receipt handles, FIFO groups, sizes of messages, and message move tasks."""
+"""SQS: atomic operations, receipt handles, FIFO groups, sizes of messages, and the redrive of dead letters."""
 
 import base64
-import json
 import threading
 import time
 import uuid
@@ -26,11 +25,9 @@ ACTIONS = {
 }
 STEPS = ("_collect_msgs", "_dlq_sweep", "_expire_retained", "_receive_messages_for_esm", "_delete_messages_for_esm")
 REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
-NO_SOURCE = "CouldNotDetermineMessageSource"
 
 lock = threading.RLock()
 _locked = partial(locked, lock)
-_move_tasks: dict[str, list[dict[str, Any]]] = {}
 
 
 def _wrap_action(action: str, function: Callable[..., Any]) -> None:
@@ -201,56 +198,33 @@ def _size(data: dict[str, Any]) -> int:
 
 @patch
 def sqs_redrive() -> None:
-    """Dead letters can be redriven: StartMessageMoveTask, ListMessageMoveTasks.
+    """Dead letters can be redriven: StartMessageMoveTask.
 
-    AWS: "Amazon SQS API Reference: StartMessageMoveTask": the source is a dead-letter queue of another queue; without
-    a destination each message returns to its source queue. "Amazon SQS Developer Guide: Learn how to configure a
-    dead-letter queue redrive": redriven messages are new ones, with a new id and time. A message that was sent
-    directly to the dead-letter queue has no source queue, and stays ("DLQ and DLQ redrive issues").
-    MiniStack has neither action. Here the task has ended when StartMessageMoveTask answers.
+    AWS: "Amazon SQS API Reference: StartMessageMoveTask": without a destination each message returns to its source
+    queue. "Amazon SQS Developer Guide: Learn how to configure a dead-letter queue redrive": redriven messages are new
+    ones, with a new id and time. A message that was sent directly to the dead-letter queue has no source queue, and
+    stays ("DLQ and DLQ redrive issues").
+    MiniStack does not have the action. Here the task has ended when it answers, and no list has it.
     """
-    if {"StartMessageMoveTask", "ListMessageMoveTasks"} & set(sqs._HANDLERS):
+    if "StartMessageMoveTask" in sqs._HANDLERS:
         raise PatchError("MiniStack has message move tasks now")
-    sqs._HANDLERS["StartMessageMoveTask"] = _locked(_start_move)
-    sqs._HANDLERS["ListMessageMoveTasks"] = _list_moves
+    sqs._HANDLERS["StartMessageMoveTask"] = _locked(_move)
 
 
-def _start_move(data: dict[str, Any], _url: str) -> dict[str, str]:
-    arn, destination = data["SourceArn"], data.get("DestinationArn")
-    source = _queue(arn)
-    policies = [json.loads(queue["attributes"].get("RedrivePolicy") or "{}") for queue in sqs._queues.values()]
-    if arn not in [policy.get("deadLetterTargetArn") for policy in policies]:
-        raise sqs._Err("InvalidParameterValue", "Source queue must be configured as a Dead Letter Queue.")
-    if destination:
-        _queue(destination)
-    task = {"SourceArn": arn, "StartedTimestamp": int(time.time() * 1000)}
-    task |= {"DestinationArn": destination} if destination else {}
-    _move_tasks.setdefault(arn, []).insert(0, task | _move(source, destination))
-    return {"TaskHandle": str(uuid.uuid4())}  # AWS lists it while the task runs
-
-
-def _move(source: dict[str, Any], destination: str | None) -> dict[str, Any]:
-    visible = [message for message in source["messages"] if message["visible_at"] <= time.time()]
-    outcome: dict[str, Any] = {"Status": "COMPLETED", "ApproximateNumberOfMessagesToMove": len(visible)}
+def _move(data: dict[str, Any], _url: str) -> dict[str, str]:
+    source = _queue(data["SourceArn"])
     moved = []
-    for message in visible:
-        target = destination or message["sys"].get("DeadLetterQueueSourceArn")
+    for message in list(source["messages"]):
+        target = data.get("DestinationArn") or message["sys"].get("DeadLetterQueueSourceArn")
+        if target is None or message["visible_at"] > time.time():
+            continue
         again = {"MessageBody": message["body"], "MessageAttributes": message["message_attributes"]}
         if message["group_id"]:
             again |= {"MessageGroupId": message["group_id"], "MessageDeduplicationId": message["id"]}
-        try:
-            if target is None:
-                raise sqs._Err(NO_SOURCE, "")
-            sqs._act_send_message(again, _queue(target)["url"])
-            moved.append(message["id"])
-        except sqs._Err as error:
-            outcome |= {"Status": "FAILED", "FailureReason": error.code}
+        sqs._act_send_message(again, _queue(target)["url"])
+        moved.append(message["id"])
     source["messages"] = [message for message in source["messages"] if message["id"] not in moved]
-    return outcome | {"ApproximateNumberOfMessagesMoved": len(moved)}
-
-
-def _list_moves(data: dict[str, Any], _url: str) -> dict[str, Any]:
-    return {"Results": _move_tasks.get(data["SourceArn"], [])[: int(data.get("MaxResults", 1))]}
+    return {"TaskHandle": str(uuid.uuid4())}
 
 
 def _queue(arn: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dev.emulator.engine.emulator import stepfunctions as sfn
 
 @patch
 def stepfunctions_test_state() -> None:
-    """TestState runs a JSONata state with variables, a context and a mock.
+    """TestState runs a JSONata state with variables, a context and a mocked result.
 
     AWS: "Step Functions API Reference: TestState" (mock, variables, context; inspectionData's afterArguments and
     variables), "Testing state machines with TestState" (a mocked task calls no service).
@@ -41,8 +41,6 @@ def _run(state: dict[str, Any], given: Any, context: dict[str, Any], mock: dict[
         for field in ("TimeoutSeconds", "HeartbeatSeconds"):
             if isinstance(state.get(field), str):
                 sfn._jsonata_state_field(state, field, "number", given, context)
-        if "errorOutput" in mock:
-            raise sfn._ExecutionError(mock["errorOutput"]["error"], mock["errorOutput"].get("cause", ""))
         result = json.loads(mock["result"])
         output = sfn._apply_jsonata_output(state, given, context, result=result, default=result)
         sfn._apply_state_assign(state, given, context, result=result)
