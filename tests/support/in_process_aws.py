@@ -76,6 +76,9 @@ class InProcessAws:
 
     # SQS
 
+    def _GetQueueUrl(self, parameters: Parameters) -> Parameters:
+        return {"QueueUrl": f"https://sqs/{parameters['QueueName']}"}
+
     def _return_nothing(self, _: Parameters) -> Parameters:
         return {}
 
@@ -226,6 +229,10 @@ class InProcessAws:
 
     def _ListSchedules(self, _: Parameters) -> Parameters:
         return {"Schedules": list(self.schedules.values())}
+
+    def _PutParameter(self, parameters: Parameters) -> Parameters:
+        self.parameter = parameters["Value"]
+        return {}
 
     def _GetParameter(self, parameters: Parameters) -> Parameters:
         return {"Parameter": {"Value": self.parameter}}
