@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from z3 import And, BoolRef, Implies, Int, Or
+from z3 import And, BoolRef, BoolVal, Implies, Int, Or
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import lease_protocol, protocol
@@ -45,6 +45,7 @@ def counterexamples(step: Step, claim: Claim) -> list[dict[str, str]]:
             item = AnyItem()
             after = effect(item, request, search)
             happens = (*PREMISES, *assumed, item.is_possible, after.happens)
+            assert counterexample(BoolVal(False), *happens), "no item permits the write, so any claim would hold"
             found.append(counterexample(claim(item, after, request), *happens))
     return [each for each in found if each]
 
@@ -58,7 +59,8 @@ def admits_what_fits(item: AnyItem, after: Effect, request: dict[str, Any]) -> B
     premises = [And(item.drift == 0, as_at_the_read), item.held == item.count]
     if ":counted" in request["ExpressionAttributeValues"]:
         premises.append(as_at_the_read)
-    return Implies(Or(*premises), Or(after.held <= item.limit, after.held <= item.held))
+    fits = Or(after.held <= item.limit, after.held <= item.held)
+    return And(after.limit == item.limit, Implies(Or(*premises), fits))
 
 
 def adds_no_weight(item: AnyItem, after: Effect, _: Any) -> BoolRef:
