@@ -3,17 +3,19 @@
 Each flow has a TOML file. A mutant is a table named after the bug:
 
     [f05-release-without-condition]
-    rows = ["F5"]        # in the list of known failures; empty for a bug that only the protocol's model has found
     bug = "..."          # one sentence: what happens, and which project it happened to
     guards = ["..."]     # the tests that must fail, as arguments of pytest
-    [[f05-release-without-condition.change]]
+    rows = ["F17"]       # other known failures that it is an example of than the F5 in its name; optional
     file = "..."         # relative to the project's root
     old = '''...'''      # occurs in the file exactly once
     new = '''...'''
+
+Several changes are an array of tables, `[[f05-release-without-condition.change]]`, with file, old and new each.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,11 +103,14 @@ def chosen(mutants: Sequence[Mutant], wanted: Iterable[str]) -> list[Mutant]:
 
 
 def _read(flow: str, name: str, table: dict[str, Any]) -> Mutant:
+    named = re.match(r"f(\d\d)-", name)
+    rows = (*([f"F{int(named[1])}"] if named else []), *table.pop("rows", ()))
     try:
-        changes = tuple(Change(**change) for change in table.pop("change"))
-        rows, bug, guards = (table.pop(key) for key in ("rows", "bug", "guards"))
+        changes = table.pop("change", None) or [{field: table.pop(field) for field in ("file", "old", "new")}]
+        bug, guards = (table.pop(key) for key in ("bug", "guards"))
+        mutant = Mutant(name, flow, rows, bug, tuple(guards), tuple(Change(**change) for change in changes))
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{flow}.toml: mutant {name!r} must have rows, bug, guards and changes: {error}") from None
-    if table or not guards or not changes:
-        raise ValueError(f"{flow}.toml: mutant {name!r} has no guards, no changes, or unknown keys {list(table)}")
-    return Mutant(name, flow, tuple(rows), bug, tuple(guards), changes)
+        raise ValueError(f"{flow}.toml: mutant {name!r} must have bug, guards and changes: {error}") from None
+    if table or not guards:
+        raise ValueError(f"{flow}.toml: mutant {name!r} has no guards, or unknown keys {list(table)}")
+    return mutant
