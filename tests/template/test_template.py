@@ -159,16 +159,15 @@ def _matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", ["WorkflowRole", "JanitorRole", "ExecutionClosedRole"])
 def test_f2_roles_that_end_a_workflow_may_find_and_stop_its_glue_runs(name: str) -> None:
     """Step Functions guide, "Start an AWS Glue job": without it an abort leaves the run alive without an error."""
-    glue = [s for s in _statements(_properties(name)) if "glue:" in str(s["Action"])]
+    glue = [s for s in statements(name) if "glue:" in str(s["Action"])]
     assert len(glue) == 1
     assert {"glue:GetJobRuns", "glue:BatchStopJobRun"} <= set(glue[0]["Action"])
 
 
-def _statements(role: Any) -> list[Any]:
-    statements = []
-    for policy in role["Policies"]:
-        statements += [s for s in policy["PolicyDocument"]["Statement"] if "Action" in s]
-    return statements
+def statements(role: str) -> list[Any]:
+    """The statements of a role's policies."""
+    policies = _properties(role)["Policies"]
+    return [each for policy in policies for each in policy["PolicyDocument"]["Statement"] if "Action" in each]
 
 
 def test_the_workflow_uses_exactly_the_substitutions_of_the_template() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import pytest
@@ -166,80 +165,58 @@ def test_the_stack_policy_protects_every_stateful_type_except_log_groups() -> No
 # --------------------------------------------------------------------- negative controls: changes that lose a resource
 
 
-def _renamed(resources: dict[str, Any]) -> None:
-    resources["Slots"] = resources.pop("SlotTable")
+OMITTED = object()
 
 
-def _another_key(resources: dict[str, Any]) -> None:
-    resources["RequestLedgerTable"]["Properties"]["KeySchema"][0]["AttributeName"] = "id"
-
-
-def _named(resources: dict[str, Any]) -> None:
-    resources["WorkQueue"]["Properties"]["QueueName"] = {"Ref": "AWS::StackName"}
-
-
-def _standard(resources: dict[str, Any]) -> None:
-    del resources["RequestQueue"]["Properties"]["FifoQueue"]
-
-
-def _conditional(resources: dict[str, Any]) -> None:
-    resources["DataBucket"]["Condition"] = "HasSampleJob"
-
-
-def _not_retained(resources: dict[str, Any]) -> None:
-    del resources["ApiCredentialsSecret"]["UpdateReplacePolicy"]
-
-
-def _another_type(resources: dict[str, Any]) -> None:
-    resources["Workflow"]["Properties"]["Type"] = "EXPRESS"
-
-
-def _another_resource(resources: dict[str, Any]) -> None:
-    resources["RetryPolicyParameter"] = {"Type": "AWS::SecretsManager::Secret"}
+def _changed(resource: str, place: str, value: Any) -> dict[str, Any]:
+    """The translated template with another value at a place in a resource; OMITTED removes what is there."""
+    changed = copy.deepcopy(WRITTEN)
+    *path, last = [resource, *filter(None, place.split("."))]
+    parent = reduce(lambda part, name: part[int(name) if name.isdigit() else name], path, changed["Resources"])
+    parent[last] = value
+    if value is OMITTED:
+        del parent[last]
+    return translated(changed)
 
 
 @pytest.mark.parametrize(
-    ("change", "loss"),
+    ("resource", "place", "value", "loss"),
     [
-        (_renamed, "SlotTable is not in the template"),
-        (_another_key, "RequestLedgerTable would be replaced by a new one, since KeySchema"),
-        (_named, "WorkQueue would be replaced by a new one, since QueueName"),
-        (_standard, "RequestQueue would be replaced by a new one, since FifoQueue"),
-        (_conditional, "DataBucket had the condition none and has"),
-        (_not_retained, "ApiCredentialsSecret had the UpdateReplacePolicy Retain and has none"),
-        (_another_type, "Workflow would be replaced by a new one, since StateMachineType"),
-        (_another_resource, "RetryPolicyParameter was AWS::SSM::Parameter and is AWS::SecretsManager::Secret"),
+        ("SlotTable", "", OMITTED, "is not in the template"),
+        (
+            "RequestLedgerTable",
+            "Properties.KeySchema.0.AttributeName",
+            "id",
+            "would be replaced by a new one, since Key",
+        ),
+        ("WorkQueue", "Properties.QueueName", {"Ref": "AWS::StackName"}, "would be replaced by a new one, since Queue"),
+        ("RequestQueue", "Properties.FifoQueue", OMITTED, "would be replaced by a new one, since FifoQueue"),
+        ("DataBucket", "Condition", "HasSampleJob", "had the condition none and has"),
+        ("ApiCredentialsSecret", "UpdateReplacePolicy", OMITTED, "had the UpdateReplacePolicy Retain and has none"),
+        ("Workflow", "Properties.Type", "EXPRESS", "would be replaced by a new one, since StateMachineType"),
+        ("RetryPolicyParameter", "Type", "AWS::SQS::Queue", "was AWS::SSM::Parameter and is AWS::SQS::Queue"),
     ],
 )
-def test_a_change_that_loses_a_resource_is_reported(change: Callable[[dict[str, Any]], None], loss: str) -> None:
-    changed = copy.deepcopy(WRITTEN)
-    change(changed["Resources"])
-    lost = losses(_held(), stateful(translated(changed)))
-    assert [loss in sentence for sentence in lost] == [True]
+def test_a_change_that_loses_a_resource_is_reported(resource: str, place: str, value: Any, loss: str) -> None:
+    lost = losses(_held(), stateful(_changed(resource, place, value)))
+    assert [f"{resource} {loss}" in sentence for sentence in lost] == [True]
 
 
 def test_a_change_that_loses_nothing_is_not_reported() -> None:
-    changed = copy.deepcopy(WRITTEN)
-    changed["Resources"]["RequestQueue"]["Properties"]["VisibilityTimeout"] = 200
-    changed["Resources"]["SlotTable"]["Properties"]["Tags"] = [{"Key": "team", "Value": "data"}]
-    assert losses(_held(), stateful(translated(changed))) == []
+    for resource, place, value in (
+        ("RequestQueue", "Properties.VisibilityTimeout", 200),
+        ("SlotTable", "Properties.Tags", [{"Key": "team", "Value": "data"}]),
+    ):
+        assert losses(_held(), stateful(_changed(resource, place, value))) == []
 
 
-def _by_condition(resources: dict[str, Any]) -> None:
-    resources["SlotTable"]["Condition"] = "HasVpc"
-
-
-def _by_name(resources: dict[str, Any]) -> None:
-    resources["SlotTable"]["Properties"]["TableName"] = {"Fn::Sub": "slots-${SubnetIds}"}
-
-
-def _by_another(resources: dict[str, Any]) -> None:
-    resources["DataBucket"]["Properties"]["BucketName"] = {"Fn::If": ["HasVpc", "a", "b"]}
-    resources["SlotTable"]["Properties"]["TableName"] = {"Ref": "DataBucket"}
-
-
-@pytest.mark.parametrize("change", [_by_condition, _by_name, _by_another])
-def test_a_parameter_that_would_move_a_table_is_found(change: Callable[[dict[str, Any]], None]) -> None:
-    changed = copy.deepcopy(WRITTEN)
-    change(changed["Resources"])
-    assert movers(translated(changed))["SlotTable"] == {"SubnetIds"}
+@pytest.mark.parametrize(
+    ("place", "value", "parameter"),
+    [
+        ("Condition", "HasVpc", "SubnetIds"),
+        ("Properties.TableName", {"Fn::Sub": "slots-${SubnetIds}"}, "SubnetIds"),
+        ("Properties.TableName", {"Ref": "WorkQueue"}, "DeployWorker"),
+    ],
+)
+def test_a_parameter_that_would_move_a_table_is_found(place: str, value: Any, parameter: str) -> None:
+    assert movers(_changed("SlotTable", place, value))["SlotTable"] == {parameter}

@@ -1,4 +1,4 @@
-"""The worker in the template: relations between its numbers, its queues and tables, and its settings."""
+"""The worker in the template: relations between its numbers, its settings, its allowed loop and the alarms on it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from slotkeeper.retry.delivery import (
     DeadLetterQueue,
     RetryQueue,
 )
+from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.ledger import MAX_ERROR_CHARACTERS, MAX_HISTORY_ENTRIES, RETENTION_SECONDS
 from slotkeeper.retry.message import Message
-from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS
+from slotkeeper.retry.plan import MAX_TOTAL_ATTEMPTS, AttemptHistory, RetryAt, plan_retry
 from slotkeeper.retry.policy import BUILT_IN, MAX_AGE_SECONDS, parse_policy
 from slotkeeper.retry.worker import CLIENT_CONFIG
 from slotkeeper.settings import (
@@ -36,12 +37,14 @@ from slotkeeper.settings import (
     load_settings,
 )
 from tests.support.client_configs import longest_call
-from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE
+from tests.template.test_template import FUNCTIONS, RESOURCES, TEMPLATE, statements
+from tests.template.watched import ALARMS
 
 MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest message
 DAY = 86_400
 
 WORKER = FUNCTIONS["WorkerFunction"]
+TERMINATED = [name for name in FUNCTIONS if name != "WorkerFunction"]
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
 
 
@@ -188,3 +191,67 @@ def test_a_function_has_only_the_variables_that_it_uses() -> None:
     """A table's name in an environment suggests that the function uses the table."""
     functions = {name for name in FUNCTIONS if "SLOT_TABLE_NAME" in _variables(name)}
     assert functions == {"StarterFunction", "JanitorFunction", "ExecutionClosedFunction", "ProcessRegistrarFunction"}
+
+
+# --------------------------------------------------------------------------------------------------------- recursion
+
+
+def test_f27_lambda_stops_the_loops_of_all_functions_but_the_worker() -> None:
+    """Of the worker it would drop the 17th hop of a chain that a policy still allows."""
+    assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
+    assert {name: each["RecursiveLoop"] for name, each in FUNCTIONS.items() if "RecursiveLoop" in each} == {
+        "WorkerFunction": "Allow"
+    }
+
+
+def test_f27_only_the_worker_may_send_to_the_queue_that_invokes_it() -> None:
+    """Another such function needs a setting and a bound for its loop."""
+    senders = []
+    for name, function in FUNCTIONS.items():
+        sources = {str(e["Properties"].get("Queue")) for e in function.get("Events", {}).values()}
+        for statement in statements(name.removesuffix("Function") + "Role"):
+            resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+            if "sqs:SendMessage" in statement["Action"] and sources & set(map(str, resources)):
+                senders.append(name)
+    assert senders == ["WorkerFunction"]
+
+
+def _dropped_alarms() -> dict[str, Any]:
+    """Function -> name and properties of the alarm on its dropped invocations."""
+    watching = {n: p for n, p in ALARMS.items() if p.get("MetricName") == "RecursiveInvocationsDropped"}
+    return {properties["Dimensions"][0]["Value"]["Ref"]: (name, properties) for name, properties in watching.items()}
+
+
+@pytest.mark.parametrize("name", TERMINATED)
+def test_f27_an_alarm_rings_when_lambda_stops_a_loop(name: str) -> None:
+    alarm, properties = _dropped_alarms()[name]
+    assert properties["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": name}}]
+    assert (properties["Namespace"], properties["Statistic"], properties["Threshold"]) == ("AWS/Lambda", "Sum", 0)
+    assert properties["ComparisonOperator"] == "GreaterThanThreshold"
+    assert properties["AlarmActions"] == [{"Ref": "FailureTopic"}]
+    assert RESOURCES[alarm].get("Condition") == RESOURCES[name].get("Condition")
+
+
+def test_f28_an_alarm_on_workhops_watches_the_allowed_loop_instead() -> None:
+    """Lambda guide, "Types of metrics for Lambda functions": the other one is not written where loops are allowed."""
+    assert "WorkerFunction" not in _dropped_alarms()
+    alarm = ALARMS["WorkHopsAlarm"]
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Slotkeeper", "WorkHops", "Maximum")
+    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+
+
+@pytest.mark.parametrize("types", [("Retryable",), ("RateLimited", "Retryable"), ("Died",)])
+def test_f28_no_built_in_policy_reaches_the_alarm_for_hops(types: tuple[str, ...]) -> None:
+    failure = Failure(types=types, reason="always", retry_after=None, final=False)
+    longest = max(len(_attempts(failure, f"request-{number}")) for number in range(300))
+    assert longest < ALARMS["WorkHopsAlarm"]["Threshold"]
+
+
+def _attempts(failure: Failure, key: str) -> tuple[float, ...]:
+    """The start times of the attempts of a request that always fails with these errors."""
+    attempts, uncounted = (0.0,), 0
+    while isinstance(
+        plan := plan_retry(failure, AttemptHistory(key, attempts, uncounted), BUILT_IN, attempts[-1]), RetryAt
+    ):
+        attempts, uncounted = (*attempts, plan.when), uncounted + (not plan.counted)
+    return attempts
