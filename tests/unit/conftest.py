@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import backoff._sync
@@ -39,7 +39,7 @@ from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
 from tests.unit.chatbot_account import ChatbotAccount
 from tests.unit.token_instances import Api, Instances, VirtualTime, token_table
-from tests.unit.work_account import WorkAccount
+from tests.unit.work_account import WorkAccount, invocation, record
 from tests.unit.worker_harness import WorkerHarness, worker_resources
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +55,7 @@ RETENTION = 1_209_600
 MAX_RECEIVES = 1000
 GRACE = 120
 LOOK_GAP = 30
-CONTEXT = SimpleNamespace(
-    function_name="f",
-    memory_limit_in_mb=512,
-    invoked_function_arn="arn:aws:lambda:::function:f",
-    aws_request_id="1",
-    get_remaining_time_in_millis=lambda: 28_000,
-)
+CONTEXT = invocation(28.0)
 
 
 @pytest.fixture(autouse=True)
@@ -280,19 +274,13 @@ def registration(execution: str = "p-waits", priority: Priority = "normal", weig
 
 def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at: float = NOW) -> dict[str, Any]:
     """A message of RequestQueue, as the event source mapping delivers it."""
-    return {
-        "messageId": message_id,
-        "receiptHandle": f"handle-{message_id}",
-        "body": body if isinstance(body, str) else json.dumps(body),
-        "attributes": {
-            "ApproximateReceiveCount": "1",
-            "SentTimestamp": str(int(sent_at * 1000)),
-            "MessageGroupId": group,
-            "SequenceNumber": "18849496460467696128",
-        },
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
+    made = record(body, message_id)
+    made["attributes"] |= {
+        "SentTimestamp": str(int(sent_at * 1000)),
+        "MessageGroupId": group,
+        "SequenceNumber": "18849496460467696128",
     }
+    return made
 
 
 @pytest.fixture

@@ -96,14 +96,7 @@ def test_the_janitor_shows_no_token(
     module._stepfunctions.meta.events.register("after-call.stepfunctions", scene._set_dates)
     published = _events_of(module)
     handle = scene.account.status_event(scene.execution) if function == "execution_closed" else ""
-    record = {
-        "messageId": "m1",
-        "receiptHandle": handle,
-        "body": json.dumps({"detail": {"name": scene.execution}}),
-        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "0"},
-        "messageAttributes": {},
-        "eventSource": "aws:sqs",
-    }
+    record = request_record({"detail": {"name": scene.execution}}) | {"receiptHandle": handle}
     module.handler({"Records": [record]}, CONTEXT)
     assert (len(scene.seen), len(published)) == (1, 1)
     assert TOKEN not in shown() + "".join(published)

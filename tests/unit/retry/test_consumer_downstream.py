@@ -83,25 +83,6 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
     assert 1 <= seconds <= 32
 
 
-def test_an_outage_uses_up_one_attempt_of_all_requests_together(watching: WorkerHarness) -> None:
-    watching.set_health(HEALTHY)
-    up_at, performs = NOW + 600, watching.perform
-
-    def perform(request: WorkRequest, seconds: float) -> Any:
-        if watching.now < up_at:
-            fails(request, seconds)
-        return performs(request, seconds)
-
-    watching.perform = perform  # type: ignore[method-assign]
-    for number in range(3):
-        watching.send(f"r{number}")
-    watching.live(deliveries=2000)
-    last = {message.request_id: message for message in (parse_message(each.body) for each in watching.seen)}
-    assert sum(len(message.retries) - message.uncounted for message in last.values()) == 1
-    assert {request_id for request_id, _ in watching.effects} == last.keys() == {"r0", "r1", "r2"}
-    assert (watching.dead_letters, watching.health().breaker.state) == ([], State.CLOSED)
-
-
 def _repeated(watching: WorkerHarness) -> QueuedMessage:
     message = watching.send()
     again = watching.copy(message)

@@ -454,14 +454,6 @@ def test_the_limit_is_never_below_one_nor_above_the_most_and_at_most_halved(most
         assert limit.limit < before.limit or before.limit == 1 or not throttled
 
 
-def test_after_a_step_of_the_capacity_the_limit_is_within_a_tenth_in_ten_windows() -> None:
-    limit = Concurrency(16)
-    for capacity in (10, 4, 12):
-        limits = follow(limit, capacity, 30)
-        assert all(0.9 * capacity <= each.limit <= capacity + 1 for each in limits[10:])
-        limit = limits[-1]
-
-
 def test_the_limit_is_one_too_high_in_one_of_the_windows_after_each_hold() -> None:
     settled = follow(Concurrency(16), 10, 100)[20:]
     assert {each.limit for each in settled} == {10, 11}

@@ -119,12 +119,6 @@ def test_an_error_leaves_the_policy_that_was_read_before_or_none(
     assert ["the policy read before is used" in text for text in later] == [True, True]
 
 
-@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_the_cache_time_must_be_finite(seconds: float) -> None:
-    with pytest.raises(ValueError, match="keep_seconds must be a finite number of seconds, 0 or more"):
-        PolicyParameter(boto3.client("ssm"), NAME, on_invalid=print, keep_seconds=seconds)
-
-
 BAD_VALUES = {
     "not JSON": ("{", "value is not JSON"),
     "not an object": ("[]", "value must be object (got [])"),

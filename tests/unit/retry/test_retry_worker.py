@@ -17,9 +17,7 @@ from slotkeeper import observability, retry
 from slotkeeper.aws.sqs import size
 from slotkeeper.retry import Poison, Retryable, WorkRequest
 from slotkeeper.retry import worker as retrying_worker
-from slotkeeper.retry.attempt import WorkRetried
 from slotkeeper.retry.consumer import TimeoutTooShort
-from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.settings import MEANINGS, MissingSetting, RetrySettings, load_settings
 from tests.support.boundary import Killed, refuse
 from tests.support.function_environment import CurrentStdout
@@ -237,17 +235,9 @@ def test_each_log_line_has_the_keys_of_its_own_message(worker: Worker) -> None:
 def test_a_retry_is_logged_with_its_reason_delivery_and_time(worker: Worker) -> None:
     worker.handle(record(work(fails="S3 is slow", retry_after=60)))
     (line,) = worker.logged()
-    assert (line["level"], line["reason"], line["by"]) == ("WARNING", "S3 is slow", "delay")
+    assert (line["level"], line["reason"], line["by"], line["counted"]) == ("WARNING", "S3 is slow", "delay", True)
     assert line["due"] == "2027-01-15T08:01:00.000Z"
     assert "exception" not in line
-
-
-def test_a_retrys_log_line_states_whether_the_failed_attempt_counts(worker: Worker) -> None:
-    for counted in (True, False):
-        outcome = WorkRetried(PlannedDelivery("delay", NOW), "no", counted=counted)
-        worker.consumer.consume = lambda *_, outcome=outcome: outcome
-        worker.handle(record(work()))
-        assert [line["counted"] for line in worker.logged()] == [counted]
 
 
 def test_only_unexpected_errors_have_a_traceback(worker: Worker) -> None:

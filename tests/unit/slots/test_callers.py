@@ -45,6 +45,7 @@ def test_the_janitor_answers_after_it_has_kept_the_request_and_before_it_frees_t
     aborted.account.run_at(LATER)
     assert (aborted.answers, aborted.seen) == ([ABORTED], [(True, 1)])
     assert aborted.account.item().holders == {}
+    assert _kept(aborted) == [REQUEST | {"attempt": 1}]  # neither token nor digest
 
 
 # How the execution of a caller has ended
@@ -149,12 +150,6 @@ def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
     scene.child("FAILED")
     account.run_at(LATER)
     assert (scene.answers, scene.reads_of_history, len(_kept(scene))) == ([], 0, 1)
-
-
-def test_a_kept_request_contains_neither_token_nor_digest(aborted: CallerScene) -> None:
-    aborted.child("FAILED")
-    aborted.account.run_at(LATER)
-    assert _kept(aborted) == [REQUEST | {"attempt": 1}]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -23,19 +22,10 @@ from tests.support.http_servers import Listener
 from tests.support.tables import create_table
 from tests.unit.conftest import Account
 from tests.unit.slots.lease_scene import LeaseScene
+from tests.unit.work_account import invocation
 
 FOLDER = ROOT / "examples" / "leases"
 PAGE = (ROOT / "docs" / "leases.md").read_text()
-
-
-@dataclass
-class Invocation:
-    """Lambda's context object."""
-
-    seconds: float = 30.0
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int(self.seconds * 1000)
 
 
 @pytest.fixture
@@ -72,10 +62,10 @@ def test_the_function_calls_the_api_in_a_slot_and_answers_503_without_one(
     with Listener(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone") as api:
         monkeypatch.setenv("API_URL", api.url)
         handler = _load("licensed_api").handler
-        assert handler({"body": "x"}, Invocation()) == {"statusCode": 200, "body": "done"}
+        assert handler({"body": "x"}, invocation()) == {"statusCode": 200, "body": "done"}
         assert _held(slot_table) == 0
         slot_table.reserve(Candidate("licence", "licence-other"), 0.0)
-        refused = handler({"body": "x"}, Invocation(seconds=1.0))  # no time for a wait
+        refused = handler({"body": "x"}, invocation(1.0))  # no time for a wait
         assert refused["statusCode"] == 503
         assert "all slots are in use. Limit 1" in refused["body"]
         assert api.connections == 1

@@ -2,10 +2,8 @@
 
 plan.py applies the rules. The policy is in SSM Parameter Store. Without a policy that was read, no retry is decided.
 
-The names of waits and jitters are those of the package `backoff`: a wait function has no random input, a jitter
-function does not know the attempt. Jitter is not random here: it is a share computed from the request's key and the
-attempt's number. So the same question after a crash has the same answer, and two requests that failed at the same time
-still retry at different times.
+Jitter is not random: it is a share computed from the request's key and the attempt's number. So the same question
+after a crash has the same answer, and two requests that failed at the same time still retry at different times.
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ Jitter = Literal["none", "full", "equal", "decorrelated"]
 # computes that time from MAX_AGE_SECONDS.
 MAX_ATTEMPTS = 100
 MAX_AGE_SECONDS = 30 * 86400
+KEEP_SECONDS = 60  # between two reads of the parameter, also after a failed read
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,9 @@ class Rule:
         """
         if self.jitter == "decorrelated":
             return decorrelated(attempt, self.base, self.cap, partial(share, key))
-        return JITTERS[self.jitter](WAITS[self.backoff](attempt, self.base, self.cap), share(key, attempt))
+        wait = min(self.cap, WAITS[self.backoff](attempt, self.base))
+        fixed = wait * FIXED_SHARES[self.jitter]
+        return fixed + (wait - fixed) * share(key, attempt)
 
     def _expect(self, name: str, fits: bool, expected: str) -> None:
         if not fits:
@@ -189,7 +190,7 @@ class PolicyUnavailable(Exception):
 
 
 class PolicyParameter:
-    """The policy in a parameter, read again after `keep_seconds`. After a failed read the last policy stays in use.
+    """The policy in a parameter, read again after KEEP_SECONDS. After a failed read the last policy stays in use.
 
     Powertools' SSMProvider is not used, because it does not cache failures: with it, every message would read a
     parameter that is missing or throttled.
@@ -197,7 +198,6 @@ class PolicyParameter:
     Args:
         name: the parameter's name, as GetParameter accepts it.
         on_invalid: receives, once per failed read, why it failed and what happens next.
-        keep_seconds: seconds between two reads, also after a failed read.
         clock: monotonic seconds.
     """
 
@@ -207,15 +207,11 @@ class PolicyParameter:
         name: str,
         *,
         on_invalid: Callable[[str], None],
-        keep_seconds: float = 60,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not 0 <= keep_seconds < inf:
-            raise ValueError(f"keep_seconds must be a finite number of seconds, 0 or more, got {keep_seconds!r}")
         self._ssm = ssm
         self._name = name
         self._on_invalid = on_invalid
-        self._keep_seconds = keep_seconds
         self._clock = clock
         self._policy: Policy | None = None
         self._unread = ""
@@ -229,7 +225,7 @@ class PolicyParameter:
                 dead-letter a request that the operator's policy would retry.
         """
         now = self._clock()
-        if now - self._read_at >= self._keep_seconds:
+        if now - self._read_at >= KEEP_SECONDS:
             self._read_at = now
             self._read()
         if self._policy is None:
@@ -259,7 +255,7 @@ class PolicyParameter:
     def _report(self, what: str) -> None:
         self._unread = f"retry policy: SSM parameter {self._name} {what}"
         follows = "the policy read before is used" if self._policy else "failed attempts wait until a policy is read"
-        self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {self._keep_seconds:g} s")
+        self._on_invalid(f"{self._unread}; {follows}, and the parameter is read again after {KEEP_SECONDS} s")
 
 
 class BuiltInPolicy:
@@ -292,38 +288,15 @@ def _validator() -> Callable[[Any], Any]:
     return compile_schema(SCHEMA_FILE)
 
 
-# 2.0 ** 1024 is an OverflowError; long before it, any cap is reached.
-_MOST_DOUBLINGS = 1000
-
-
-def exponential(attempt: int, base: float, cap: float) -> float:
-    """Return base, 2 base, 4 base, ... after attempt 1, 2, 3, ..."""
-    return min(cap, base * 2.0 ** min(attempt - 1, _MOST_DOUBLINGS))
-
-
-def linear(attempt: int, base: float, cap: float) -> float:
-    """Return base, 2 base, 3 base, ... after attempt 1, 2, 3, ..."""
-    return min(cap, base * attempt)
-
-
-def fixed(_attempt: int, base: float, cap: float) -> float:
-    """Return base after each attempt."""
-    return min(cap, base)
-
-
-def no_jitter(wait: float, _share: float) -> float:
-    """Return the wait unchanged."""
-    return wait
-
-
-def full_jitter(wait: float, share: float) -> float:
-    """Return a value from 0 to the wait."""
-    return wait * share
-
-
-def equal_jitter(wait: float, share: float) -> float:
-    """Return a value from half the wait to the wait."""
-    return wait / 2 + wait / 2 * share
+# The wait before jitter, by the number of the failed attempt and the base. 2.0 ** 1024 is an OverflowError; long before
+# it, any cap is reached.
+WAITS: Mapping[str, Callable[[int, float], float]] = {
+    "exponential": lambda attempt, base: base * 2.0 ** min(attempt - 1, 1000),
+    "linear": lambda attempt, base: base * attempt,
+    "fixed": lambda _attempt, base: base,
+}
+# The part of the wait that a jitter leaves unchanged. The rest is multiplied by the share.
+FIXED_SHARES: Mapping[str, float] = {"none": 1.0, "full": 0.0, "equal": 0.5}
 
 
 def decorrelated(attempt: int, base: float, cap: float, share_of: Callable[[int], float]) -> float:
@@ -342,15 +315,3 @@ def share(key: str, attempt: int) -> float:
     """Return a value in [0, 1), uniform over keys and attempts, and always the same for the same key and attempt."""
     digest = hashlib.sha256(f"{attempt} {key}".encode()).digest()
     return (int.from_bytes(digest[:8]) >> 11) / 2**53  # 53 bits, as a float has: rounding cannot give 1
-
-
-WAITS: Mapping[str, Callable[[int, float, float], float]] = {
-    "exponential": exponential,
-    "linear": linear,
-    "fixed": fixed,
-}
-JITTERS: Mapping[str, Callable[[float, float], float]] = {
-    "none": no_jitter,
-    "full": full_jitter,
-    "equal": equal_jitter,
-}

@@ -165,7 +165,7 @@ class Settlement:
         grace: seconds after an execution's end in which only its status event settles it.
         on_kept: receives each kept request, with error and cause, before it is recorded as settled.
         on_succeeded: receives each request that was settled as succeeded, with the time of its end in epoch seconds.
-        answers: answers the callers of settled requests. None: no request has a caller.
+        answers: answers the callers of settled requests.
         clock: seconds since the epoch.
 
     Attributes:
@@ -179,7 +179,7 @@ class Settlement:
     clock: Callable[[], float] = time.time
     on_kept: Callable[[Execution, str, str], object] = lambda *_: None
     on_succeeded: Callable[[Execution, float | None], object] = lambda *_: None
-    answers: CallerAnswers | None = None
+    answers: CallerAnswers = field(kw_only=True)
     closed: dict[str, Execution] = field(default_factory=dict, init=False)
     memory: _Memory = field(default_factory=_Memory, init=False)
     _all_found: bool = field(default=False, init=False)  # by the last `find`
@@ -346,7 +346,7 @@ class Settlement:
         if self.settled.has(key):
             return SettleOutcome.SETTLED
         run = run or self._unread_child(execution)
-        waits = self.answers is not None and has_caller(execution.input)
+        waits = has_caller(execution.input)
         noted, earlier = self._noted(execution) if waits else (None, None)
         decision = decide(execution, run, holder, noted, earlier, waits=waits)
         if not isinstance(decision, Done):
@@ -359,20 +359,17 @@ class Settlement:
             elif decision.publishes:
                 self.on_succeeded(execution, decision.ended_at)
                 logger.info("Settled a request whose work has succeeded", execution=execution.name)
-            if waits and not self._answer(execution, decision.owed, run, report):
+            child = None if run is None or run.is_glue_run else run
+            if waits and not self.answers.answer_closed(execution, decision.owed, child, report):
                 # The request is not kept again, and the slot need not be kept for the answer.
                 self.settled.note_unanswered(key, decision.owed, self.clock())
                 return SettleOutcome.UNANSWERED
         self.settled.add(key, "workflow" if execution.is_accounted_for else "janitor", self.clock())
         return SettleOutcome.SETTLED
 
-    def _answer(self, execution: Execution, owed: Unanswered, run: Work | None, report: RunReport) -> bool:
-        child = None if run is None or run.is_glue_run else run
-        return self.answers is None or self.answers.answer_closed(execution, owed, child, report)
-
     def _unread_child(self, execution: Execution) -> Work | None:
         """The child that the workflow could not read. If the workflow was redriven, no holder names its target."""
-        if execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE or self.answers is None:
+        if execution.status != "FAILED" or execution.error != CHILD_TOO_LARGE:
             return None
         arn = execution.cause.partition(" ")[0]
         target = arn.removesuffix(f":{execution.name}").replace(":execution:", ":stateMachine:")

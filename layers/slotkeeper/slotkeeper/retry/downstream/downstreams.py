@@ -83,20 +83,11 @@ class TooManyWriters(Exception):
     """Other containers have changed the item in each of MAX_ROUNDS rounds. Nothing was changed."""
 
 
-def _pause(most: float) -> None:
-    time.sleep(random.uniform(0, most))  # noqa: S311 - no secret
-
-
 class DownstreamTable:
-    """The items. Errors of DynamoDB itself pass through as ClientError or BotoCoreError.
+    """The items. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
 
-    Args:
-        pause: waits for a random time of at most so many seconds.
-    """
-
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str, *, pause: Callable[[float], None] = _pause) -> None:
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "downstream")
-        self._pause = pause
 
     def read(self, downstream: str) -> Health:
         """Read the health consistently; without an item, that of a new downstream. Raises MalformedHealth."""
@@ -132,7 +123,7 @@ class DownstreamTable:
         item = self._table.read(downstream)
         for lost in range(MAX_ROUNDS):
             if lost >= ROUNDS_WITHOUT_PAUSE:
-                self._pause(PAUSE_SECONDS * lost)
+                time.sleep(random.uniform(0, PAUSE_SECONDS * lost))  # noqa: S311 - no secret
                 item = self._table.read(downstream)
             before = _parse(downstream, item)
             after, result = decide(before)
