@@ -83,6 +83,17 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
     assert 1 <= seconds <= 32
 
 
+@pytest.mark.parametrize(("health", "counted"), [(HEALTHY, True), (Health(), False)])
+def test_f21_only_a_failure_after_a_success_uses_up_an_attempt(
+    watching: WorkerHarness, health: Health, counted: bool
+) -> None:
+    """So all requests together lose one attempt by an outage."""
+    watching.set_health(health)
+    outcome = watching.consume(watching.send(fails=1))
+    assert isinstance(outcome, WorkRetried)
+    assert outcome.counted is counted
+
+
 def _repeated(watching: WorkerHarness) -> QueuedMessage:
     message = watching.send()
     again = watching.copy(message)
