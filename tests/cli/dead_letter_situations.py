@@ -7,7 +7,7 @@ from functools import partial
 
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, send_dead_letter
+from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.situations import Names, Situation
 
 _REQUESTS = [f"r{number:02}" for number in range(24)]
@@ -34,18 +34,9 @@ def _process_removed(operator: Operator) -> Names:
 
 
 def _moved(operator: Operator, *first: str) -> Names:
-    """24 requests that SQS itself moved, which it does in their own message group and without attributes.
-
-    Args:
-        first: the bodies of messages before them.
-    """
+    """24 requests that SQS itself moved, behind messages with these bodies."""
     for body in [*first, *map(_body, _REQUESTS)]:
-        operator.sqs.send_message(
-            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-            MessageBody=body,
-            MessageGroupId="sample",
-            MessageDeduplicationId=str(hash(body)),
-        )
+        move_by_sqs(operator, body)
     return {}
 
 

@@ -10,7 +10,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
 from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, job_run, send_dead_letter
+from tests.cli.queue_contents import fail, job_run, move_by_sqs, send_dead_letter
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
@@ -36,7 +36,7 @@ def _woken_while_disabled(operator: Operator) -> Names:
     operator.event_source = "Disabled"
     a = operator.hold("a")
     operator.wait("b")
-    operator.slots.release("sample", a, operator.process().holders[a].raw)
+    operator.release(a)
     return {}
 
 
@@ -108,7 +108,7 @@ def _arn(operator: Operator, execution: str) -> str:
 def _released(operator: Operator, request_id: str = "a", process: str = "sample") -> str:
     """Let a request run and release its slot."""
     name = operator.hold(request_id, process)
-    operator.slots.release(process, name, operator.process(process).holders[name].raw)
+    operator.release(name, process)
     return name
 
 
@@ -221,14 +221,9 @@ def _reserved(operator: Operator) -> Names:
 
 
 def _moved(operator: Operator) -> Names:
-    """24 requests that SQS itself moved, which it does in their own message group: ten of them can be read."""
+    """24 requests that SQS itself moved, of which ten can be read."""
     for number in range(24):
-        operator.sqs.send_message(
-            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-            MessageBody=json.dumps({"process": "sample", "request_id": f"r{number}"}),
-            MessageGroupId="sample",
-            MessageDeduplicationId=str(number),
-        )
+        move_by_sqs(operator, json.dumps({"process": "sample", "request_id": f"r{number}"}))
     return {}
 
 

@@ -220,10 +220,19 @@ class Operator:
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 
+    def release(self, execution: str, process: str = "sample") -> None:
+        """Free the slot of a holder, as its workflow does."""
+        assert self.slots.release(process, execution, self.process(process).holders[execution].raw)
+
     def stop(self, execution: str, machine: str = "") -> None:
         """Abort an execution of the workflow, or of another state machine."""
         arn = execution_arn(machine or self.outputs["WorkflowArn"], execution)
         self.stepfunctions.stop_execution(executionArn=arn)
+
+    def stop_long_ago(self, execution: str) -> None:
+        """Abort an execution of the workflow; with a grace time of 0 s it can have no further Glue run."""
+        self.parameters["GraceSeconds"] = "0"
+        self.stop(execution)
 
     def machine(self, process: str = "", kind: str = "STANDARD", key: str = "", **settings: Any) -> str:
         """Make a state machine that the workflow may start, and a process that runs it; return its ARN."""

@@ -15,7 +15,7 @@ from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, give_up, only_id, send_dead_letter, waiting
+from tests.cli.queue_contents import fail, give_up, move_by_sqs, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
 
 
@@ -25,12 +25,7 @@ def test_f26_redrive_keeps_a_message_id_as_the_request_id(operator: Operator, mo
         send_dead_letter(operator, '{"process": "sample"}', message_id="the-first")
         key = "the-first"
     else:
-        url = operator.outputs["RequestDeadLetterQueueUrl"]
-        body = '{"process": "sample"}'
-        sent = operator.sqs.send_message(
-            QueueUrl=url, MessageBody=body, MessageGroupId="sample", MessageDeduplicationId="d"
-        )
-        key = sent["MessageId"]  # SQS keeps it when it moves a message
+        key = move_by_sqs(operator, '{"process": "sample"}')  # SQS keeps the message's id
     operator.run("dlq", "redrive", "request", "--all", "--yes")
     (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["request_id"] == key

@@ -51,7 +51,7 @@ def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weigh
     numbers = [listed[name] for name in ("slot_limit", "slots_in_use", "holders", "default_weight")]
     assert numbers == [6, 5, 1, 2]
     assert "default weight" in operator.run("process", "list").stdout
-    operator.slots.release("weighted", weighted, operator.process("weighted").holders[weighted].raw)
+    operator.release(weighted, "weighted")
     operator.processes.pause("weighted")
     operator.processes.remove("weighted")
     assert "default weight" not in operator.run("process", "list").stdout
@@ -146,7 +146,7 @@ def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
 def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operator) -> None:
     """As after a restore of the table, whose holders are outdated."""
     execution = operator.hold("a")
-    operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+    operator.release(execution)
     operator.processes.pause("sample")
 
     ended = operator.run("process", "resume", "sample")
@@ -236,7 +236,7 @@ def test_remove_waits_for_running_requests(operator: Operator, monkeypatch: pyte
 
     def end(_: float) -> None:
         assert operator.process().paused
-        operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+        operator.release(execution)
 
     replace_time(monkeypatch, process, sleep=end)
 

@@ -38,7 +38,7 @@ def _attempt(operator: Operator, request_id: str = "a", *options: str) -> Any:
 def _ended(operator: Operator) -> None:
     """Let a request run and be aborted."""
     name = operator.hold("a")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
+    operator.release(name)
     operator.stop(name)
 
 
@@ -150,7 +150,7 @@ def test_cancel_is_refused_if_the_request_is_not_queued(operator: Operator, wher
         send_dead_letter(operator)
     else:
         name = operator.hold("a")
-        operator.slots.release("sample", name, operator.process().holders[name].raw)
+        operator.release(name)
         if where == "failed":
             operator.stop(name)
             fail(operator)

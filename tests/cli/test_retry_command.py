@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
-from slotkeeper.retry.ledger import Claimed, Ledger
+from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper_cli.commands import retry
 from tests.cli.operator_account import Operator, client
+from tests.cli.queue_contents import retry_work, start_work
 
 HOUR = 3600.0
 
@@ -23,6 +24,7 @@ class Waiting:
     """Requests whose first attempt failed, and whose second attempt waits."""
 
     def __init__(self, operator: Operator) -> None:
+        self.operator = operator
         self.ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
         self.url = operator.outputs["WorkQueueUrl"]
         self.sqs = operator.sqs
@@ -40,13 +42,10 @@ class Waiting:
         """Fail a request whose next attempt is due in some seconds; negative if it is overdue."""
         now = time.time()
         first = Message(request_id, {"city": "Oslo"})
-        claim = self.ledger.claim(first, f"claim of {request_id}", now - HOUR, 125)
-        assert isinstance(claim, Claimed)
-        self.ledger.record(first, claim, {"when": now + due_in, "counted": True}, error)
-        second = first.after(claim.started_at)
+        retry_work(self.operator, first, now - HOUR, now + due_in, error)
+        second = first.after(now - HOUR)
         if booked:
             self.queue.schedule(second, now + due_in, now)
-        self.ledger.settle_waiting(first, claim, now + due_in)
         return second
 
     def bodies(self) -> list[dict[str, Any]]:
@@ -189,8 +188,7 @@ def test_cancel_and_run_now_are_refused_if_no_attempt_waits(
     operator: Operator, waiting: Waiting, step: str, state: str, expected: str
 ) -> None:
     message = Message("r", {})
-    claim = waiting.ledger.claim(message, "claim", time.time(), 125)
-    assert isinstance(claim, Claimed)
+    _, claim = start_work(operator, message, time.time())
     if state in ("FAILED", "DEAD_LETTERED"):
         waiting.ledger.record(message, claim, {"code": "Poison", "reason": "bad"}, "bad")
     if state == "DEAD_LETTERED":

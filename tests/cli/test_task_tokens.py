@@ -7,28 +7,16 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.aws.sqs import text
 from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.requests import hide_tokens, without_token
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, send_dead_letter, waiting
+from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter, waiting
 from tests.support.module_time import replace_time
 
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
 CALLER = caller_of(TOKEN)
 WITH_TOKEN = {"process": "sample", "request_id": "moved", "arguments": {}, "task_token": TOKEN}
-
-
-def _moved_by_sqs(operator: Operator, body: str, **attributes: str) -> None:
-    """A message that SQS itself moved to RequestDeadLetterQueue, with the body of its sender."""
-    operator.sqs.send_message(
-        QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-        MessageBody=body,
-        MessageGroupId="sample",
-        MessageDeduplicationId=str(hash(body)),
-        MessageAttributes={name: text(value, 2000) for name, value in attributes.items()},
-    )
 
 
 @pytest.fixture
@@ -40,9 +28,9 @@ def everywhere(operator: Operator) -> str:
     operator.processes.pause("sample")
     operator.wait("waits", task_token=TOKEN)
     operator.processes.resume("sample")
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
-    _moved_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
+    move_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
     send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": "expired"}), "Expired", "m-2")
     fail(operator, "failed", cause=json.dumps({"Input": WITH_TOKEN}), task_token=TOKEN)
     operator.sqs.send_message(
@@ -92,7 +80,7 @@ def _body(message: Any) -> Any:
 
 
 def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operator) -> None:
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
     dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
     assert "  without its task_token: no caller is answered" in dry
 
@@ -108,7 +96,7 @@ def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
     """The token that a state machine's own task waits with is a field of its input, which is the sender's."""
     given = {"task_token": "of-another-task", "day": 1}
     fields = {name: value for name, value in WITH_TOKEN.items() if name != "arguments"}
-    _moved_by_sqs(operator, json.dumps({**fields, "input": given}))
+    move_by_sqs(operator, json.dumps({**fields, "input": given}))
     operator.run("dlq", "redrive", "request", "--all", "--yes")
 
     (message,) = waiting(operator, "RequestQueue")
@@ -116,7 +104,7 @@ def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
 
 
 def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
 
     shown = operator.run("dlq", "show", "request").stdout
     assert "  task_token: (hidden)\n" in shown
@@ -181,8 +169,7 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
 def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator, confirmed: bool) -> None:
     """The janitor answers with the token in the holder."""
     name = operator.hold("a", confirmed=confirmed, task_token=TOKEN)
-    operator.parameters["GraceSeconds"] = "0"
-    operator.stop(name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", "a")
 

@@ -8,10 +8,10 @@ from functools import partial
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
-from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from tests.cli.malformed_items import malform_downstream
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import give_up
+from tests.cli.queue_contents import give_up, retry_work, start_work
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
@@ -19,23 +19,14 @@ _MESSAGE = Message("w", {"city": "Oslo"})
 _OPEN = Health(Breaker(state=State.OPEN, since=NOW, probe_at=NOW + 90))
 
 
-def _claimed(operator: Operator) -> tuple[Ledger, Claimed]:
-    ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
-    claimed = ledger.claim(_MESSAGE, "claim", NOW, 125, "default")
-    assert isinstance(claimed, Claimed)
-    return ledger, claimed
-
-
 def _runs(operator: Operator) -> Names:
-    _claimed(operator)
+    start_work(operator, _MESSAGE, NOW)
     return {}
 
 
 def _retried(operator: Operator, health: Health | None = None) -> Names:
     """The first attempt failed, and the next one is due a minute later."""
-    ledger, claimed = _claimed(operator)
-    ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
-    ledger.settle_waiting(_MESSAGE, claimed, NOW + 60)
+    retry_work(operator, _MESSAGE, NOW, NOW + 60)
     if health:
         _put(operator, health)
     return {}
@@ -47,14 +38,14 @@ def _put(operator: Operator, health: Health) -> None:
 
 
 def _succeeded(operator: Operator) -> Names:
-    ledger, claimed = _claimed(operator)
+    ledger, claimed = start_work(operator, _MESSAGE, NOW)
     ledger.settle_succeeded(_MESSAGE, claimed, "{}")
     return {}
 
 
 def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) -> Names:
     if has_row:
-        ledger, claimed = _claimed(operator)
+        ledger, claimed = start_work(operator, _MESSAGE, NOW)
         ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
         ledger.settle_dead_lettered(_MESSAGE, claimed)
     if has_message:
@@ -76,8 +67,7 @@ def _malformed_row(operator: Operator) -> Names:
 
 def _malformed_downstream(operator: Operator) -> Names:
     _retried(operator)
-    item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
-    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)
+    malform_downstream(operator, "default")
     return {}
 
 
