@@ -245,9 +245,9 @@ class Operator:
             self.processes.create(process, 1, made, **settings)
         return made
 
-    def run_child(self, execution: str, machine: str, parent: str = "") -> str:
-        """Start the child of an execution, or an execution of its name with another parent; return its ARN."""
-        given = json.dumps({PARENT_FIELD: parent or execution_arn(self.outputs["WorkflowArn"], execution)})
+    def run_child(self, execution: str, machine: str) -> str:
+        """Start the child of an execution; return its ARN."""
+        given = json.dumps({PARENT_FIELD: execution_arn(self.outputs["WorkflowArn"], execution)})
         started = self.stepfunctions.start_execution(stateMachineArn=machine, name=execution, input=given)
         return str(started["executionArn"])
 

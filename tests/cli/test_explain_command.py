@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.process import MAX_TOKEN_BYTES, Cancellation, Holder
+from slotkeeper.slots.process import MAX_TOKEN_BYTES, Holder
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
-from slotkeeper_cli.conditions import failing, of_waiting, waiting_requests
-from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
+from slotkeeper_cli.conditions import failing, of_waiting
+from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.requests import RequestState
 from tests.cli.doctor_facts import process, waiting_request
@@ -77,12 +77,6 @@ def test_a_request_of_a_process_for_leases_is_dead_lettered_when_it_is_received(
     assert (condition.name, "dead-lettered when it is received" in condition.text) == ("target", True)
 
 
-def test_a_lease_waits_for_each_registered_request() -> None:
-    of = process(target=NO_TARGET, waiting={"low": waiting_request("low", request_id="x")})
-    assert [each.text for each in lease_conditions(of, 1)] == ["behind the waiting request x"]
-    assert lease_conditions(process(target=NO_TARGET), 1) == []
-
-
 def _waits_for(ages: dict[str, int], durations: list[float], *ahead: int, **changes: Any) -> tuple[Any, Any]:
     """The range of the expected start in seconds from now, with holders of these ages and a limit of two."""
     holders = {name: replace(HOLDER, since=int(NOW) - age) for name, age in ages.items()}
@@ -137,14 +131,6 @@ def test_a_lease_may_end_at_any_time_until_its_end() -> None:
 )
 def test_the_text_of_an_expected_start(expected: ExpectedStart, text: str) -> None:
     assert expected.text(NOW).startswith(text)
-
-
-def test_a_request_that_does_not_wait_is_not_a_head() -> None:
-    late = waiting_request("low", since=int(NOW) - 14 * 86_400)
-    of = process(waiting={"low": late, "high": waiting_request("high", execution="p-1"), "normal": waiting_request()})
-    assert [one.priority for one in waiting_requests(of, NOW)] == ["high", "normal"]
-    of = replace(of, holders={"p-1": HOLDER}, cancelled={"p-first": Cancellation(1)})
-    assert waiting_requests(of, NOW) == []
 
 
 DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}

@@ -11,7 +11,7 @@ from tests.support.module_time import replace_time
 
 
 def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
-    name = operator.hold("a")
+    name = operator.hold("a", attempt=2)
     operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", "a", "--json")
@@ -23,18 +23,6 @@ def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
         "no live Glue run of it (check 2 of 2, Glue job sample-job)",
     ]
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
-
-
-def test_release_is_refused_while_the_execution_runs(operator: Operator) -> None:
-    name = operator.hold("a")
-
-    ended = operator.run("holder", "release", name)
-
-    assert ended.exit_code == 3
-    assert f"a ({name}) may still use its slot: its execution is RUNNING." in ended.stderr
-    assert "run slotkeeper request cancel --stop a." in ended.stderr
-    assert operator.process().slots_in_use == 1
-    assert operator.audited() == []
 
 
 def test_release_is_refused_while_a_glue_run_is_alive(operator: Operator) -> None:
@@ -104,13 +92,6 @@ def test_release_of_a_holder_whose_job_was_deleted(operator: Operator) -> None:
     assert operator.run("holder", "release", name).exit_code == 0
 
 
-def test_release_frees_an_old_reservation_without_execution(operator: Operator) -> None:
-    name = operator.hold("a", started=False, confirmed=False)
-
-    assert operator.run("holder", "release", name).exit_code == 0
-    assert operator.process().slots_in_use == 0
-
-
 def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     name = operator.hold("a", started=False, confirmed=False)
     replace_time(monkeypatch, holder, time=lambda: 1_790_000_100.0)
@@ -139,10 +120,15 @@ def test_release_fails_if_the_holder_changes_between_the_checks(
     assert operator.process().slots_in_use == 1
 
 
-def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None:
+def test_release_while_the_execution_runs_needs_force_and_is_audited(operator: Operator) -> None:
     name = operator.hold("a")
 
+    ended = operator.run("holder", "release", name)
+    assert ended.exit_code == 3
+    assert f"a ({name}) may still use its slot: its execution is RUNNING." in ended.stderr
+    assert "run slotkeeper request cancel --stop a." in ended.stderr
     assert operator.run("holder", "release", name, "--force").exit_code == 3, "not confirmed"
+    assert (operator.process().slots_in_use, operator.audited()) == (1, [])
     assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 
     (line,) = operator.audited()

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, entered
 from tests.cli.queue_contents import waiting
-from tests.support.module_time import replace_time
 
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",
@@ -195,18 +193,6 @@ def test_release_needs_one_check_of_a_closed_child_and_two_of_an_absent_one(
     assert checked[1:] == [f"its child execution is ABORTED: {arn}"]
 
 
-def test_release_is_refused_if_a_child_shows_at_the_second_check(
-    operator: Operator, held: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its start was under way when the workflow was stopped."""
-    name, machine = held
-    operator.stop_long_ago(name)
-    replace_time(monkeypatch, holder, sleep=lambda _: operator.run_child(name, machine))
-
-    assert operator.run("holder", "release", name).exit_code == 3
-    assert operator.process("loads").slots_in_use == 1
-
-
 def test_release_is_refused_within_the_settle_time_of_an_aborted_child(operator: Operator) -> None:
     machine = operator.machine("loads", settle_seconds=600)
     name = operator.hold("a", "loads", input={})
@@ -218,15 +204,6 @@ def test_release_is_refused_within_the_settle_time_of_an_aborted_child(operator:
 
     assert ended.exit_code == 3
     assert "its child execution was ABORTED; its settle time ends in 9 min" in ended.stderr
-
-
-def test_an_execution_of_another_parent_counts_as_absent(operator: Operator, held: tuple[str, str]) -> None:
-    name, machine = held
-    operator.run_child(name, machine, parent="arn:another")
-    operator.stop_long_ago(name)
-
-    assert "no child execution of it" in operator.run("holder", "release", name, "--json").stdout
-    assert operator.process("loads").slots_in_use == 0
 
 
 def test_a_stopped_request_names_its_child_execution(operator: Operator, held: tuple[str, str]) -> None:
