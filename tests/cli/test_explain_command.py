@@ -15,7 +15,7 @@ from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import request_finder
 from slotkeeper_cli.commands import explain
 from slotkeeper_cli.conditions import failing, of_waiting
-from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue
+from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.requests import RequestState
 from tests.cli.doctor_facts import process, waiting_request
@@ -75,6 +75,12 @@ def test_the_conditions_that_keep_a_waiting_request_from_starting(
 def test_a_request_of_a_process_for_leases_is_dead_lettered_when_it_is_received() -> None:
     (condition,) = failing(process(target=NO_TARGET), 1, "normal")
     assert (condition.name, "dead-lettered when it is received" in condition.text) == ("target", True)
+
+
+def test_a_lease_waits_for_each_registered_request() -> None:
+    of = process(target=NO_TARGET, waiting={"low": waiting_request("low", request_id="x")})
+    assert [each.text for each in lease_conditions(of, 1)] == ["behind the waiting request x"]
+    assert lease_conditions(process(target=NO_TARGET), 1) == []
 
 
 def _waits_for(ages: dict[str, int], durations: list[float], *ahead: int, **changes: Any) -> tuple[Any, Any]:
