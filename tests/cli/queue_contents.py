@@ -18,6 +18,14 @@ from slotkeeper.slots.request import Delivery, execution_name
 from tests.cli.operator_account import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'
+# Sets the window's title, adds a line, hides what follows (CSI in one character), and reverses its direction.
+HOSTILE = "\x1b]0;owned\x07\nFORGED\u009b8m\u202e"
+
+
+def is_harmless(printed: str) -> bool:
+    """Whether HOSTILE has no effect where this is printed."""
+    lines = [line.strip() for line in printed.split("\n")]
+    return all(line.isprintable() and not line.startswith("FORGED") for line in lines)
 
 
 def send_dead_letter(

@@ -12,8 +12,6 @@ import pytest
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.process import MAX_TOKEN_BYTES, Holder
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import explain
 from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
 from slotkeeper_cli.holders import SlotRelease, estimate
@@ -21,16 +19,12 @@ from slotkeeper_cli.requests import RequestState
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
-from tests.support.module_time import replace_time
 
 WAITING = waiting_request()
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 
-@pytest.fixture(autouse=True)
-def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, explain):
-        replace_time(monkeypatch, module, time=lambda: NOW + 60)
+pytestmark = pytest.mark.usefixtures("a_minute_later")
 
 
 def _show(operator: Operator, request_id: str) -> Any:
