@@ -303,6 +303,13 @@ class StubbedCalls:
         return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
 
 
+def stack_of(*resources: tuple[str, str, str], **more: Callable[[dict[str, Any]], dict[str, Any]]) -> StubbedCalls:
+    """Stub a stack of these resources, each with its logical id, physical id and type, and more of its calls."""
+    names = ("LogicalResourceId", "PhysicalResourceId", "ResourceType")
+    listed = [dict(zip(names, each, strict=True)) | {"ResourceStatus": "CREATE_COMPLETE"} for each in resources]
+    return StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": listed}, **more})
+
+
 def made_stack() -> dict[str, str]:
     """Create the resources of the template that commands use, and a process; return the stack's outputs."""
     made = {name: _made(name, resource) for name, resource in TEMPLATE["Resources"].items()}
