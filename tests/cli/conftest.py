@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from slotkeeper.slots.queues import RequestQueue
-from slotkeeper_cli import dead_letters, stack_connection
-from slotkeeper_cli.commands import holder
+from slotkeeper_cli import dead_letters, request_finder, stack_connection
+from slotkeeper_cli.commands import explain, holder
 from tests.cli.operator_account import Operator, client, made_stack
+from tests.cli.refused_requests import NOW
 from tests.support.module_time import replace_time
 from tests.support.prepared_account import prepared_account
 
@@ -40,6 +41,13 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
         made = Operator(outputs)
         with made.answers():
             yield made
+
+
+@pytest.fixture
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of `explain` and `request show` is a minute after the starter's of these tests."""
+    for module in (request_finder, explain):
+        replace_time(monkeypatch, module, time=lambda: NOW + 60)
 
 
 @pytest.fixture

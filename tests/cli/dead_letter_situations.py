@@ -7,8 +7,8 @@ from functools import partial
 
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, send_dead_letter
-from tests.cli.situations import Names, Situation
+from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter
+from tests.cli.situations import Situation
 
 _REQUESTS = [f"r{number:02}" for number in range(24)]
 
@@ -17,67 +17,44 @@ def _body(request_id: str, process: str = "sample") -> str:
     return json.dumps({"process": process, "request_id": request_id})
 
 
-def _refused(operator: Operator) -> Names:
+def _refused(operator: Operator) -> None:
     """One malformed request and 24 valid ones, which the starter dead-lettered in another order than they were sent."""
     send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for request_id in reversed(_REQUESTS):
         sequence = str(9_000_000_000 + 100 * int(request_id[1:]))
         send_dead_letter(operator, _body(request_id), "UnknownProcess", f"m-{request_id}", sequence=sequence)
-    return {}
 
 
-def _process_removed(operator: Operator) -> Names:
+def _process_removed(operator: Operator) -> None:
     """30 requests of a process that was removed while they were queued."""
     for number in range(30):
         send_dead_letter(operator, _body(f"r{number}", "gone"), "UnknownProcess", f"m-{number}", "gone")
-    return {}
 
 
-def _moved(operator: Operator, *first: str) -> Names:
-    """24 requests that SQS itself moved, which it does in their own message group and without attributes.
-
-    Args:
-        first: the bodies of messages before them.
-    """
+def _moved(operator: Operator, *first: str) -> None:
+    """24 requests that SQS itself moved, behind messages with these bodies."""
     for body in [*first, *map(_body, _REQUESTS)]:
-        operator.sqs.send_message(
-            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-            MessageBody=body,
-            MessageGroupId="sample",
-            MessageDeduplicationId=str(hash(body)),
-        )
-    return {}
+        move_by_sqs(operator, body)
 
 
-def _moved_behind_a_malformed_one(operator: Operator) -> Names:
-    return _moved(operator, "not JSON")
-
-
-def _read_by_another(operator: Operator) -> Names:
+def _read_by_another(operator: Operator) -> None:
     for request_id in ("a", "b", "c"):
         fail(operator, request_id)
     operator.sqs.receive_message(
         QueueUrl=operator.outputs["FailedRequestQueueUrl"], MaxNumberOfMessages=10, VisibilityTimeout=HIDDEN_SECONDS
     )
-    return {}
 
 
-def _one_read_by_another(operator: Operator) -> Names:
+def _one_read_by_another(operator: Operator) -> None:
     fail(operator, "a")
     operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=HIDDEN_SECONDS)
     fail(operator, "b")
-    return {}
 
 
-def _malformed(operator: Operator, messages: int = 20) -> Names:
+def _malformed(operator: Operator, messages: int = 20) -> None:
     bodies = ["not JSON", "[]", '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
     for number in range(messages):
         send_dead_letter(operator, bodies[number % 4], "InvalidRequest", f"m-{number}", "sample#high")
-    return {}
-
-
-def _empty(_: Operator) -> Names:
-    return {}
 
 
 _BEHIND = (
@@ -143,7 +120,7 @@ SITUATIONS = [
     ),
     Situation(
         name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
-        state=_moved_behind_a_malformed_one,
+        state=lambda operator: _moved(operator, "not JSON"),
         question="dlq redrive request --all --yes",
         says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
         never=("could not be read",),
@@ -188,7 +165,7 @@ SITUATIONS = [
     ),
     Situation(
         name="the queue is empty: nothing to send",
-        state=_empty,
+        state=lambda _: None,
         question="dlq redrive request --all",
         says=("RequestDeadLetterQueue has no message to send again.",),
         shows={"redriven": [], "unread": None},

@@ -10,7 +10,7 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
 from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, job_run, send_dead_letter
+from tests.cli.queue_contents import fail, job_run, move_by_sqs, send_dead_letter
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
@@ -31,16 +31,15 @@ def _disabled(operator: Operator) -> Names:
     return _behind_a(operator)
 
 
-def _woken_while_disabled(operator: Operator) -> Names:
+def _woken_while_disabled(operator: Operator) -> None:
     """Nothing but the event source keeps b from starting."""
     operator.event_source = "Disabled"
     a = operator.hold("a")
     operator.wait("b")
-    operator.slots.release("sample", a, operator.process().holders[a].raw)
-    return {}
+    operator.release(a)
 
 
-def _many_reasons(operator: Operator) -> Names:
+def _many_reasons(operator: Operator) -> None:
     """A paused process whose counter is too high, with requests of all priorities: one of them is too heavy."""
     operator.processes.set_limit("sample", 6)
     operator.hold("a", weight=4)
@@ -49,15 +48,13 @@ def _many_reasons(operator: Operator) -> Names:
     operator.wait("urgent", "sample", "high", weight=6)
     operator.processes.pause("sample")
     edit(operator, "slots_in_use", {"N": "5"})
-    return {}
 
 
-def _blocked(operator: Operator) -> Names:
+def _blocked(operator: Operator) -> None:
     operator.hold("a")
     operator.processes.set_limit("sample", 6)
     operator.wait("heavy", weight=6)
     operator.processes.set_limit("sample", 5)
-    return {}
 
 
 def _malformed(operator: Operator) -> Names:
@@ -68,21 +65,15 @@ def _malformed(operator: Operator) -> Names:
     return names
 
 
-def _queued(operator: Operator) -> Names:
+def _queued(operator: Operator) -> None:
     _behind_a(operator)
     operator.send("c")
-    return {}
 
 
-def _nothing(_: Operator) -> Names:
-    return {}
-
-
-def _removed(operator: Operator) -> Names:
+def _removed(operator: Operator) -> None:
     operator.processes.create("gone", 1, "sample-job")
     operator.send("b", "gone")
     assert operator.run("process", "remove", "gone", "--yes").exit_code == 0
-    return {}
 
 
 def _running(operator: Operator) -> Names:
@@ -108,7 +99,7 @@ def _arn(operator: Operator, execution: str) -> str:
 def _released(operator: Operator, request_id: str = "a", process: str = "sample") -> str:
     """Let a request run and release its slot."""
     name = operator.hold(request_id, process)
-    operator.slots.release(process, name, operator.process(process).holders[name].raw)
+    operator.release(name, process)
     return name
 
 
@@ -141,15 +132,13 @@ def _failed(operator: Operator) -> Names:
     return {"a": fail(operator, cause=job_run("no such month"))}
 
 
-def _failed_without_message(operator: Operator) -> Names:
+def _failed_without_message(operator: Operator) -> None:
     _ended(operator)
-    return {}
 
 
-def _failed_message_hidden(operator: Operator) -> Names:
+def _failed_message_hidden(operator: Operator) -> None:
     _failed(operator)
     operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=600)
-    return {}
 
 
 def _redriven(operator: Operator) -> Names:
@@ -167,21 +156,18 @@ def _redriven_while_its_slot_settles(operator: Operator) -> Names:
     return {"again": execution_name("sample", "a", 2)}
 
 
-def _redriven_and_purged(operator: Operator) -> Names:
+def _redriven_and_purged(operator: Operator) -> None:
     _redriven(operator)
     operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
-    return {}
 
 
-def _dead_lettered(code: str, operator: Operator) -> Names:
+def _dead_lettered(code: str, operator: Operator) -> None:
     send_dead_letter(operator, code=code)
-    return {}
 
 
-def _cancelled(operator: Operator) -> Names:
+def _cancelled(operator: Operator) -> None:
     operator.send("a")
     assert operator.run("request", "cancel", "a", "--process", "sample", "--yes").exit_code == 0
-    return {}
 
 
 def _purged(operator: Operator) -> Names:
@@ -190,7 +176,7 @@ def _purged(operator: Operator) -> Names:
     return names
 
 
-def _lost(operator: Operator) -> Names:
+def _lost(operator: Operator) -> None:
     """The message of a registered request was deleted, and the janitor has noted it."""
     operator.hold("a")
     operator.wait("b", priority="high")
@@ -198,43 +184,32 @@ def _lost(operator: Operator) -> Names:
     assert LostRequests(operator.dynamodb, operator.outputs["SlotTableName"]).lose(
         process, process.waiting["high"], NOW + 30
     )
-    return {}
 
 
-def _cleared(operator: Operator) -> Names:
+def _cleared(operator: Operator) -> None:
     """A wake found that the message of a registered request is not hidden any more."""
     operator.processes.pause("sample")
     operator.wait("b")
     operator.processes.resume("sample")
     operator.slots.clear("sample", operator.process().waiting["normal"], NOW + 30)
-    return {}
 
 
-def _lease(until: int, operator: Operator) -> Names:
+def _lease(until: int, operator: Operator) -> None:
     operator.lease("lease-1", until)
-    return {}
 
 
-def _reserved(operator: Operator) -> Names:
+def _reserved(operator: Operator) -> None:
     operator.hold("a", started=False, confirmed=False)
-    return {}
 
 
-def _moved(operator: Operator) -> Names:
-    """24 requests that SQS itself moved, which it does in their own message group: ten of them can be read."""
+def _moved(operator: Operator) -> None:
+    """24 requests that SQS itself moved, of which ten can be read."""
     for number in range(24):
-        operator.sqs.send_message(
-            QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-            MessageBody=json.dumps({"process": "sample", "request_id": f"r{number}"}),
-            MessageGroupId="sample",
-            MessageDeduplicationId=str(number),
-        )
-    return {}
+        move_by_sqs(operator, json.dumps({"process": "sample", "request_id": f"r{number}"}))
 
 
-def _without_audit_log(operator: Operator) -> Names:
+def _without_audit_log(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
-    return {}
 
 
 SITUATIONS = [
@@ -334,7 +309,7 @@ SITUATIONS = [
     ),
     Situation(
         name="a request was never sent",
-        state=_nothing,
+        state=lambda _: None,
         question="explain typo",
         says=(
             "No request typo found. Possible reasons:",
@@ -613,7 +588,7 @@ SITUATIONS = [
     ),
     Situation(
         name="a process with free slots",
-        state=_nothing,
+        state=lambda _: None,
         question="explain --process sample",
         says=("a new request of sample:", "nothing keeps it from starting"),
         never=("a lease of",),
@@ -627,14 +602,14 @@ SITUATIONS = [
     ),
     Situation(
         name="a process that does not exist",
-        state=_nothing,
+        state=lambda _: None,
         question="explain --process typo",
         says=("there is no process 'typo'. The processes are: sample",),
         exit_code=4,
     ),
     Situation(
         name="neither a request nor a process is given",
-        state=_nothing,
+        state=lambda _: None,
         question="explain",
         says=("give the id of a request or the name of a lease, or --process alone",),
         exit_code=2,

@@ -1,4 +1,4 @@
-"""Items of SlotTable that were edited manually."""
+"""Items of SlotTable and DownstreamTable that were edited manually."""
 
 from __future__ import annotations
 
@@ -30,3 +30,9 @@ def add_malformed(operator: Operator, name: str = "odd") -> None:
     """Add a process whose limit is a text."""
     operator.processes.create(name, 3, "sample-job")
     edit(operator, "slot_limit", {"S": "3"}, name)
+
+
+def malform_downstream(operator: Operator, name: str) -> None:
+    """Write the item of a downstream whose state is empty."""
+    item = {"downstream": {"S": name}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)

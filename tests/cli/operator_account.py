@@ -220,10 +220,19 @@ class Operator:
         self.glue_runs.insert(0, run | {"Arguments": {MARKER: execution}, "StartedOn": datetime.now(UTC)})
         return str(run["Id"])
 
+    def release(self, execution: str, process: str = "sample") -> None:
+        """Free the slot of a holder, as its workflow does."""
+        assert self.slots.release(process, execution, self.process(process).holders[execution].raw)
+
     def stop(self, execution: str, machine: str = "") -> None:
         """Abort an execution of the workflow, or of another state machine."""
         arn = execution_arn(machine or self.outputs["WorkflowArn"], execution)
         self.stepfunctions.stop_execution(executionArn=arn)
+
+    def stop_long_ago(self, execution: str) -> None:
+        """Abort an execution of the workflow; with a grace time of 0 s it can have no further Glue run."""
+        self.parameters["GraceSeconds"] = "0"
+        self.stop(execution)
 
     def machine(self, process: str = "", kind: str = "STANDARD", key: str = "", **settings: Any) -> str:
         """Make a state machine that the workflow may start, and a process that runs it; return its ARN."""
@@ -236,9 +245,9 @@ class Operator:
             self.processes.create(process, 1, made, **settings)
         return made
 
-    def run_child(self, execution: str, machine: str, parent: str = "") -> str:
-        """Start the child of an execution, or an execution of its name with another parent; return its ARN."""
-        given = json.dumps({PARENT_FIELD: parent or execution_arn(self.outputs["WorkflowArn"], execution)})
+    def run_child(self, execution: str, machine: str) -> str:
+        """Start the child of an execution; return its ARN."""
+        given = json.dumps({PARENT_FIELD: execution_arn(self.outputs["WorkflowArn"], execution)})
         started = self.stepfunctions.start_execution(stateMachineArn=machine, name=execution, input=given)
         return str(started["executionArn"])
 
@@ -292,6 +301,13 @@ class StubbedCalls:
             return None
         status = 400 if "Error" in response else 200
         return AWSResponse("", status, {}, None), response | {"ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+def stack_of(*resources: tuple[str, str, str], **more: Callable[[dict[str, Any]], dict[str, Any]]) -> StubbedCalls:
+    """Stub a stack of these resources, each with its logical id, physical id and type, and more of its calls."""
+    names = ("LogicalResourceId", "PhysicalResourceId", "ResourceType")
+    listed = [dict(zip(names, each, strict=True)) | {"ResourceStatus": "CREATE_COMPLETE"} for each in resources]
+    return StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": listed}, **more})
 
 
 def made_stack() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Dead-letter messages as the functions send them, and the contents of a queue."""
+"""Dead-letter messages and rows of the ledger as the functions write them, and the contents of a queue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 
+from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
+from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.queues import FailedRequestQueue
@@ -16,6 +18,14 @@ from slotkeeper.slots.request import Delivery, execution_name
 from tests.cli.operator_account import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'
+# Sets the window's title, adds a line, hides what follows (CSI in one character), and reverses its direction.
+HOSTILE = "\x1b]0;owned\x07\nFORGED\u009b8m\u202e"
+
+
+def is_harmless(printed: str) -> bool:
+    """Whether HOSTILE has no effect where this is printed."""
+    lines = [line.strip() for line in printed.split("\n")]
+    return all(line.isprintable() and not line.startswith("FORGED") for line in lines)
 
 
 def send_dead_letter(
@@ -29,6 +39,18 @@ def send_dead_letter(
     """Send a dead-letter message as the starter does."""
     delivery = Delivery(message_id, body, group, "handle", sequence, 1, 1_790_000_000.0)
     operator.queue.dead_letter(delivery, code, f"because of {code}")
+
+
+def move_by_sqs(operator: Operator, body: str, **attributes: str) -> str:
+    """Move a request as SQS itself does, in its own message group and without further attributes; return its id."""
+    sent = operator.sqs.send_message(
+        QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
+        MessageBody=body,
+        MessageGroupId="sample",
+        MessageDeduplicationId=str(hash(body)),
+        MessageAttributes={name: text(value, 2000) for name, value in attributes.items()},
+    )
+    return str(sent["MessageId"])
 
 
 def fail(
@@ -80,6 +102,23 @@ def give_up(operator: Operator, request_id: str = "w", code: str = "AttemptsExha
     queue = DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"])
     message = Message(request_id, {"n": 1}, (1_790_000_000.0,))
     queue.send(message, 1_790_000_060.0, code, "it failed", [])
+
+
+def start_work(operator: Operator, message: Message, at: float, downstream: str = "default") -> tuple[Ledger, Claimed]:
+    """Let the worker start a request's first attempt."""
+    ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
+    claimed = ledger.claim(message, f"claim of {message.request_id}", at, 125, downstream)
+    assert isinstance(claimed, Claimed)
+    return ledger, claimed
+
+
+def retry_work(
+    operator: Operator, message: Message, at: float, due: float, error: str = "HTTP 503", downstream: str = "default"
+) -> None:
+    """Let a request's first attempt fail, so that it waits for the next one."""
+    ledger, claimed = start_work(operator, message, at, downstream)
+    ledger.record(message, claimed, {"when": due, "counted": True}, error, error.partition(":")[0])
+    ledger.settle_waiting(message, claimed, due)
 
 
 def waiting(operator: Operator, queue: str) -> list[dict[str, Any]]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import wait_first
-from tests.cli.situations import Names, Situation
+from tests.cli.situations import Situation
 
 
-def _held_and_queued(operator: Operator) -> Names:
+def _held_and_queued(operator: Operator) -> None:
     """One request holds the slot, the heads of two priorities wait, and another request is behind them."""
     operator.hold("a")
     operator.wait("b")
     operator.wait("c", priority="high")
     operator.send("d")
-    return {}
 
 
-def _head_waits(operator: Operator) -> Names:
+def _head_waits(operator: Operator) -> None:
     wait_first(operator)
-    return {}
 
 
 SITUATIONS = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.cli.malformed_items import add_malformed, edit
 from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import send_dead_letter
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
@@ -65,6 +66,7 @@ def _only_a_malformed_process(operator: Operator) -> None:
 
 def _also_a_malformed_process(operator: Operator) -> Names:
     add_malformed(operator)
+    send_dead_letter(operator, '{"process": "odd", "request_id": "r"}')
     return {"a": operator.hold("a")}
 
 
@@ -252,6 +254,11 @@ SITUATIONS = [
                 "request cancel unknown --yes",
                 3,
                 ("no process that could be read has received request unknown", NAMED, COMMAND),
+            ),
+            (
+                "dlq redrive request --all --yes",
+                3,
+                ("left: r  Expired: the item of process 'odd' is malformed", COMMAND),
             ),
             (
                 "doctor --only processes --only drift",

@@ -23,9 +23,10 @@ from slotkeeper.retry.downstream.health import (
     Permit,
     State,
 )
-from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from tests.cli.malformed_items import malform_downstream
 from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.queue_contents import retry_work
 
 SETTINGS, MOST = DownstreamSettings(most=10), 10
 
@@ -39,8 +40,7 @@ class Watched:
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
-        self.name = operator.outputs["DownstreamTableName"]
-        self.table = DownstreamTable(operator.dynamodb, self.name)
+        self.table = DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"])
         self.policy: str | None = "{}"
 
     def parameter(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -62,10 +62,6 @@ class Watched:
             assert isinstance(permit, Permit)
             health, _ = rules.report(health, SETTINGS, permit, Call(Answer.FAILED, 1.0), now)
         return self.put(name, health)
-
-    def malformed(self, name: str) -> None:
-        item = {"downstream": {"S": name}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
-        self.operator.dynamodb.put_item(TableName=self.name, Item=item)
 
     def shown(self, *arguments: str) -> list[dict[str, Any]]:
         ended = self.operator.run("retry", "breaker", "show", *arguments, "--json")
@@ -147,7 +143,7 @@ def test_show_states_what_the_policy_disables(operator: Operator, watched: Watch
 
 
 def test_show_names_a_malformed_item_and_shows_the_others(operator: Operator, watched: Watched) -> None:
-    watched.malformed("mail")
+    malform_downstream(operator, "mail")
     ended = operator.run("retry", "breaker", "show", "--json")
     assert [one["downstream"] for one in ended.json["downstreams"]] == ["default"]
     assert "item 'mail' of the downstream table: health" in ended.json["malformed"][0]
@@ -274,7 +270,7 @@ def test_invalid_names_reasons_and_limits_are_usage_errors(operator: Operator, a
 
 @pytest.mark.parametrize("arguments", [["breaker", "open", "--why", "x"], ["limit", "2"]])
 def test_a_malformed_item_is_not_changed(operator: Operator, watched: Watched, arguments: list[str]) -> None:
-    watched.malformed("default")
+    malform_downstream(operator, "default")
     ended = operator.run("retry", *arguments, "--yes")
     assert (ended.exit_code, operator.audited()) == (1, [])
     assert "item 'default' of the downstream table: health" in ended.stderr
@@ -322,7 +318,7 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     assert "downstream" not in operator.run("status").stdout
     watched.put("default", with_breaker(watched.failing(), probe_at=time.time() + 25))
     watched.put("mail", Health(Breaker(healthy=True), Concurrency(limit_set=2)))
-    watched.malformed("odd")
+    malform_downstream(operator, "odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text
     assert "): 15 of the last 16 calls failed; the next probe is due in" in text
@@ -348,9 +344,5 @@ def test_retry_list_states_that_messages_may_be_held_back(operator: Operator, wa
     watched.failing()
     assert f"Messages may be held back: downstream default: {expected}" in operator.run("retry", "list").stdout
     assert operator.run("retry", "list", "--json").json["open_breakers"][0]["downstream"] == "default"
-    ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("r", {})
-    claim = ledger.claim(message, "claim", time.time(), 125, "default")
-    assert isinstance(claim, Claimed)
-    ledger.record(message, claim, {"when": time.time(), "counted": True}, "HTTP 503")
-    ledger.settle_waiting(message, claim, time.time())
+    retry_work(operator, Message("r", {}), time.time(), time.time())
     assert operator.run("retry", "list", "--json").json["retries"][0]["downstream"] == "default"

@@ -14,6 +14,7 @@ import pytest
 
 from slotkeeper_cli import completion, stack_connection
 from slotkeeper_cli.doctor import CHECKS
+from tests.cli.malformed_items import malform_downstream
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.terminal import terminal
 
@@ -78,8 +79,7 @@ def test_other_shells_get_the_same_names(shell: str) -> None:
 @pytest.mark.parametrize("line", ["retry breaker open d", "retry breaker show d", "retry limit 5 --downstream d"])
 def test_names_of_downstreams_in_table_and_policy_are_completed(operator: Operator, line: str) -> None:
     policy = json.dumps({"downstreams": {"depot": {}}})
-    malformed = {"downstream": {"S": "docks"}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
-    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=malformed)
+    malform_downstream(operator, "docks")
     with StubbedCalls("ssm", {"GetParameter": lambda _: {"Parameter": {"Value": policy}}}):
         assert completed(f"slotkeeper {line}") == ["default", "depot", "docks"]
 

@@ -71,7 +71,6 @@ def test_show_prints_body_and_attributes(operator: Operator) -> None:
     assert dead_letter["body"] == '{"process": "sample"}'
     assert dead_letter["attributes"]["source_message_id"] == "m-1"
     assert dead_letter["request_id"] == "m-1"
-    assert operator.run("dlq", "show", "request", "--id", "nothing").exit_code == 4
     assert "because of Expired" in operator.run("dlq", "show", "request").stdout
 
 
@@ -96,30 +95,16 @@ def test_show_cuts_a_very_long_message(operator: Operator) -> None:
     assert f"reason: {'x' * 4000}... (the whole text: --json)\n" in operator.run("dlq", "show", "failed").stdout
 
 
-def test_show_finds_every_message_of_a_request(operator: Operator) -> None:
-    names = {fail(operator, "a", attempt=1), fail(operator, "a", attempt=2)}
-    fail(operator, "b")
-    shown = operator.run("dlq", "show", "failed", "--id", "a", "--json").json["dead_letters"]
-    assert {message["execution"] for message in shown} == names
-
-
 def test_an_unknown_id_is_answered_with_what_the_queue_has(operator: Operator) -> None:
     for name in ("show", "redrive", "discard"):
         ended = operator.run("dlq", name, "failed", "--id", "other", "--yes")
-        assert (
-            ended.exit_code,
-            "FailedRequestQueue has no message with id other. The queue is empty" in ended.stderr,
-        ) == (
-            4,
-            True,
-        )
+        assert ended.exit_code == 4
+        assert "FailedRequestQueue has no message with id other. The queue is empty" in ended.stderr
     fail(operator, "b")
     ended = operator.run("dlq", "redrive", "failed", "--id", "b", "--id", "other", "--yes")
     assert ended.exit_code == 4
-    assert (
-        "has no message with id other. It has: b (sample, attempt 1). List them with: slotkeeper dlq list failed"
-        in (ended.stderr)
-    )
+    has_b = "It has: b (sample, attempt 1). List them with: slotkeeper dlq list failed"
+    assert f"has no message with id other. {has_b}" in ended.stderr
     assert len(waiting(operator, "FailedRequestQueue")) == 1
 
 
@@ -137,7 +122,7 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     assert {json.loads(line["body"])["attempt"] for line in operator.audited()} == {1, 2}
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 2), (("--id", "nothing"), 4), (("--code", "None"), 4)])
+@pytest.mark.parametrize(("options", "code"), [((), 2), (("--code", "None"), 4)])
 def test_discard_rejects_an_empty_or_unknown_selection(operator: Operator, options: tuple[str, ...], code: int) -> None:
     send_dead_letter(operator)
     assert operator.run("dlq", "discard", "request", *options, "--yes").exit_code == code

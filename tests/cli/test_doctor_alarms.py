@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,51 +17,16 @@ from slotkeeper_cli.doctor.facts import LedgerRows
 from tests.cli.doctor_facts import NOW, facts, levels, seen
 
 
-def test_alarms_in_alarm_without_data_or_with_disabled_actions() -> None:
-    def alarm(state: str, enabled: bool = True) -> dict[str, Any]:
-        return {"LogicalId": "StarterErrorAlarm", "StateValue": state, "ActionsEnabled": enabled}
-
-    assert levels(alarm_checks.alarms, alarms=[alarm("ALARM")]) == ["problem"]
-    assert levels(alarm_checks.alarms, alarms=[alarm("INSUFFICIENT_DATA")]) == ["warn"]
-    assert [saw for _, saw in seen(alarm_checks.alarms, alarms=6 * [alarm("INSUFFICIENT_DATA")])] == [
-        f"6 alarms without data: {'StarterErrorAlarm, ' * 5}..."
-    ]
-    assert levels(alarm_checks.silenced, alarms=[alarm("OK", enabled=False)]) == ["problem"]
-    (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM")]))
-    assert finding.do == "see docs/runbooks.md#startererroralarm"
-    described = {
-        "AlarmDescription": "The starter failed. First step: read its log. Runbook: https://x#startererroralarm"
-    }
-    (finding,) = alarm_checks.alarms(facts(alarms=[alarm("ALARM") | described]))
-    assert finding.do == "read its log. Runbook: https://x#startererroralarm"
+def _alarm(state: str, name: str = "StarterErrorAlarm", **more: Any) -> dict[str, Any]:
+    return {"LogicalId": name, "StateValue": state, "ActionsEnabled": True, **more}
 
 
-@pytest.mark.parametrize(
-    ("alarm", "age", "level"),
-    [
-        ("JanitorSilentAlarm", 600.0, "warn"),
-        ("JanitorSilentAlarm", 3600.0, "problem"),
-        ("StarterErrorAlarm", 600.0, "problem"),
-    ],
-)
-def test_the_janitor_alarm_of_a_new_stack_is_a_warning(alarm: str, age: float, level: str) -> None:
-    """The alarm treats missing data as breaching, and a new stack has no data of an hour."""
-    in_alarm = {"LogicalId": alarm, "StateValue": "ALARM", "ActionsEnabled": True, "Period": 3600}
-    ((actual, saw),) = seen(alarm_checks.alarms, alarms=[in_alarm], stack_age=age)
-    assert actual == level
-    assert ("10 min" in saw) == (level == "warn")
+def _silent(name: str, age: float) -> dict[str, Any]:
+    """An alarm of a stack of this age, in ALARM."""
+    return {"alarms": [_alarm("ALARM", name, Period=3600)], "stack_age": age}
 
 
-def test_a_topic_without_a_confirmed_subscription() -> None:
-    assert levels(alarm_checks.topic, subscriptions=[]) == ["warn"]
-    pending = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
-    assert seen(alarm_checks.topic, subscriptions=pending) == [
-        ("warn", "subscription not confirmed yet: us@example.com"),
-        ("warn", "the alarms' topic has no confirmed subscription"),
-    ]
-
-
-def key_policy(*statements: dict[str, Any]) -> dict[str, Any]:
+def _key_policy(*statements: dict[str, Any]) -> dict[str, Any]:
     return {"Statement": list(statements)}
 
 
@@ -72,71 +38,120 @@ LETS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("policy", "may"),
-    [
-        (key_policy(ROOT), False),
-        (key_policy(ROOT, LETS), True),
-        ({"Statement": LETS}, True),
-        (key_policy(ROOT, {**LETS, "Action": "kms:*"}), True),
-        (key_policy(ROOT, {**LETS, "Principal": "*"}), True),
-        (key_policy(ROOT, {**LETS, "Principal": {"Service": "sns.amazonaws.com"}}), False),
-        (key_policy(ROOT, {**LETS, "Action": "kms:Decrypt"}), False),
-        (key_policy(LETS, {**LETS, "Effect": "Deny", "Action": "kms:Decrypt"}), False),
-        ({}, False),
-    ],
-)
-def test_whether_a_keys_policy_lets_alarms_publish(policy: dict[str, Any], may: bool) -> None:
-    topic = {"KmsMasterKeyId": "arn:aws:kms:us-east-1:123456789012:key/1"}
-    assert levels(alarm_checks.topic_key, topic=topic, key_policy=lambda _: policy) == ([] if may else ["problem"])
-
-
 OF_RULES = {**LETS, "Principal": {"Service": alarm_checks.EVENTBRIDGE}}
 OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}}}
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        (key_policy(ROOT, LETS), ["problem"]),
-        (key_policy(ROOT, OF_RULES), []),
-        (key_policy(ROOT, OF_RULES | OF_ACCOUNT), ["problem"]),
-        (key_policy(ROOT, OF_RULES, OF_RULES | OF_ACCOUNT | {"Effect": "Deny"}), ["problem"]),
-    ],
-)
-def test_whether_a_keys_policy_lets_eventbridge_send_status_events(policy: dict[str, Any], expected: list[str]) -> None:
-    key = "arn:aws:kms:us-east-1:123456789012:key/1"
-    assert levels(alarm_checks.status_event_key, key=key, key_policy=lambda _: policy) == expected
-    assert levels(alarm_checks.status_event_key, key_policy=lambda _: policy) == []
+def _of_topic(*statements: Any) -> dict[str, Any]:
+    """The topic's key, with a policy of these statements."""
+    return {"topic": {"KmsMasterKeyId": KEY}, "key_policy": lambda _: {"Statement": list(statements)}}
 
 
-def test_a_topic_with_an_aws_managed_key_is_a_problem() -> None:
-    assert levels(alarm_checks.topic_key, topic={"KmsMasterKeyId": "alias/aws/sns"}) == ["problem"]
+def _of_stack(*statements: Any, key: str = KEY) -> dict[str, Any]:
+    return {"key": key, "key_policy": lambda _: {"Statement": list(statements)}}
 
 
-def row(status: str, due: float | None = None, lease: float = 0, plan: Any = None) -> Row:
+def _row(status: str, due: float | None = None, lease: float = 0, plan: Any = None) -> Row:
     return Row(status, 1, "claim", lease, NOW, "hash", plan, (), due)
 
 
+def _rows(listed: Any) -> dict[str, Any]:
+    return {"rows": LedgerRows((("r", listed),), all_of_them=True)}
+
+
+CANCELLED = {"code": "Cancelled", "reason": ""}
+PENDING = [{"SubscriptionArn": "PendingConfirmation", "Endpoint": "us@example.com"}]
+SILENT = _alarm("INSUFFICIENT_DATA")
+LIMITED = {"downstreams": {"mail": Health(concurrency=Concurrency(limit_set=3)), "maps": Health()}}
+UNREAD = {"downstreams": {"": NotRead("the others are not read")}}
+MALFORMED = {"downstreams": {"mail": MalformedHealth("item 'mail': health is missing")}}
+FAILED_REQUESTS = {"queues": {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}}
+
+
 @pytest.mark.parametrize(
-    ("listed", "expected"),
+    ("check", "changes", "expected"),
     [
-        (row(WAITING, NOW - 200), []),
-        (row(WAITING, NOW - 400), ["problem"]),
-        (row(RUNNING, lease=NOW - 60), []),
-        (row(RUNNING, lease=NOW - 7200), ["warn"]),
-        (row(FAILED, NOW, plan={"code": "Cancelled", "reason": ""}), []),
-        (row(FAILED, NOW - 400, plan={"code": "Cancelled", "reason": ""}), ["problem"]),
-        (row(FAILED, plan={"when": 1, "counted": True}), ["warn"]),
-        (MalformedRow("item 'r'"), ["problem"]),
+        (alarm_checks.alarms, {"alarms": [_alarm("ALARM")]}, ["problem"]),
+        (alarm_checks.alarms, {"alarms": [SILENT]}, ["warn"]),
+        # The janitor's alarm treats missing data as breaching, and a new stack has no data of an hour.
+        (alarm_checks.alarms, _silent("JanitorSilentAlarm", 600), ["warn"]),
+        (alarm_checks.alarms, _silent("JanitorSilentAlarm", 3600), ["problem"]),
+        (alarm_checks.alarms, _silent("StarterErrorAlarm", 600), ["problem"]),
+        (alarm_checks.silenced, {"alarms": [_alarm("OK", ActionsEnabled=False)]}, ["problem"]),
+        (alarm_checks.topic, {"subscriptions": []}, ["warn"]),
+        (alarm_checks.topic, {"subscriptions": PENDING}, ["warn", "warn"]),
+        (alarm_checks.topic_key, {"topic": {"KmsMasterKeyId": "alias/aws/sns"}}, ["problem"]),
+        (alarm_checks.topic_key, _of_topic(), ["problem"]),
+        (alarm_checks.topic_key, _of_topic(ROOT), ["problem"]),
+        (alarm_checks.topic_key, _of_topic(ROOT, LETS), []),
+        (alarm_checks.topic_key, {**_of_topic(), "key_policy": lambda _: {"Statement": LETS}}, []),
+        (alarm_checks.topic_key, {**_of_topic(), "key_policy": lambda _: {}}, ["problem"]),
+        (alarm_checks.topic_key, _of_topic(ROOT, {**LETS, "Action": "kms:*"}), []),
+        (alarm_checks.topic_key, _of_topic(ROOT, {**LETS, "Principal": "*"}), []),
+        (alarm_checks.topic_key, _of_topic({**LETS, "Principal": {"Service": "sns.amazonaws.com"}}), ["problem"]),
+        (alarm_checks.topic_key, _of_topic({**LETS, "Action": "kms:Decrypt"}), ["problem"]),
+        (alarm_checks.topic_key, _of_topic(LETS, {**LETS, "Effect": "Deny", "Action": "kms:Decrypt"}), ["problem"]),
+        (alarm_checks.status_event_key, _of_stack(ROOT, LETS), ["problem"]),
+        (alarm_checks.status_event_key, _of_stack(ROOT, LETS, key=""), []),
+        (alarm_checks.status_event_key, _of_stack(ROOT, OF_RULES), []),
+        (alarm_checks.status_event_key, _of_stack(ROOT, OF_RULES | OF_ACCOUNT), ["problem"]),
+        (alarm_checks.status_event_key, _of_stack(OF_RULES, OF_RULES | OF_ACCOUNT | {"Effect": "Deny"}), ["problem"]),
+        (retry_checks.overdue, _rows(_row(WAITING, NOW - 200)), []),
+        (retry_checks.overdue, _rows(_row(WAITING, NOW - 400)), ["problem"]),
+        (retry_checks.overdue, _rows(_row(RUNNING, lease=NOW - 60)), []),
+        (retry_checks.overdue, _rows(_row(RUNNING, lease=NOW - 7200)), ["warn"]),
+        (retry_checks.overdue, _rows(_row(FAILED, NOW, plan=CANCELLED)), []),
+        (retry_checks.overdue, _rows(_row(FAILED, NOW - 400, plan=CANCELLED)), ["problem"]),
+        (retry_checks.overdue, _rows(_row(FAILED, plan={"when": 1, "counted": True})), ["warn"]),
+        (retry_checks.overdue, _rows(MalformedRow("item 'r'")), ["problem"]),
+        (retry_checks.breakers, LIMITED, ["warn"]),
+        (retry_checks.breakers, UNREAD, ["warn"]),
+        (retry_checks.breakers, MALFORMED, ["problem"]),
+        (retry_checks.dead_letters, FAILED_REQUESTS, ["warn"]),
+        (retry_checks.retry_policy, {"retry_policy": None}, ["problem"]),
+        (retry_checks.retry_policy, {"retry_policy": "not JSON"}, ["problem"]),
+        (retry_checks.retry_policy, {"retry_policy": '{"default": {"max_attempts": 0}}'}, ["problem"]),
     ],
 )
-def test_overdue_retries_are_problems_and_dead_attempts_warnings(listed: Any, expected: list[str]) -> None:
-    assert levels(retry_checks.overdue, rows=LedgerRows((("r", listed),), all_of_them=True)) == expected
+def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, Any], expected: list[str]) -> None:
+    assert levels(check, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "saw"),
+    [
+        (alarm_checks.alarms, {"alarms": 6 * [SILENT]}, f"6 alarms without data: {'StarterErrorAlarm, ' * 5}..."),
+        (alarm_checks.topic, {"subscriptions": PENDING}, "subscription not confirmed yet: us@example.com"),
+        (retry_checks.breakers, LIMITED, "downstream mail: an operator has set the limit to 3 callers"),
+        (retry_checks.breakers, UNREAD, "the others are not read"),
+        (retry_checks.breakers, MALFORMED, "item 'mail': health is missing; until then its messages stay on WorkQueue"),
+        (retry_checks.dead_letters, FAILED_REQUESTS, "FailedRequestQueue contains 2 messages"),
+    ],
+)
+def test_a_finding_names_what_was_seen(check: Callable[..., Any], changes: dict[str, Any], saw: str) -> None:
+    assert seen(check, **changes)[0][1] == saw
+
+
+FIRST_STEP = "read its log. Runbook: https://x#startererroralarm"
+DESCRIBED = _alarm("ALARM", AlarmDescription=f"The starter failed. First step: {FIRST_STEP}")
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "advice"),
+    [
+        (alarm_checks.alarms, {"alarms": [_alarm("ALARM")]}, "see docs/runbooks.md#startererroralarm"),
+        (alarm_checks.alarms, {"alarms": [DESCRIBED]}, FIRST_STEP),
+        (retry_checks.dead_letters, FAILED_REQUESTS, "see the reasons: slotkeeper dlq list failed."),
+    ],
+)
+def test_a_finding_states_the_first_step(check: Callable[..., Any], changes: dict[str, Any], advice: str) -> None:
+    (finding,) = check(facts(**changes))
+    assert finding.do.startswith(advice)
 
 
 def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
-    rows = tuple((f"r{n}", row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
+    rows = tuple((f"r{n}", _row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
     findings = seen(retry_checks.overdue, rows=LedgerRows(rows, all_of_them=False))
     assert findings[0] == (
         "problem",
@@ -146,7 +161,7 @@ def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
 
 
 def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back() -> None:
-    late = row(WAITING, NOW - 1000)
+    late = _row(WAITING, NOW - 1000)
     rows = LedgerRows(
         (("unknown", late), ("mail", replace(late, downstream="mail")), ("maps", replace(late, downstream="maps"))),
         all_of_them=True,
@@ -175,37 +190,8 @@ def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_ren
     assert "(1 h 1 min): 15 of the last 16 calls failed; the next probe is due in 20 s" in saw
 
 
-def test_what_operators_have_set_is_a_warning_that_names_them() -> None:
+def test_an_opened_breaker_is_a_warning_that_names_the_operator() -> None:
     opened = rules.force_open(Health(), NOW - 7200, "maintenance", "user/anna")
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": opened})
     assert level == "warn"
     assert ": maintenance, by user/anna; it stays open until" in saw
-    limited = seen(
-        retry_checks.breakers, downstreams={"mail": Health(concurrency=Concurrency(limit_set=3)), "maps": Health()}
-    )
-    assert limited == [("warn", "downstream mail: an operator has set the limit to 3 callers")]
-
-
-def test_downstreams_that_are_not_read_are_a_warning() -> None:
-    assert seen(retry_checks.breakers, downstreams={"": NotRead("the others are not read")}) == [
-        ("warn", "the others are not read")
-    ]
-
-
-def test_a_malformed_item_of_a_downstream_is_a_problem() -> None:
-    ((level, saw),) = seen(
-        retry_checks.breakers, downstreams={"mail": MalformedHealth("item 'mail': health is missing")}
-    )
-    assert (level, "item 'mail': health is missing" in saw) == ("problem", True)
-
-
-@pytest.mark.parametrize("value", [None, "not JSON", '{"default": {"max_attempts": 0}}'])
-def test_a_missing_or_invalid_retry_policy_is_a_problem(value: str | None) -> None:
-    assert levels(retry_checks.retry_policy, retry_policy=value) == ["problem"]
-
-
-def test_messages_in_a_dead_letter_queue_are_a_warning() -> None:
-    queues = {"FailedRequestQueue": {"ApproximateNumberOfMessages": "2"}}
-    assert seen(retry_checks.dead_letters, queues=queues) == [("warn", "FailedRequestQueue contains 2 messages")]
-    (finding,) = retry_checks.dead_letters(facts(queues=queues))
-    assert finding.do.startswith("see the reasons: slotkeeper dlq list failed.")

@@ -20,7 +20,7 @@ from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.doctor_facts import WHOLE, process
 from tests.cli.malformed_items import edit
-from tests.cli.operator_account import Operator, StubbedCalls, client
+from tests.cli.operator_account import Operator, StubbedCalls, client, stack_of
 from tests.support.module_time import replace_time
 
 Patch = pytest.MonkeyPatch
@@ -164,28 +164,11 @@ def fetched(operator: Operator, monkeypatch: Patch) -> Facts:
 
 
 def listed(*resources: tuple[str, str, str], template_text: str = "") -> StubbedCalls:
-    """Stub a stack of resources, each given as logical id, physical id and type."""
-    listed_checks = [
-        {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": kind, "ResourceStatus": "CREATE_COMPLETE"}
-        for a, b, kind in resources
-    ]
-    template = {
-        "Resources": {
-            "Ledger": {
-                "Properties": {
-                    "TimeToLiveSpecification": {"Enabled": True},
-                    "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": "true"},
-                }
-            }
-        }
-    }
-    answers = {
-        "ListStackResources": lambda _: {"StackResourceSummaries": listed_checks},
-        "GetTemplate": lambda asked: (
-            {"TemplateBody": template_text or json.dumps(template)} if asked["TemplateStage"] == "Processed" else {}
-        ),
-    }
-    return StubbedCalls("cloudformation", answers)
+    """Stub a stack of these resources, and its deployed template, which has settings of the table Ledger."""
+    recovery = {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": "true"}}
+    ledger = {"Properties": {"TimeToLiveSpecification": {"Enabled": True}, **recovery}}
+    body = {"TemplateBody": template_text or json.dumps({"Resources": {"Ledger": ledger}})}
+    return stack_of(*resources, GetTemplate=lambda asked: body if asked["TemplateStage"] == "Processed" else {})
 
 
 def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Facts) -> None:

@@ -21,6 +21,17 @@ def _mappings(*of_work_queue: dict[str, Any]) -> dict[str, Any]:
     return {"mappings": {"RequestQueue": [mapping()], "WorkQueue": list(of_work_queue)}}
 
 
+def _worker(most: int | None, reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
+    """The event source's concurrency, the reserved one, the account's unreserved one, and WorkerReservedConcurrency."""
+    scaling = {} if most is None else {"ScalingConfig": {"MaximumConcurrency": most}}
+    return {
+        "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, reserved)},
+        "mappings": {"WorkQueue": [mapping(**scaling)]},
+        "parameters": {"WorkerConcurrency": "3", "WorkerReservedConcurrency": wanted},
+        "unreserved_concurrency": unreserved,
+    }
+
+
 TABLES = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
 OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
 
@@ -44,11 +55,18 @@ OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
         (checks.tables, {"tables": TABLES}, ["problem", "problem"]),
         (checks.rules, {"rules": {"Spare": "DISABLED"}}, ["problem"]),
         (checks.rules, {"rules": {"Spare": "DISABLED"}, "template": OFF}, []),
+        (checks.worker_concurrency, _worker(3, None), []),
+        (checks.worker_concurrency, _worker(3, None, wanted="5"), ["warn"]),
+        (checks.worker_concurrency, _worker(3, 3, wanted="3"), ["problem"]),
+        (checks.worker_concurrency, _worker(None, 5, wanted="5"), ["problem"]),
+        (checks.worker_concurrency, _worker(4, 5, wanted="5"), ["warn"]),
+        (checks.worker_concurrency, _worker(3, 0), []),  # stopped, which another check reports
+        # PutFunctionConcurrency leaves 100 unreserved, and a new account has 10.
+        (checks.worker_concurrency, _worker(3, None, unreserved=104), []),
+        (checks.worker_concurrency, _worker(3, None, unreserved=105), ["warn"]),
     ],
 )
-def test_a_setting_that_differs_from_the_template_is_a_finding(
-    check: Callable[..., Any], changes: dict[str, Any], expected: list[str]
-) -> None:
+def test_the_level_of_a_finding(check: Callable[..., Any], changes: dict[str, Any], expected: list[str]) -> None:
     assert levels(check, **changes) == expected
 
 
@@ -83,37 +101,6 @@ def test_a_finding_states_the_deployed_setting(
     assert seen(check, **changes) == [finding]
 
 
-@pytest.mark.parametrize(
-    ("most", "reserved", "parameters", "expected"),
-    [
-        (3, None, {"WorkerReservedConcurrency": "0"}, []),
-        (3, None, {"WorkerReservedConcurrency": "5"}, ["warn"]),
-        (3, 3, {}, ["problem"]),
-        (None, 5, {}, ["problem"]),
-        (4, 5, {}, ["warn"]),
-        (3, 0, {}, []),  # stopped, which another check reports
-    ],
-)
-def test_the_concurrency_of_the_worker(
-    most: int | None, reserved: int | None, parameters: Any, expected: list[str]
-) -> None:
-    scaling = {} if most is None else {"ScalingConfig": {"MaximumConcurrency": most}}
-    given = {
-        "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, reserved)},
-        "mappings": {"WorkQueue": [mapping(**scaling)]},
-        "parameters": {"WorkerConcurrency": "3", **parameters},
-    }
-    assert levels(checks.worker_concurrency, **given) == expected
-
-
-@pytest.mark.parametrize(("unreserved", "expected"), [(10, []), (104, []), (105, ["warn"]), (1000, ["warn"])])
-def test_reserved_concurrency_is_advised_if_the_account_has_enough(unreserved: int, expected: list[str]) -> None:
-    """PutFunctionConcurrency leaves 100 unreserved, and a new account has 10."""
-    given = {
-        "functions": {"WorkerFunction": FunctionSettings("WorkerFunction", 120, None)},
-        "parameters": {"WorkerConcurrency": "3", "WorkerReservedConcurrency": "0"},
-        "unreserved_concurrency": unreserved,
-    }
-    assert levels(checks.worker_concurrency, **given) == expected
-    advice = [finding.do for finding in checks.worker_concurrency(facts(**given))]
-    assert all("WorkerReservedConcurrency=5," in do for do in advice)
+def test_advice_on_reserved_concurrency_names_the_parameter_and_its_value() -> None:
+    (finding,) = checks.worker_concurrency(facts(**_worker(3, None, unreserved=1000)))
+    assert "WorkerReservedConcurrency=5," in finding.do

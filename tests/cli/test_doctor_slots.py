@@ -198,6 +198,7 @@ def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, al
         {"processes": [process(**WAITING)]},  # no message is hidden
         {"queues": HIDDEN},  # no request has ever waited
         {"queues": HIDDEN, "processes": [process(**WAITING, slot_limit=0)]},
+        {**_heads(normal=4), "execution_status": lambda _: "SUCCEEDED"},
         _heads(normal=2),  # it does not fit
         _heads(low=1, high=2),  # behind one that does not fit
         {"queues": HIDDEN, "processes": [process(**WAITING, paused=True)]},
@@ -213,8 +214,3 @@ def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, al
 def test_a_registration_is_no_finding_without_a_waiting_request_or_a_free_slot(changes: dict[str, Any]) -> None:
     assert seen(checks.waiting, **changes) == []
     assert seen(checks.blocked, **changes) == []
-
-
-@pytest.mark.parametrize("changes", [{"queues": {"RequestQueue": {}}}, {"execution_status": lambda _: "SUCCEEDED"}])
-def test_a_blocked_registration_is_no_finding_without_a_waiting_request(changes: dict[str, Any]) -> None:
-    assert seen(checks.blocked, **{**_heads(normal=4), **changes}) == []

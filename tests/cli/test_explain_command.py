@@ -10,27 +10,21 @@ from typing import Any
 import pytest
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.process import MAX_TOKEN_BYTES, Cancellation, Holder
+from slotkeeper.slots.process import MAX_TOKEN_BYTES, Holder
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import explain
-from slotkeeper_cli.conditions import failing, of_waiting, waiting_requests
+from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.requests import RequestState
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
-from tests.support.module_time import replace_time
 
 WAITING = waiting_request()
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
 
 
-@pytest.fixture(autouse=True)
-def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, explain):
-        replace_time(monkeypatch, module, time=lambda: NOW + 60)
+pytestmark = pytest.mark.usefixtures("a_minute_later")
 
 
 def _show(operator: Operator, request_id: str) -> Any:
@@ -137,14 +131,6 @@ def test_a_lease_may_end_at_any_time_until_its_end() -> None:
 )
 def test_the_text_of_an_expected_start(expected: ExpectedStart, text: str) -> None:
     assert expected.text(NOW).startswith(text)
-
-
-def test_a_request_that_does_not_wait_is_not_a_head() -> None:
-    late = waiting_request("low", since=int(NOW) - 14 * 86_400)
-    of = process(waiting={"low": late, "high": waiting_request("high", execution="p-1"), "normal": waiting_request()})
-    assert [one.priority for one in waiting_requests(of, NOW)] == ["high", "normal"]
-    of = replace(of, holders={"p-1": HOLDER}, cancelled={"p-first": Cancellation(1)})
-    assert waiting_requests(of, NOW) == []
 
 
 DEFAULTS = {"JanitorSchedule": "rate(1 minute)", "GraceSeconds": "120"}

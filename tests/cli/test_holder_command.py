@@ -10,15 +10,9 @@ from tests.cli.operator_account import Operator, StubbedCalls
 from tests.support.module_time import replace_time
 
 
-def _end(operator: Operator, name: str) -> None:
-    """End an execution, with a grace time of 0 s."""
-    operator.parameters["GraceSeconds"] = "0"
-    operator.stop(name)
-
-
 def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
-    name = operator.hold("a")
-    _end(operator, name)
+    name = operator.hold("a", attempt=2)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", "a", "--json")
 
@@ -31,22 +25,10 @@ def test_release_frees_the_slot_of_a_dead_holder(operator: Operator) -> None:
     assert (operator.process().slots_in_use, dict(operator.process().holders)) == (0, {})
 
 
-def test_release_is_refused_while_the_execution_runs(operator: Operator) -> None:
-    name = operator.hold("a")
-
-    ended = operator.run("holder", "release", name)
-
-    assert ended.exit_code == 3
-    assert f"a ({name}) may still use its slot: its execution is RUNNING." in ended.stderr
-    assert "run slotkeeper request cancel --stop a." in ended.stderr
-    assert operator.process().slots_in_use == 1
-    assert operator.audited() == []
-
-
 def test_release_is_refused_while_a_glue_run_is_alive(operator: Operator) -> None:
     name = operator.hold("a")
     run = operator.run_glue(name)
-    _end(operator, name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", name)
 
@@ -60,7 +42,7 @@ def test_release_is_refused_if_a_run_shows_at_the_second_check(
 ) -> None:
     """A StartJobRun was under way when the workflow was stopped."""
     name = operator.hold("a")
-    _end(operator, name)
+    operator.stop_long_ago(name)
     gaps: list[float] = []
 
     def begin(gap: float) -> None:
@@ -104,17 +86,10 @@ def test_release_is_refused_for_a_day_if_a_confirmed_holder_has_no_execution(
 
 def test_release_of_a_holder_whose_job_was_deleted(operator: Operator) -> None:
     name = operator.hold("a")
-    _end(operator, name)
+    operator.stop_long_ago(name)
     operator.glue.delete_job(JobName="sample-job")
 
     assert operator.run("holder", "release", name).exit_code == 0
-
-
-def test_release_frees_an_old_reservation_without_execution(operator: Operator) -> None:
-    name = operator.hold("a", started=False, confirmed=False)
-
-    assert operator.run("holder", "release", name).exit_code == 0
-    assert operator.process().slots_in_use == 0
 
 
 def test_release_is_refused_for_a_young_reservation(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,11 +106,10 @@ def test_release_fails_if_the_holder_changes_between_the_checks(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = operator.hold("a")
-    _end(operator, name)
+    operator.stop_long_ago(name)
 
     def again(_: float) -> None:
-        holder = operator.process().holders[name]
-        operator.slots.release("sample", name, holder.raw)
+        operator.release(name)
         operator.slots.reserve(Candidate("sample", name), 1_790_000_500.0)
 
     replace_time(monkeypatch, holder, sleep=again)
@@ -146,10 +120,15 @@ def test_release_fails_if_the_holder_changes_between_the_checks(
     assert operator.process().slots_in_use == 1
 
 
-def test_release_with_force_is_confirmed_and_audited(operator: Operator) -> None:
+def test_release_while_the_execution_runs_needs_force_and_is_audited(operator: Operator) -> None:
     name = operator.hold("a")
 
+    ended = operator.run("holder", "release", name)
+    assert ended.exit_code == 3
+    assert f"a ({name}) may still use its slot: its execution is RUNNING." in ended.stderr
+    assert "run slotkeeper request cancel --stop a." in ended.stderr
     assert operator.run("holder", "release", name, "--force").exit_code == 3, "not confirmed"
+    assert (operator.process().slots_in_use, operator.audited()) == (1, [])
     assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 
     (line,) = operator.audited()
@@ -164,7 +143,7 @@ def test_release_frees_the_weight_of_the_holder(operator: Operator) -> None:
     operator.hold("b", weight=1)
     name = operator.hold("a", weight=5)
     assert "With --force its slot, weight 5, is released now" in operator.run("holder", "release", name).stderr
-    _end(operator, name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", name)
 
@@ -188,7 +167,7 @@ def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:
 
 def test_a_holder_whose_work_may_not_be_read_is_released_with_force_only(operator: Operator) -> None:
     name = operator.hold("a")
-    _end(operator, name)
+    operator.stop_long_ago(name)
     denied = {"Error": {"Code": "AccessDeniedException", "Message": "no"}}
 
     with StubbedCalls("glue", {"GetJobRuns": lambda _: denied}):

@@ -43,12 +43,6 @@ def test_status_shows_when_a_lease_ends(operator: Operator, alive: str) -> None:
     assert ", ends in 14 min " in text
 
 
-def test_status_shows_since_when_a_lease_has_expired(operator: Operator, expired: str) -> None:
-    assert ", expired 1 min" in operator.run("status").stdout
-    (shown,) = operator.run("status", "--json").json["processes"][0]["holders"]
-    assert (shown["execution"], shown["seconds_left"] < -50) == (expired, True)
-
-
 @pytest.mark.usefixtures("alive")
 def test_a_waiting_request_shows_the_lease_ahead_of_it(operator: Operator) -> None:
     operator.wait("b")

@@ -29,6 +29,8 @@ def test_set_limit_wakes_the_first_waiting_request(operator: Operator, woken: li
     assert ended.json == {"process": "sample", "before": 1, "after": 3, "holders": 1, **effects, "woken": True}
     assert operator.process().slot_limit == 3
     assert woken == ["handle-b"]
+    (line,) = operator.audited()
+    assert (line["action"], line["before"], line["after"]) == ("process set-limit", 1, 3)
 
 
 def test_set_limit_below_the_holders_counts_those_above(operator: Operator) -> None:
@@ -51,7 +53,7 @@ def test_list_shows_default_weights_where_one_is_not_1(operator: Operator, weigh
     numbers = [listed[name] for name in ("slot_limit", "slots_in_use", "holders", "default_weight")]
     assert numbers == [6, 5, 1, 2]
     assert "default weight" in operator.run("process", "list").stdout
-    operator.slots.release("weighted", weighted, operator.process("weighted").holders[weighted].raw)
+    operator.release(weighted, "weighted")
     operator.processes.pause("weighted")
     operator.processes.remove("weighted")
     assert "default weight" not in operator.run("process", "list").stdout
@@ -141,12 +143,13 @@ def test_pause_and_resume_one_process_and_all(operator: Operator) -> None:
     assert operator.process("second").paused
     assert operator.run("process", "resume", "--all", "--json").json["resumed"] == ["sample", "second"]
     assert not operator.process().paused
+    assert [line["action"] for line in operator.audited()] == ["process pause"] * 3 + ["process resume"] * 2
 
 
 def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operator) -> None:
     """As after a restore of the table, whose holders are outdated."""
     execution = operator.hold("a")
-    operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+    operator.release(execution)
     operator.processes.pause("sample")
 
     ended = operator.run("process", "resume", "sample")
@@ -158,19 +161,17 @@ def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operato
     assert not operator.process().paused
 
 
-def test_add_creates_a_process_with_a_default_weight(operator: Operator) -> None:
-    options = ("--limit", "40", "--target", "sample-job", "--default-weight", "2", "--paused")
-    added = operator.run("process", "add", "dpus", *options)
-    assert "sample-job and is paused. A request without a weight takes 2." in added.stdout
-    made = operator.process("dpus")
-    assert (made.slot_limit, made.default_weight, made.paused) == (40, 2, True)
-    assert operator.audited()[-1]["default_weight"] == 2
-
-
-def test_add_stores_the_length_of_a_turn_and_set_turn_changes_it(operator: Operator) -> None:
-    added = operator.run("process", "add", "q", "--limit", "2", "--target", "sample-job", "--turn-seconds", "0")
-    assert added.stdout == "q has 2 slots for Glue job sample-job. A turn lasts 0 s.\n"
-    assert operator.process("q").turn_seconds == operator.audited()[-1]["turn_seconds"] == 0
+def test_add_stores_its_settings_and_set_turn_changes_one(operator: Operator) -> None:
+    options = ("--target", "sample-job", "--default-weight", "2", "--turn-seconds", "0", "--paused")
+    added = operator.run("process", "add", "q", "--limit", "40", *options)
+    said = (
+        "q has 40 slots for Glue job sample-job and is paused. A request without a weight takes 2. A turn lasts 0 s.\n"
+    )
+    assert added.stdout == said
+    made, line = operator.process("q"), operator.audited()[-1]
+    assert (made.slot_limit, made.default_weight, made.turn_seconds, made.paused) == (40, 2, 0, True)
+    assert (line["default_weight"], line["turn_seconds"], line["stack"]) == (2, 0, "slotkeeper")
+    assert line["by"].startswith("arn:aws:")
 
     ended = operator.run("process", "set-turn", "q", "5", "--json")
 
@@ -236,7 +237,7 @@ def test_remove_waits_for_running_requests(operator: Operator, monkeypatch: pyte
 
     def end(_: float) -> None:
         assert operator.process().paused
-        operator.slots.release("sample", execution, operator.process().holders[execution].raw)
+        operator.release(execution)
 
     replace_time(monkeypatch, process, sleep=end)
 
@@ -253,17 +254,6 @@ def test_remove_leaves_the_process_paused_when_the_timeout_has_passed(operator: 
     assert "stays paused" in ended.stderr
     assert operator.process().paused
     assert operator.process().holders
-
-
-def test_changes_are_audited(operator: Operator) -> None:
-    operator.run("process", "set-limit", "sample", "2")
-    operator.run("process", "pause", "sample")
-
-    first, second = operator.audited()
-
-    assert (first["action"], first["before"], first["after"]) == ("process set-limit", 1, 2)
-    assert first["by"].startswith("arn:aws:")
-    assert (second["action"], second["process"], second["stack"]) == ("process pause", "sample", "slotkeeper")
 
 
 def test_an_audit_line_that_fails_after_a_change_exits_with_1(

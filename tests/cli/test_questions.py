@@ -10,10 +10,9 @@ import pytest
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Health, State
-from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import send_dead_letter
+from tests.cli.queue_contents import retry_work, send_dead_letter
 from tests.cli.refused_requests import NOW
 from tests.cli.terminal import terminal
 
@@ -52,11 +51,7 @@ def furnished(operator: Operator) -> Operator:
         "stored_at": {"N": "1"},
     }
     operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
-    ledger, message = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"]), Message("w", {})
-    claimed = ledger.claim(message, "claim", NOW, 125, "default")
-    assert isinstance(claimed, Claimed)
-    ledger.record(message, claimed, {"when": NOW, "counted": True}, "HTTP 503")
-    ledger.settle_waiting(message, claimed, NOW)
+    retry_work(operator, Message("w", {}), NOW, NOW)
     opened = Health(Breaker(state=State.OPEN, since=NOW, probe_at=NOW))
     DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"]).change(
         "default", lambda _: (opened, None)

@@ -12,9 +12,8 @@ import pytest
 from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.processes import MAX_REPLACED, Processes
 from slotkeeper_cli.context import CommandContext
-from tests.cli.malformed_items import add_malformed, edit, stored
+from tests.cli.malformed_items import edit, stored
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import send_dead_letter
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 REPAIR = ("process", "repair", "sample", "--yes")
@@ -30,13 +29,17 @@ def _repair(operator: Operator, *arguments: str) -> dict[str, Any]:
     return item
 
 
-def test_only_what_is_malformed_is_written(operator: Operator) -> None:
+def test_only_what_is_malformed_is_written_and_audited(operator: Operator) -> None:
     operator.hold("a")
     operator.wait("b")
     before = stored(operator)
     edit(operator, "slot_limit", {"S": "1"})
 
     assert _repair(operator) == before
+    (line,) = operator.audited()
+    assert (line["action"], line["process"]) == ("process repair", "sample")
+    change = {"path": ["slot_limit"], "has": {"S": "1"}, "writes": {"N": "1"}, "source": "the value itself"}
+    assert line["changes"] == [change]
 
 
 def test_a_dry_run_and_a_refused_question_write_nothing(operator: Operator) -> None:
@@ -47,18 +50,6 @@ def test_a_dry_run_and_a_refused_question_write_nothing(operator: Operator) -> N
     operator.run("process", "repair", "sample")
 
     assert (stored(operator), operator.audited()) == (malformed, [])
-
-
-def test_the_audit_line_has_each_value_before_and_after(operator: Operator) -> None:
-    edit(operator, "slot_limit", {"S": "5"})
-
-    _repair(operator)
-
-    (line,) = operator.audited()
-    assert (line["action"], line["process"]) == ("process repair", "sample")
-    assert line["changes"] == [
-        {"path": ["slot_limit"], "has": {"S": "5"}, "writes": {"N": "5"}, "source": "the value itself"}
-    ]
 
 
 def test_a_repaired_value_is_a_source_of_the_next_repair(operator: Operator) -> None:
@@ -327,19 +318,6 @@ def test_the_message_of_a_malformed_registration_becomes_visible(
     tombstone = _repair(operator)["waiting"]["M"].get("normal")
     assert (tombstone and set(tombstone["M"])) == left
     assert woken == ["handle-b"]
-
-
-# ----------------------------------------------------------------------------------------------------- other commands
-
-
-def test_requests_of_a_malformed_process_are_not_redriven(operator: Operator) -> None:
-    send_dead_letter(operator, '{"process": "odd", "request_id": "a"}')
-    add_malformed(operator)
-
-    ended = operator.run("dlq", "redrive", "request", "--all", "--yes")
-
-    assert "the item of process 'odd' is malformed" in ended.stdout
-    assert "slotkeeper process repair odd" in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,13 @@ import pytest
 from slotkeeper.slots.admission import DeadLettered
 from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
-from slotkeeper_cli import request_finder
-from slotkeeper_cli.commands import cancel_request, explain
+from slotkeeper_cli.commands import cancel_request
 from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
 from tests.cli.refused_requests import NOW, receive, starter, wait_first
-from tests.support.module_time import replace_time
 
-
-@pytest.fixture(autouse=True)
-def _a_minute_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request_finder, explain):
-        replace_time(monkeypatch, module, time=lambda: NOW + 60)
+pytestmark = pytest.mark.usefixtures("a_minute_later")
 
 
 def _show(operator: Operator, request_id: str = "a", *options: str) -> Any:
@@ -38,7 +32,7 @@ def _attempt(operator: Operator, request_id: str = "a", *options: str) -> Any:
 def _ended(operator: Operator) -> None:
     """Let a request run and be aborted."""
     name = operator.hold("a")
-    operator.slots.release("sample", name, operator.process().holders[name].raw)
+    operator.release(name)
     operator.stop(name)
 
 
@@ -150,7 +144,7 @@ def test_cancel_is_refused_if_the_request_is_not_queued(operator: Operator, wher
         send_dead_letter(operator)
     else:
         name = operator.hold("a")
-        operator.slots.release("sample", name, operator.process().holders[name].raw)
+        operator.release(name)
         if where == "failed":
             operator.stop(name)
             fail(operator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,13 @@ from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from slotkeeper_cli.commands.submit import MAX_CHECKED
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import job_run, run_before
+from tests.cli.queue_contents import job_run, run_before, waiting
 from tests.support.module_time import replace_time
 
 
-def _queued(operator: Operator) -> list[dict[str, Any]]:
-    answer = operator.sqs.receive_message(
-        QueueUrl=operator.outputs["RequestQueueUrl"], MaxNumberOfMessages=10, AttributeNames=["All"]
-    )
-    return list(answer.get("Messages", []))
+def _lines(request_ids: Iterable[str]) -> str:
+    """A file of requests."""
+    return "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in request_ids)
 
 
 def test_submit_sends_a_request_with_its_group_and_deduplication_id(operator: Operator) -> None:
@@ -31,7 +30,7 @@ def test_submit_sends_a_request_with_its_group_and_deduplication_id(operator: Op
     assert ended.exit_code == 0
     name = execution_name("sample", "order-1", 1)
     (sent,) = ended.json["sent"]
-    (message,) = _queued(operator)
+    (message,) = waiting(operator, "RequestQueue")
     assert sent == {
         "request_id": "order-1",
         "process": "sample",
@@ -61,7 +60,11 @@ def test_submit_sends_priority_and_weight_in_the_group_of_the_priority(operator:
     assert (sent["priority"], sent["weight"]) == ("high", 10)
     assert operator.run("request", "submit", "--file", "-", stdin=stdin).stderr == ""
 
-    queued = {fields["request_id"]: (one, fields) for one in _queued(operator) if (fields := json.loads(one["Body"]))}
+    queued = {
+        fields["request_id"]: (one, fields)
+        for one in waiting(operator, "RequestQueue")
+        if (fields := json.loads(one["Body"]))
+    }
     groups = {name: message["Attributes"]["MessageGroupId"] for name, (message, _) in queued.items()}
     assert groups == {"a": "sample#high", "high": "sample#high", "normal": "sample", "low": "sample#low"}
     assert {(fields.get("priority"), fields["weight"]) for _, fields in queued.values()} == {
@@ -83,7 +86,7 @@ def test_submit_warns_of_a_weight_above_the_limit(operator: Operator) -> None:
 
 def test_submit_gives_a_request_without_id_a_new_id(operator: Operator) -> None:
     (sent,) = operator.run("request", "submit", "--process", "sample", "--json").json["sent"]
-    (message,) = _queued(operator)
+    (message,) = waiting(operator, "RequestQueue")
     assert json.loads(message["Body"])["request_id"] == sent["request_id"]
     assert sent["execution"] == execution_name("sample", sent["request_id"], 1)
 
@@ -94,15 +97,16 @@ def test_submit_sends_a_file_in_order_in_batches_of_ten(operator: Operator, tmp_
         "provide-client-params.sqs.SendMessageBatch", note := lambda params, **_: batches.append(len(params["Entries"]))
     )
     file = tmp_path / "requests.jsonl"
-    lines = [json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(12)]
-    file.write_text("\n".join([*lines[:5], "", *lines[5:]]))
+    file.write_text(_lines(f"r{n}" for n in range(5)) + "\n\n" + _lines(f"r{n}" for n in range(5, 12)))
 
     sent = operator.run("request", "submit", "--file", str(file), "--json").json["sent"]
 
     operator.sqs.meta.events.unregister("provide-client-params.sqs.SendMessageBatch", note)
     assert batches == [10, 2]
     assert [one["request_id"] for one in sent] == [f"r{n}" for n in range(12)]
-    assert [json.loads(one["Body"])["request_id"] for one in _queued(operator)] == [f"r{n}" for n in range(10)]
+    assert [json.loads(one["Body"])["request_id"] for one in waiting(operator, "RequestQueue")] == [
+        f"r{n}" for n in range(10)
+    ]
     (line,) = operator.audited()
     assert (line["action"], line["requests"], line["processes"]) == ("request submit", 12, {"sample": 12})
 
@@ -130,7 +134,7 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
     ):
         assert text in ended.stderr
     assert "\nline 1:" not in ended.stderr
-    assert _queued(operator) == []
+    assert waiting(operator, "RequestQueue") == []
     assert operator.audited() == []
 
 
@@ -138,9 +142,9 @@ def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> 
     ended = operator.run("request", "submit", "--process", "unknown")
     assert ended.exit_code == 4
     assert "there is no process unknown. The processes are: sample" in ended.stderr
-    assert _queued(operator) == []
+    assert waiting(operator, "RequestQueue") == []
     assert operator.run("request", "submit", "--process", "unknown", "--force").exit_code == 0
-    assert len(_queued(operator)) == 1
+    assert len(waiting(operator, "RequestQueue")) == 1
 
 
 def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
@@ -167,7 +171,7 @@ def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
 )
 def test_submit_rejects_contradictory_options(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("request", "submit", *options).exit_code == 2
-    assert _queued(operator) == []
+    assert waiting(operator, "RequestQueue") == []
 
 
 def test_submit_warns_of_a_cancelled_request(operator: Operator) -> None:
@@ -178,9 +182,7 @@ def test_submit_warns_of_a_cancelled_request(operator: Operator) -> None:
 
 def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:
     operator.stop(operator.hold("a"))
-    _queued(operator)
-    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
-    ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
+    ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("ab"))
     assert [one["request_id"] for one in ended.json["sent"]] == ["b"]
     assert [(one["request_id"], one["status"]) for one in ended.json["ran_before"]] == [("a", "ABORTED")]
     assert ended.exit_code == 1
@@ -191,11 +193,10 @@ def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: O
 
 def test_submit_sends_no_request_of_a_file_with_an_id_of_another(operator: Operator) -> None:
     run_before(operator, "SUCCEEDED")
-    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in ["b", "c", "a"])
-    ended = operator.run("request", "submit", "--file", "-", stdin=lines)
+    ended = operator.run("request", "submit", "--file", "-", stdin=_lines(["b", "c", "a"]))
     assert ended.exit_code == 3
     assert "line 3: request a of sample (SUCCEEDED) differs in: arguments\n" in ended.stderr
-    assert _queued(operator) == []
+    assert waiting(operator, "RequestQueue") == []
     assert operator.audited() == []
 
 
@@ -203,8 +204,8 @@ def test_submit_sends_no_request_of_a_file_with_an_id_of_another(operator: Opera
 def test_submit_states_that_a_long_file_was_not_checked(operator: Operator, option: tuple[str, ...]) -> None:
     """With --wait the executions are read, and one of another request is no success."""
     run_before(operator, "SUCCEEDED")
-    lines = [json.dumps({"process": "sample", "request_id": one}) for one in ["a", *map(str, range(MAX_CHECKED))]]
-    ended = operator.run("request", "submit", "--file", "-", *option, "--json", stdin="\n".join(lines))
+    lines = _lines(["a", *map(str, range(MAX_CHECKED))])
+    ended = operator.run("request", "submit", "--file", "-", *option, "--json", stdin=lines)
     assert "it was not checked which of the 101 requests ran before, since they are more than 100" in ended.stderr
     assert len(ended.json["sent"]) == 101
     assert ended.exit_code == bool(option)
@@ -222,9 +223,8 @@ def test_submit_reports_what_was_sent_before_a_call_failed(operator: Operator) -
             "Successful": [{"Id": one["Id"], "MessageId": "m", "MD5OfMessageBody": ""} for one in parameters["Entries"]]
         }
 
-    lines = "\n".join(json.dumps({"process": "sample", "request_id": f"r{n}"}) for n in range(25))
     with StubbedCalls("sqs", {"SendMessageBatch": break_off}):
-        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines(f"r{n}" for n in range(25)))
     assert ended.exit_code == 1
     assert [one["request_id"] for one in ended.json["sent"]] == [f"r{n}" for n in range(10)]
     assert [one["error"][:12] for one in ended.json["refused"]] == ["may have bee"] * 10 + ["not sent"] * 5
@@ -246,9 +246,8 @@ def test_submit_sends_refused_entries_of_a_batch_again(operator: Operator) -> No
             "Failed": [{"Id": one["Id"], "Code": "Throttled", "SenderFault": False} for one in refused],
         }
 
-    lines = "\n".join(json.dumps({"process": "sample", "arguments": {}, "request_id": one}) for one in "abc")
     with StubbedCalls("sqs", {"SendMessageBatch": some}):
-        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("abc"))
     assert asked == [["a", "b", "c"], ["b"]]
     assert "SQS refused 1 of 3 requests (Throttled: )" in ended.stderr
     assert ended.exit_code == 0
@@ -311,9 +310,8 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
 def test_submit_waits_until_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [execution_name("sample", one, 1) for one in "ab"]
     polls = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
-    lines = "\n".join(json.dumps({"process": "sample", "request_id": one}) for one in "ab")
     with polls:
-        ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=lines)
+        ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=_lines("ab"))
     assert ended.exit_code == 0
     assert [one["status"] for one in ended.json["sent"]] == ["SUCCEEDED", "SUCCEEDED"]
 

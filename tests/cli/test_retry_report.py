@@ -14,40 +14,32 @@ from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_closed, force_open
 from slotkeeper.retry.failures.reading import Bounds
-from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message, instant
 from slotkeeper_cli.commands import report
 from tests.cli.operator_account import Operator
+from tests.cli.queue_contents import retry_work, start_work
 
 HOUR = 3600.0
-PLAN = {"when": 0.0, "counted": True}
 
 
 class Failures:
     """Requests that failed, as the worker records them."""
 
     def __init__(self, operator: Operator) -> None:
-        self.dynamodb = operator.dynamodb
-        self.table = operator.outputs["RequestLedgerTableName"]
-        self.ledger = Ledger(operator.dynamodb, self.table)
+        self.operator = operator
         self.dead_letters = DeadLetterQueue(operator.sqs, operator.outputs["WorkDeadLetterQueueUrl"])
         self.downstreams = DownstreamTable(operator.dynamodb, operator.outputs["DownstreamTableName"])
 
     def waits(self, request_id: str, ago: float = HOUR, error: str = "Unavailable: HTTP 503 after 2 s") -> None:
-        message, claim = self._fail(request_id, ago, error)
-        self.ledger.settle_waiting(message, claim, time.time())
+        now = time.time()
+        retry_work(self.operator, Message(request_id, {}), now - ago, now, error, "crm")
 
-    def lost(self, request_id: str, ago: float = HOUR, error: str = "Unavailable: HTTP 503 after 3 s") -> None:
-        message, claim = self._fail(request_id, ago, error)
+    def lost(self, request_id: str, error: str = "Unavailable: HTTP 503 after 3 s") -> None:
+        message = Message(request_id, {})
+        ledger, claim = start_work(self.operator, message, time.time() - HOUR, "crm")
+        ledger.record(message, claim, {"when": 0.0, "counted": True}, error, error.partition(":")[0])
         self.dead_letters.send(message, claim.started_at, "AttemptsExhausted", error, claim.history)
-        self.ledger.settle_dead_lettered(message, claim)
-
-    def _fail(self, request_id: str, ago: float, error: str) -> tuple[Message, Claimed]:
-        message = Message(request_id, {"city": "Oslo"})
-        claim = self.ledger.claim(message, f"claim of {request_id}", time.time() - ago, 125, "crm")
-        assert isinstance(claim, Claimed)
-        self.ledger.record(message, claim, PLAN, error, error.partition(":")[0])
-        return message, claim
+        ledger.settle_dead_lettered(message, claim)
 
 
 @pytest.fixture
@@ -98,7 +90,7 @@ def test_malformed_items_are_counted_and_named(operator: Operator, failures: Fai
         failures.waits(name)
         entry = {"M": {"attempt": {"N": "1"}, "error": {"S": "e"}} | ({"at": at} if at else {})}
         operator.dynamodb.update_item(
-            TableName=failures.table,
+            TableName=operator.outputs["RequestLedgerTableName"],
             Key={"request_id": {"S": name}},
             UpdateExpression="SET history = :bad",
             ExpressionAttributeValues={":bad": {"L": [entry]}},

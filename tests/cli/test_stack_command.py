@@ -31,16 +31,11 @@ def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def _forget(operator: Operator, execution: str) -> None:
-    """Remove a holder, as a restore of the table to an earlier time does."""
-    operator.slots.release("sample", execution, operator.process().holders[execution].raw)
-
-
 def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None:
     operator.processes.set_limit("sample", 2)
     names = [operator.hold("a"), operator.hold("b")]
     for name in names:
-        _forget(operator, name)
+        operator.release(name)
     operator.processes.set_limit("sample", 1)
 
     ended = operator.run("stack", "reconcile", "--json")
@@ -58,7 +53,7 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(
 ) -> None:
     """With another job, the janitor would find no runs of the holder, and free a slot that is in use."""
     name = operator.hold("a")
-    _forget(operator, name)
+    operator.release(name)
     holders = {"M": {name: {"M": {"state": {"S": "RUNNING"}, "job": {"S": "earlier-job"}}}}}
     output = json.dumps({"Attributes": {"holders": holders}})
     confirmed = {"type": "TaskStateExited", "stateExitedEventDetails": {"name": "ConfirmSlot", "output": output}}
@@ -73,7 +68,7 @@ def test_reconcile_adopts_with_the_weight_of_the_request_or_the_process(operator
     operator.processes.create("weighted", 9, "sample-job", default_weight=2)
     stated, default = operator.hold("a", "weighted", weight=5), operator.hold("b", "weighted")
     for name in (stated, default):
-        operator.slots.release("weighted", name, operator.process("weighted").holders[name].raw)
+        operator.release(name, "weighted")
 
     operator.run("stack", "reconcile")
 
@@ -87,7 +82,7 @@ def test_reconcile_does_not_adopt_an_execution_that_released_its_slot(
 ) -> None:
     """A workflow runs for a moment after its release, to wake the next request and publish its event."""
     name = operator.hold("a")
-    _forget(operator, name)
+    operator.release(name)
     operator.histories[name] = [entered("ReleaseSlot"), entered("RunGlueJob")]
 
     assert operator.run("stack", "reconcile", "--json").json["adopted"] == []
@@ -97,7 +92,7 @@ def test_reconcile_does_not_adopt_an_execution_that_released_its_slot(
 def test_reconcile_does_not_adopt_an_execution_that_lost_its_reservation(operator: Operator) -> None:
     """The janitor cancelled its reservation, and another request has the slot. Adopted, it would be confirmed."""
     name = operator.hold("a", confirmed=False)
-    _forget(operator, name)
+    operator.release(name)
     other = operator.hold("b")
     operator.histories[name] = [entered("ConfirmSlot"), {"type": "ExecutionStarted"}]
 
@@ -121,7 +116,7 @@ def test_reconcile_ignores_an_execution_without_a_process(operator: Operator) ->
 def test_reconcile_repairs_the_counter_before_it_adopts(operator: Operator) -> None:
     operator.processes.set_limit("sample", 9)
     operator.hold("a", weight=3)
-    _forget(operator, operator.hold("b"))
+    operator.release(operator.hold("b"))
     edit(operator, "slots_in_use", {"N": "7"})
 
     ended = operator.run("stack", "reconcile", "--json")
@@ -173,7 +168,7 @@ def test_reconcile_invokes_the_janitor_without_retries_and_waits(
 
 def test_reconcile_check_exits_with_5_and_changes_nothing(operator: Operator, janitor_runs: list[str]) -> None:
     name = operator.hold("a")
-    _forget(operator, name)
+    operator.release(name)
 
     ended = operator.run("stack", "reconcile", "--check", "--json")
 
@@ -237,7 +232,7 @@ def admitted(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> str:
     operator.processes.set_limit("sample", 2)
     name = operator.hold("a")
     holder = operator.process().holders[name]
-    _forget(operator, name)
+    operator.release(name)
     listed = slot_control._running
 
     def admit(on: StackConnection) -> Iterator[slot_control.SlotlessExecution]:
@@ -262,7 +257,7 @@ def test_reconcile_reads_the_table_before_the_histories(operator: Operator, admi
     class Releasing(dict[str, Any]):
         def get(self, asked: str, _: Any = None) -> Any:
             if asked in operator.process().holders:
-                _forget(operator, asked)
+                operator.release(asked)
             return [entered("RunGlueJob")]
 
     operator.histories = Releasing()

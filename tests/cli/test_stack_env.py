@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.commands.stack import ENV_FILE
-from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.operator_account import Operator, StubbedCalls, stack_of
 
 FUNCTION = "AWS::Lambda::Function"
-RESOURCES = {"StarterFunction": FUNCTION, "WorkerFunction": FUNCTION, "SlotTable": "AWS::DynamoDB::Table"}
+RESOURCES = (
+    ("StarterFunction", "starter", FUNCTION),
+    ("WorkerFunction", "worker", FUNCTION),
+    ("SlotTable", "slots", "AWS::DynamoDB::Table"),
+)
 URL = "http://127.0.0.1:4566/000000000000/requests.fifo"
 CONTAINER_URL = "http://172.17.0.1:4566/000000000000/requests.fifo"
 DEPLOYED: dict[str, dict[str, str]] = {
@@ -30,17 +34,8 @@ def configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     made: dict[str, Any] = {name: {"Environment": {"Variables": each}} for name, each in DEPLOYED.items()}
-    listed = [
-        {
-            "LogicalResourceId": name,
-            "PhysicalResourceId": name.removesuffix("Function").lower(),
-            "ResourceType": kind,
-            "ResourceStatus": "CREATE_COMPLETE",
-        }
-        for name, kind in RESOURCES.items()
-    ]
     with (
-        StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": listed}}),
+        stack_of(*RESOURCES),
         StubbedCalls("lambda", {"GetFunctionConfiguration": lambda asked: made[asked["FunctionName"]]}),
     ):
         yield made

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from slotkeeper_cli.commands import holder
 from tests.cli.operator_account import Operator, entered
 from tests.cli.queue_contents import waiting
-from tests.support.module_time import replace_time
 
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",
@@ -167,15 +165,10 @@ def test_status_and_show_name_the_child_with_its_link(operator: Operator, held: 
     assert f"child: ABORTED {arn}" in operator.run("request", "show", "a").stdout
 
 
-def _end(operator: Operator, name: str) -> None:
-    operator.parameters["GraceSeconds"] = "0"
-    operator.stop(name)
-
-
 def test_release_is_refused_while_the_child_runs(operator: Operator, held: tuple[str, str]) -> None:
     name, machine = held
     arn = operator.run_child(name, machine)
-    _end(operator, name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", name)
 
@@ -188,28 +181,16 @@ def test_release_needs_one_check_of_a_closed_child_and_two_of_an_absent_one(
     operator: Operator, held: tuple[str, str]
 ) -> None:
     name, machine = held
-    _end(operator, name)
+    operator.stop_long_ago(name)
     checked = operator.run("holder", "release", name, "--json").json["checked"]
     assert checked[1:] == [f"no child execution of it (check {n} of 2, state machine {machine})" for n in (1, 2)]
 
     again = operator.hold("b", "loads", input={})
     arn = operator.run_child(again, machine)
     operator.stop(again, machine)
-    _end(operator, again)
+    operator.stop_long_ago(again)
     checked = operator.run("holder", "release", again, "--json").json["checked"]
     assert checked[1:] == [f"its child execution is ABORTED: {arn}"]
-
-
-def test_release_is_refused_if_a_child_shows_at_the_second_check(
-    operator: Operator, held: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its start was under way when the workflow was stopped."""
-    name, machine = held
-    _end(operator, name)
-    replace_time(monkeypatch, holder, sleep=lambda _: operator.run_child(name, machine))
-
-    assert operator.run("holder", "release", name).exit_code == 3
-    assert operator.process("loads").slots_in_use == 1
 
 
 def test_release_is_refused_within_the_settle_time_of_an_aborted_child(operator: Operator) -> None:
@@ -217,21 +198,12 @@ def test_release_is_refused_within_the_settle_time_of_an_aborted_child(operator:
     name = operator.hold("a", "loads", input={})
     operator.run_child(name, machine)
     operator.stop(name, machine)
-    _end(operator, name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", name)
 
     assert ended.exit_code == 3
     assert "its child execution was ABORTED; its settle time ends in 9 min" in ended.stderr
-
-
-def test_an_execution_of_another_parent_counts_as_absent(operator: Operator, held: tuple[str, str]) -> None:
-    name, machine = held
-    operator.run_child(name, machine, parent="arn:another")
-    _end(operator, name)
-
-    assert "no child execution of it" in operator.run("holder", "release", name, "--json").stdout
-    assert operator.process("loads").slots_in_use == 0
 
 
 def test_a_stopped_request_names_its_child_execution(operator: Operator, held: tuple[str, str]) -> None:
@@ -250,7 +222,7 @@ def test_a_stopped_request_names_its_child_execution(operator: Operator, held: t
 
 def test_reconcile_finds_an_execution_that_runs_a_state_machine(operator: Operator, held: tuple[str, str]) -> None:
     name, _ = held
-    operator.slots.release("loads", name, operator.process("loads").holders[name].raw)
+    operator.release(name, "loads")
     operator.histories[name] = [entered("RunStateMachine"), entered("ConfirmSlot")]
 
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]

@@ -1,4 +1,4 @@
-"""A caller's task token is in no output of any command, in no audit line, and in no message that a command sends."""
+"""A caller's task token and a sender's control characters are in no output, and the token is in no other record."""
 
 from __future__ import annotations
 
@@ -7,44 +7,38 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.aws.sqs import text
 from slotkeeper.slots.request import caller_of, execution_name
-from slotkeeper_cli import request_finder
 from slotkeeper_cli.requests import hide_tokens, without_token
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, send_dead_letter, waiting
-from tests.support.module_time import replace_time
+from tests.cli.queue_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
 CALLER = caller_of(TOKEN)
 WITH_TOKEN = {"process": "sample", "request_id": "moved", "arguments": {}, "task_token": TOKEN}
 
 
-def _moved_by_sqs(operator: Operator, body: str, **attributes: str) -> None:
-    """A message that SQS itself moved to RequestDeadLetterQueue, with the body of its sender."""
-    operator.sqs.send_message(
-        QueueUrl=operator.outputs["RequestDeadLetterQueueUrl"],
-        MessageBody=body,
-        MessageGroupId="sample",
-        MessageDeduplicationId=str(hash(body)),
-        MessageAttributes={name: text(value, 2000) for name, value in attributes.items()},
-    )
+NAMES = ("holds", "waits", "failed", "expired", "work")
+
+
+def _id(name: str) -> str:
+    return f"{name}{HOSTILE}"
 
 
 @pytest.fixture
 def everywhere(operator: Operator) -> str:
-    """Requests with a token in holders, executions, and dead-letter messages; returns the holder's execution."""
+    """Hostile requests with a token in holders, executions and dead-letter messages; returns the holder's execution."""
     operator.processes.set_limit("sample", 3)
-    holds = operator.hold("holds", task_token=TOKEN)
-    operator.hold("reserved", task_token=TOKEN, started=False, confirmed=False)
+    holds = operator.hold(_id("holds"), task_token=TOKEN)
+    operator.hold(_id("reserved"), task_token=TOKEN, started=False, confirmed=False)
     operator.processes.pause("sample")
-    operator.wait("waits", task_token=TOKEN)
+    operator.wait(_id("waits"), task_token=TOKEN)
     operator.processes.resume("sample")
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
-    _moved_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
-    send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": "expired"}), "Expired", "m-2")
-    fail(operator, "failed", cause=json.dumps({"Input": WITH_TOKEN}), task_token=TOKEN)
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN)[:-2], task_token=TOKEN, note=f'{{"task_token": "{TOKEN}"}}')
+    move_by_sqs(operator, json.dumps({"input": json.dumps(WITH_TOKEN)}))
+    send_dead_letter(operator, json.dumps({**WITH_TOKEN, "request_id": _id("expired")}), "Expired", "m-2")
+    fail(operator, _id("failed"), cause=json.dumps({"Input": WITH_TOKEN}), task_token=TOKEN)
+    give_up(operator, _id("work"))
     operator.sqs.send_message(
         QueueUrl=operator.outputs["WorkDeadLetterQueueUrl"],
         MessageBody=json.dumps({"request_id": "w", "payload": {"task_token": TOKEN}}),
@@ -54,20 +48,21 @@ def everywhere(operator: Operator) -> str:
 
 READS = [
     ("status",),
-    *(("request", "show", name) for name in ("holds", "waits", "moved", "failed")),
+    ("process", "list"),
+    *(("request", "show", name) for name in ("moved", "w", *map(_id, ("holds", "waits", "failed", "work")))),
     ("dlq", "list"),
     *(("dlq", "show", queue) for queue in ("request", "failed", "work")),
-    ("dlq", "redrive", "request", "--all", "--dry-run"),
-]
-OTHERS = [
-    ("process", "list"),
-    *(("request", "show", name) for name in ("reserved", "expired", "w")),
-    ("stack", "reconcile", "--check"),
-    ("holder", "release", "holds"),
+    *(("dlq", "redrive", queue, "--all", "--dry-run") for queue in ("request", "failed", "work")),
     ("retry", "list"),
     ("retry", "report"),
-    ("request", "cancel", "holds", "--stop", "--yes"),
-    ("request", "cancel", "waits", "--process", "sample", "--yes"),
+]
+OTHERS = [
+    *(("request", "show", _id(name)) for name in ("reserved", "expired", "never")),
+    ("stack", "reconcile", "--check"),
+    ("process", "set-limit", "sample", "2"),
+    ("holder", "release", _id("holds")),
+    ("request", "cancel", _id("holds"), "--stop", "--yes"),
+    ("request", "cancel", _id("waits"), "--process", "sample", "--yes"),
     ("dlq", "redrive", "request", "--all", "--yes"),
     ("dlq", "redrive", "failed", "--all", "--yes"),
     ("dlq", "discard", "request", "--code", "none", "--yes"),
@@ -76,15 +71,19 @@ OTHERS = [
 
 
 @pytest.mark.usefixtures("everywhere")
-def test_no_command_prints_a_token(operator: Operator) -> None:
+def test_no_command_prints_a_token_or_a_senders_control_characters(operator: Operator) -> None:
+    shown = set()
     for command in [*READS, *((*command, "--json") for command in READS), *OTHERS]:
         ended = operator.run(*command)
         printed = ended.stdout + ended.stderr
         assert printed, command
         assert "MARKER" not in printed, command
+        assert is_harmless(printed), (command, printed)
+        shown |= {(name, "--json" in command) for name in NAMES if f"{name}\\u001b" in ended.stdout}
+    assert shown == {(name, as_json) for name in NAMES for as_json in (False, True)}
     assert "MARKER" not in json.dumps(operator.audited())
     sent = [message["Body"] for message in waiting(operator, "RequestQueue")]
-    assert {"moved", "failed"} <= {json.loads(body)["request_id"] for body in sent}
+    assert {"moved", _id("failed")} <= {json.loads(body)["request_id"] for body in sent}
 
 
 def _body(message: Any) -> Any:
@@ -92,7 +91,7 @@ def _body(message: Any) -> Any:
 
 
 def test_a_redriven_request_has_no_token_and_the_output_says_so(operator: Operator) -> None:
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
     dry = operator.run("dlq", "redrive", "request", "--all", "--dry-run").stdout
     assert "  without its task_token: no caller is answered" in dry
 
@@ -108,7 +107,7 @@ def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
     """The token that a state machine's own task waits with is a field of its input, which is the sender's."""
     given = {"task_token": "of-another-task", "day": 1}
     fields = {name: value for name, value in WITH_TOKEN.items() if name != "arguments"}
-    _moved_by_sqs(operator, json.dumps({**fields, "input": given}))
+    move_by_sqs(operator, json.dumps({**fields, "input": given}))
     operator.run("dlq", "redrive", "request", "--all", "--yes")
 
     (message,) = waiting(operator, "RequestQueue")
@@ -116,7 +115,7 @@ def test_a_redriven_input_is_unchanged(operator: Operator) -> None:
 
 
 def test_show_prints_that_a_token_is_hidden(operator: Operator) -> None:
-    _moved_by_sqs(operator, json.dumps(WITH_TOKEN))
+    move_by_sqs(operator, json.dumps(WITH_TOKEN))
 
     shown = operator.run("dlq", "show", "request").stdout
     assert "  task_token: (hidden)\n" in shown
@@ -143,24 +142,21 @@ def _states(operator: Operator, given: str) -> list[tuple[str, int | None, str]]
 
 
 def test_a_request_with_a_caller_is_found_by_its_id_and_execution(operator: Operator, everywhere: str) -> None:
-    assert everywhere == execution_name("sample", "holds", 1, CALLER)
-    for given in ("holds", everywhere):
+    assert everywhere == execution_name("sample", _id("holds"), 1, CALLER)
+    for given in (_id("holds"), everywhere):
         assert _states(operator, given) == [("running", 1, everywhere)]
-    assert f"holds ({everywhere}) may still use its slot" in operator.run("holder", "release", "holds").stderr
-    (reserved,) = _states(operator, "reserved")
+    assert f"({everywhere}) may still use its slot" in operator.run("holder", "release", _id("holds")).stderr
+    (reserved,) = _states(operator, _id("reserved"))
     assert reserved[0] == "starting"
 
 
-@pytest.mark.usefixtures("everywhere")
-def test_the_first_in_the_queue_is_found_and_cancelled_although_its_attempt_is_not_known(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_time(monkeypatch, request_finder, time=lambda: 1_790_000_060.0)
-    name = execution_name("sample", "waits", 1, CALLER)
-    assert _states(operator, "waits") == [("waiting", None, name)]
-    assert "attempt unknown: waiting" in operator.run("request", "show", "waits").stdout
+@pytest.mark.usefixtures("everywhere", "a_minute_later")
+def test_the_first_in_the_queue_is_found_and_cancelled_although_its_attempt_is_not_known(operator: Operator) -> None:
+    name = execution_name("sample", _id("waits"), 1, CALLER)
+    assert _states(operator, _id("waits")) == [("waiting", None, name)]
+    assert "attempt unknown: waiting" in operator.run("request", "show", _id("waits")).stdout
 
-    ended = operator.run("request", "cancel", "waits", "--process", "sample", "--yes", "--json")
+    ended = operator.run("request", "cancel", _id("waits"), "--process", "sample", "--yes", "--json")
 
     assert (ended.exit_code, ended.json["cancelled"]) == (0, name)
     assert name in operator.process().cancelled
@@ -181,8 +177,7 @@ def test_requests_of_several_callers_are_shown_separately(operator: Operator) ->
 def test_release_leaves_a_dead_holder_whose_caller_waits_to_the_janitor(operator: Operator, confirmed: bool) -> None:
     """The janitor answers with the token in the holder."""
     name = operator.hold("a", confirmed=confirmed, task_token=TOKEN)
-    operator.parameters["GraceSeconds"] = "0"
-    operator.stop(name)
+    operator.stop_long_ago(name)
 
     ended = operator.run("holder", "release", "a")
 

@@ -12,10 +12,11 @@ import pytest
 
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.token import TokenTable
-from tests.cli.operator_account import Operator, StubbedCalls
+from tests.cli.operator_account import Operator, StubbedCalls, stack_of
 from tests.support import simulated_tables
 
 TOKEN = "eyJQUIET-FERRET-SUNDIAL-MARROW"
+FUNCTION = "AWS::Lambda::Function"
 CODE = "ROWBOAT-LANTERN-GRAVEL"
 
 
@@ -220,24 +221,18 @@ def test_invalidate_keeps_a_newer_refusal(operator: Operator, monkeypatch: pytes
 def test_invalidate_invokes_the_refreshing_function(operator: Operator) -> None:
     put(operator)
     operator.parameters["TokenRefreshSchedule"] = "rate(30 minutes)"
-    listed = [("TokenRefresherFunction", "refresher-1"), ("Other", "other")]
-    summaries = [
-        {"LogicalResourceId": a, "PhysicalResourceId": b, "ResourceType": "AWS::Lambda::Function"} for a, b in listed
-    ]
+    functions = (("TokenRefresherFunction", "refresher-1", FUNCTION), ("Other", "other", FUNCTION))
     asked: list[dict[str, Any]] = []
 
     def invoke(params: dict[str, Any]) -> dict[str, Any]:
         asked.append(params)
         return {"StatusCode": 202}
 
-    with (
-        StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": summaries}}),
-        StubbedCalls("lambda", {"Invoke": invoke}),
-    ):
+    with stack_of(*functions), StubbedCalls("lambda", {"Invoke": invoke}):
         ended = operator.run("token", "invalidate", "--yes", "--json")
     assert ended.json["refresher_asked"] is True
     assert [(one["FunctionName"], one["InvocationType"]) for one in asked] == [("refresher-1", "Event")]
-    with StubbedCalls("cloudformation", {"ListStackResources": lambda _: {"StackResourceSummaries": []}}):
+    with stack_of():
         put(operator)
         ended = operator.run("token", "invalidate", "--yes")
     assert ended.exit_code == 1

@@ -1,4 +1,4 @@
-"""The write units of an item, by the rules of the guide and as DynamoDB Local computes them."""
+"""The write units of an item, as DynamoDB Local computes them."""
 
 from __future__ import annotations
 
@@ -32,26 +32,14 @@ def units_of_a_put(dynamodb: Any, item: dict[str, Any]) -> float:
     return units
 
 
-VALUES: list[tuple[dict[str, Any], int]] = [
-    ({"S": "abc"}, 3),
-    ({"S": "ä€"}, 5),
-    ({"N": "0"}, 1),
-    ({"N": "7"}, 2),
-    ({"N": "12"}, 2),
-    ({"N": "123"}, 3),
-    ({"N": "1000"}, 2),
-    ({"N": "0.001"}, 2),
-    ({"N": "-5"}, 3),
-    ({"N": "1789999999"}, 6),
-    ({"BOOL": True}, 1),
-    ({"M": {}}, 3),
-    ({"M": {"ab": {"M": {"c": {"S": "d"}}}}}, 12),
+VALUES: list[dict[str, Any]] = [
+    *({"N": number} for number in ("0", "7", "12", "123", "1000", "0.001", "-5", "1789999999")),
+    {"S": "abc"},
+    {"S": "ä€"},
+    {"BOOL": True},
+    {"M": {}},
+    {"M": {"ab": {"M": {"c": {"S": "d"}}}}},
 ]
-
-
-@pytest.mark.parametrize(("value", "size"), VALUES, ids=str)
-def test_a_value_has_the_size_that_the_guide_defines(value: dict[str, Any], size: int) -> None:
-    assert item_bytes({"name": value}) == len("name") + size
 
 
 def test_an_unknown_type_is_rejected() -> None:
@@ -59,7 +47,7 @@ def test_an_unknown_type_is_rejected() -> None:
         item_bytes({"a": {"X": ""}})
 
 
-@pytest.mark.parametrize("value", [value for value, _ in VALUES], ids=str)
+@pytest.mark.parametrize("value", VALUES, ids=str)
 def test_dynamodb_local_computes_the_same_size_of_a_value(dynamodb: Any, value: dict[str, Any]) -> None:
     item = {"process_name": {"S": "p"}, "value": value, "filler": {"S": "x"}}
     filler = "x" * (1 + KB - item_bytes(item))

@@ -8,37 +8,26 @@ from functools import partial
 
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
-from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from tests.cli.malformed_items import malform_downstream
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import give_up
+from tests.cli.queue_contents import give_up, retry_work, start_work
 from tests.cli.refused_requests import NOW
-from tests.cli.situations import Names, Situation
+from tests.cli.situations import Situation
 
 _MESSAGE = Message("w", {"city": "Oslo"})
 _OPEN = Health(Breaker(state=State.OPEN, since=NOW, probe_at=NOW + 90))
 
 
-def _claimed(operator: Operator) -> tuple[Ledger, Claimed]:
-    ledger = Ledger(operator.dynamodb, operator.outputs["RequestLedgerTableName"])
-    claimed = ledger.claim(_MESSAGE, "claim", NOW, 125, "default")
-    assert isinstance(claimed, Claimed)
-    return ledger, claimed
+def _runs(operator: Operator) -> None:
+    start_work(operator, _MESSAGE, NOW)
 
 
-def _runs(operator: Operator) -> Names:
-    _claimed(operator)
-    return {}
-
-
-def _retried(operator: Operator, health: Health | None = None) -> Names:
+def _retried(operator: Operator, health: Health | None = None) -> None:
     """The first attempt failed, and the next one is due a minute later."""
-    ledger, claimed = _claimed(operator)
-    ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
-    ledger.settle_waiting(_MESSAGE, claimed, NOW + 60)
+    retry_work(operator, _MESSAGE, NOW, NOW + 60)
     if health:
         _put(operator, health)
-    return {}
 
 
 def _put(operator: Operator, health: Health) -> None:
@@ -46,52 +35,45 @@ def _put(operator: Operator, health: Health) -> None:
     table.change("default", lambda _: (health, None))
 
 
-def _succeeded(operator: Operator) -> Names:
-    ledger, claimed = _claimed(operator)
+def _succeeded(operator: Operator) -> None:
+    ledger, claimed = start_work(operator, _MESSAGE, NOW)
     ledger.settle_succeeded(_MESSAGE, claimed, "{}")
-    return {}
 
 
-def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) -> Names:
+def _given_up(operator: Operator, *, has_row: bool, has_message: bool = True) -> None:
     if has_row:
-        ledger, claimed = _claimed(operator)
+        ledger, claimed = start_work(operator, _MESSAGE, NOW)
         ledger.record(_MESSAGE, claimed, {"when": NOW + 60, "counted": True}, "HTTP 503")
         ledger.settle_dead_lettered(_MESSAGE, claimed)
     if has_message:
         give_up(operator, "w")
-    return {}
 
 
-def _redriven(operator: Operator) -> Names:
+def _redriven(operator: Operator) -> None:
     _given_up(operator, has_row=True)
     assert operator.run("dlq", "redrive", "work", "--id", "w", "--yes").exit_code == 0
-    return {}
 
 
-def _malformed_row(operator: Operator) -> Names:
+def _malformed_row(operator: Operator) -> None:
     item = {"request_id": {"S": "w"}, "status": {"N": "1"}}
     operator.dynamodb.put_item(TableName=operator.outputs["RequestLedgerTableName"], Item=item)
-    return {}
 
 
-def _malformed_downstream(operator: Operator) -> Names:
+def _malformed_downstream(operator: Operator) -> None:
     _retried(operator)
-    item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
-    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)
-    return {}
+    malform_downstream(operator, "default")
 
 
-def _held_back(operator: Operator) -> Names:
+def _held_back(operator: Operator) -> None:
     """A message that no worker has accepted, while the breaker is open."""
     _put(operator, _OPEN)
     body = json.dumps({"request_id": "w", "payload": {}})
     operator.sqs.send_message(QueueUrl=operator.outputs["WorkQueueUrl"], MessageBody=body)
-    return {}
 
 
-def _disabled(operator: Operator) -> Names:
+def _disabled(operator: Operator) -> None:
     operator.event_source = "Disabled"
-    return _retried(operator)
+    _retried(operator)
 
 
 SITUATIONS = [
