@@ -136,14 +136,21 @@ class Scenario:
     """The files of a run.
 
     Args:
-        folder: of report.json and the chart.
+        folder: of report.json, the chart and the page.
         chart: the chart's file name.
+        page: the page's file name; empty without one.
         engine: see EmbeddedAws.start.
     """
 
     folder: Path
     chart: str
+    page: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the files that a run writes for its user."""
+        return [name for name in ("report.json", self.chart, self.page) if name]
 
 
 @dataclass(frozen=True)
@@ -154,11 +161,13 @@ class Outcome:
         report: the content of report.json.
         tables: for the terminal, without the checks.
         draw: draws the chart into a file.
+        page: the page as a text; empty without one.
     """
 
     report: Mapping[str, Any]
     tables: Sequence[Table]
     draw: Callable[[Path], object]
+    page: str = ""
 
 
 def terminal() -> Console:
@@ -210,7 +219,7 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
-        with alone(folder, ("report.json", scenario.chart)), engine(folder, run, **scenario.engine) as aws:
+        with alone(folder, scenario.files), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
             outcome = measure(aws, run)
@@ -232,12 +241,15 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
 
 
 def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
-    """Write report.json and the chart, and print the tables."""
+    """Write report.json, the chart and the page, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
     outcome.draw(scenario.folder / scenario.chart)
+    if scenario.page:
+        (scenario.folder / scenario.page).write_text(outcome.page, encoding="utf-8")
     for each in (*outcome.tables, checks_of_run.table(outcome.report)):
         console.print("", each, sep="\n")
-    console.print("", f"{scenario.folder}/report.json, {scenario.folder}/{scenario.chart}", sep="\n", highlight=False)
+    paths = ", ".join(f"{scenario.folder}/{name}" for name in scenario.files)
+    console.print("", paths, sep="\n", highlight=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

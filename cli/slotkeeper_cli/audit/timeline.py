@@ -1,0 +1,426 @@
+"""The timeline of a process as SVG: the slots in use and the limit, who held a slot, and who waited.
+
+Horizontal positions are shares of the width, and texts have a fixed size, so that they are readable on a phone.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise, takewhile
+from operator import itemgetter
+
+from slotkeeper_cli.audit.free_slot_checks import waits
+from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, weighted_steps
+from slotkeeper_cli.audit.picture import held
+from slotkeeper_cli.audit.wait_reasons import wait_reasons
+from slotkeeper_cli.audit.work_history import Attempt, WorkHistory, acts_of, limit_steps, pauses
+from slotkeeper_cli.formatting import count, duration, iso, one_line
+from slotkeeper_cli.html_page import escaped
+
+# Of the holders and of the waiting requests: the bars, and the rows that they need, that are drawn one by one.
+MAX_BARS, MAX_ROWS = 400, 60
+MAX_CHANGES = 40
+COLUMNS = 120  # that are drawn in place of more bars
+# Pixels: the width of the timeline at which a text must fit, by the class that hides it where it is narrower; of a
+# character, a little more than it needs; the rows of labels, above which changes have numbers only.
+_WIDTHS, _CHARACTER, _LABEL_ROWS = {"tl-s": 340, "tl-m": 680, "tl-l": 1000}, 7, 6
+_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+_MOST_TICKS, _FEW_TICKS = 12, 4
+_CHANGES_OF_LIMIT = ("process set-limit", "process pause", "process resume", "process repair", "stack restore")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How an outcome is drawn: a class of TIMELINE_STYLE, and a mark, so that the color is not the only sign."""
+
+    css: str
+    label: str
+    mark: str = ""
+
+
+_CROSS = "\N{MULTIPLICATION SIGN}"
+OUTCOMES = {
+    "SUCCEEDED": Kind("tl-ok", "succeeded"),
+    "FAILED": Kind("tl-bad", "failed", _CROSS),
+    "ABORTED": Kind("tl-gone", "aborted", "■"),
+    "TIMED_OUT": Kind("tl-late", "timed out", "◊"),
+}
+RUNNING = Kind("tl-run", "running", "►")
+WAITED, WAITS, REFUSED = (Kind("tl-wait", *each) for each in (("waited",), ("waits", "►"), ("dead-lettered", _CROSS)))
+
+TIMELINE_STYLE = """
+.tl { container-type: inline-size; margin: .8rem 0; --ok: #cfe6f5; --ok-line: #0069a6; --bad: #fbd3bd;
+  --bad-line: #b03a00; --gone: #ecd5ee; --gone-line: #86368b; --late: #f7e6ad; --late-line: #7d6200; --run: #c8ecdd;
+  --run-line: #00714f; --wait: #eceef0; --wait-line: #6a737d; --mark: #a1260d; --pause: #f8e4df }
+@media (prefers-color-scheme: dark) { .tl { --ok: #123f5c; --ok-line: #6cb6ea; --bad: #5e2a12; --bad-line: #ff9d6b;
+  --gone: #4d2852; --gone-line: #d99be2; --late: #4c3e0a; --late-line: #e6c44e; --run: #0e4736; --run-line: #52d3a8;
+  --wait: #262c33; --wait-line: #98a2ad; --mark: #ff8a80; --pause: #3a2326 } }
+.tl svg { display: block; width: 100%; overflow: visible; print-color-adjust: exact; -webkit-print-color-adjust: exact }
+.tl text { font: 12px system-ui, sans-serif; fill: var(--text) } .tl .tl-head, .tl text.tl-mark { paint-order: stroke; stroke: var(--page); stroke-width: 3px }
+.tl .tl-head { font-weight: 600 }
+.tl .tl-tiny { font-size: 8px } .tl .tl-dim { fill: var(--dim) } .tl line { stroke: var(--line) }
+.tl text.tl-mark { fill: var(--mark) } .tl line.tl-mark { stroke: var(--mark); stroke-dasharray: 4 3 }
+.tl rect, .tl path { vector-effect: non-scaling-stroke } .tl .tl-pause { fill: var(--pause); stroke: none }
+.tl .tl-ok { fill: var(--ok); stroke: var(--ok-line) } .tl .tl-bad { fill: var(--bad); stroke: var(--bad-line) }
+.tl .tl-gone { fill: var(--gone); stroke: var(--gone-line) } .tl .tl-run { fill: var(--run); stroke: var(--run-line) }
+.tl .tl-late { fill: var(--late); stroke: var(--late-line) }
+.tl .tl-wait { fill: var(--wait); stroke: var(--wait-line); stroke-dasharray: 3 2 }
+.tl .tl-use { fill: var(--ok); stroke: none } .tl .tl-limit { fill: none; stroke: var(--mark); stroke-width: 2 }
+.tl ul { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; margin: 0 0 .5rem; padding: 0 }
+.tl li { display: flex; align-items: center; gap: .4rem; font-size: 13px } .tl li svg { width: 26px; height: 14px }
+@container (max-width: 679px) { .tl .tl-m { display: none } }
+@container (min-width: 680px) { .tl .tl-few { display: none } }
+@container (max-width: 999px) { .tl .tl-l { display: none } }
+"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change by an operator. `by`: empty if it is known from the versions of the item alone."""
+
+    at: float
+    text: str
+    by: str = ""
+
+
+def changes(history: WorkHistory, name: str) -> list[Change]:
+    """The changes of a process in the period that concern its slots, and those of breakers, by time."""
+    acts = [each for each in acts_of(history, name) if each.action.startswith(("process ", "holder ", "stack "))]
+    breakers = [each for each in history.acts if each.action.startswith("retry breaker")]
+    # Without the account, which the ARN of a caller contains.
+    found = [Change(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers]
+    if history.versions_of(name) and not any(each.action in _CHANGES_OF_LIMIT for each in acts):
+        steps = pairwise(limit_steps(history, name).steps)
+        found += [Change(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
+    return sorted((each for each in found if history.since <= each.at <= history.until), key=lambda each: each.at)
+
+
+def _text(action: str, fields: Mapping[str, object]) -> str:
+    if action == "process set-limit":
+        return f"limit {fields.get('before')} to {fields.get('after')}"
+    if action.startswith("retry breaker"):
+        return f"{action.removeprefix('retry ')} {fields.get('downstream')}"
+    return action.removeprefix("process ")
+
+
+def length(seconds: float) -> str:
+    """A duration, with tenths of a second below a minute."""
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A request in the timeline and in the table of the page: an execution, or a message that started none.
+
+    Attributes:
+        wait: from its sending to its start, its dead-letter message or now; None if that is not known.
+        why: the shares of the wait's time, by what kept the request waiting.
+        held: None if it has not started.
+    """
+
+    label: str
+    kind: Kind
+    weight: int
+    wait: Interval | None = None
+    why: str = ""
+    held: Interval | None = None
+    attempt: Attempt | None = None
+
+    @property
+    def title(self) -> str:
+        waited = f"waited {length(self.wait[1] - self.wait[0])} from {iso(self.wait[0])}" if self.wait else ""
+        why = f" ({self.why})" if self.why else ""
+        ran = f"held from {iso(self.held[0])} for {length(self.held[1] - self.held[0])}" if self.held else ""
+        return f"{self.label}: {self.kind.label}; {'; '.join(filter(None, (waited + why, ran)))}"
+
+
+_Bar = tuple[Row, Interval]
+_Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
+
+
+def rows(history: WorkHistory, name: str) -> list[Row]:
+    """The requests of a process in the period, by the times of their sending or start."""
+    reason, default = wait_reasons(history, name), history.default_weight(name)
+    known = {sending.execution: (sending, wait) for sending, wait in waits(history) if sending.process == name}
+    ids = {each.execution: each.request_id for each in history.kept}
+    if process := history.processes.get(name):
+        ids |= {each.execution: each.request_id for each in process.waiting.values()}
+    found = []
+    for attempt, span in held(history, history.by_process.get(name, [])):
+        if span[1] >= history.since and span[0] <= history.until:
+            weight, wait = attempt.weight or default, known.get(attempt.execution, (None, None))[1]
+            label = (attempt.request_id or attempt.execution) + f", attempt {attempt.number}" * (attempt.number > 1)
+            found.append(Row(label, OUTCOMES.get(attempt.status, RUNNING), weight, wait, "", span, attempt))
+    for execution in known.keys() - history.by_execution.keys():
+        sending, wait = known[execution]
+        weight, kind = sending.weight or default, WAITS if wait[1] == history.now else REFUSED
+        found.append(Row(ids.get(execution) or execution, kind, weight, wait))
+    found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
+    # Of the others only a mean is drawn.
+    return [*found[:-MAX_BARS], *(_explained(each, reason) for each in found[-MAX_BARS:])]
+
+
+def _explained(row: Row, reason: Callable[[Interval, int], str]) -> Row:
+    return replace(row, why=reason(row.wait, row.weight)) if row.wait else row
+
+
+class _Axis:
+    """The part of the period in which something happened, with a margin."""
+
+    def __init__(self, history: WorkHistory, instants: Sequence[float]) -> None:
+        inside = [min(max(at, history.since), history.until) for at in instants] or [history.since, history.until]
+        margin = max(0.5, 0.02 * (max(inside) - min(inside)))
+        self.start, self.end = max(history.since, min(inside) - margin), min(history.until, max(inside) + margin)
+        self.is_part = self.end - self.start < 0.95 * (history.until - history.since)
+
+    def share(self, at: float) -> float:
+        """The place of an instant, in percent of the width."""
+        return 100 * (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
+
+    def draw(self, height: float) -> str:
+        """Lines and times below a height. A phone has space for each third of the times."""
+        span = self.end - self.start
+        step = next((each for each in _TICKS if span / each <= _MOST_TICKS), math.ceil(span / _MOST_TICKS))
+        form, drawn = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%b %d", ""
+        for number in range(math.ceil(self.start / step), math.floor(self.end / step) + 1):
+            x, css = self.share(number * step), "tl-s" if number % 3 == 0 or span / step < _FEW_TICKS else "tl-l"
+            anchor = "start" if x < 4 else "end" if x > 96 else "middle"
+            at = datetime.fromtimestamp(number * step, UTC).strftime(form)
+            drawn += f'<line x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{height + 4}" class="{css}"/>'
+            drawn += f'<text x="{x:.2f}%" y="{height + 17}" class="tl-dim {css}" text-anchor="{anchor}">{at}</text>'
+        return f'{drawn}<text y="{height + 35}" class="tl-dim">{iso(self.start)} to {iso(self.end)} (UTC)</text>'
+
+    def path(self, css: str, steps: Sequence[tuple[float, float | None]], top: float, *, filled: bool) -> str:
+        """A value from each instant on, where it is known, in a box of 1000 by 100."""
+        drawn, is_open = "", False
+        for (at, value), (end, _) in pairwise([*steps, (self.end, None)]):
+            if value is None or not (at < self.end and end > self.start):
+                is_open = is_open and value is not None
+                continue
+            y = f"{100 - 100 * value / top:.1f}"
+            drawn += "" if is_open else f"M{10 * self.share(at):.1f},{100 if filled else y}"
+            drawn += f"V{y}H{10 * self.share(end):.1f}"
+            is_open = True
+        return f'<path class="{css}" d="{drawn}{"V100Z" * filled}"/>' if drawn else ""
+
+
+def timeline_svg(history: WorkHistory, name: str, ident: str = "timeline") -> str:
+    """The timeline of one process with its legend and notes, as a part of a page that has TIMELINE_STYLE.
+
+    More than MAX_BARS holders or waiting requests, or more than MAX_ROWS of them at the same time, are drawn as columns
+    of means. The style takes the colors --text, --dim, --line and --page from the page.
+
+    Args:
+        ident: begins the ids of the SVG: a different one for each timeline of a page.
+    """
+    drawn = rows(history, name)
+    holders = sorted(((each, each.held) for each in drawn if each.held), key=itemgetter(1))
+    waiting = sorted(((each, each.wait) for each in drawn if each.wait), key=itemgetter(1))
+    marks, common = changes(history, name), _common(drawn)
+    axis = _Axis(history, [*(at for _, span in holders + waiting for at in span), *(each.at for each in marks)])
+    parts = [
+        _labels(axis, marks[:MAX_CHANGES]),
+        _usage(history, name, axis, holders),
+        _bars(f"Who held a slot ({count(len(holders), 'execution')})", axis, holders, common),
+        _bars(f"Who waited for one ({count(len(waiting), 'request')})", axis, waiting, common, "tl-wait"),
+    ]
+    top, height, shapes, texts = parts[0][2], 0, "", ""
+    for shape, text, size in parts:
+        shapes += f'<g transform="translate(0 {height})">{shape}</g>'
+        texts += f'<g transform="translate(0 {height})">{text}</g>'
+        height += size
+    xs = [(axis.share(start), axis.share(end)) for start, end in pauses(history, name)]
+    behind = "".join(
+        f'<rect class="tl-pause" x="{a:.2f}%" y="{top}" width="{b - a:.2f}%" height="{height - top}"/>'
+        for a, b in xs
+        if b > a
+    )
+    lines = "".join(
+        f'<line class="tl-mark" x1="{x}%" x2="{x}%" y1="{top - 2}" y2="{height}"/>'
+        for x in {round(axis.share(each.at), 2) for each in marks[:MAX_CHANGES]}
+    )
+    outcomes = Counter(each.kind.label for each in drawn).most_common()
+    summary = ", ".join(f"{number:,} {label}" for label, number in outcomes) or "no requests"
+    return (
+        f'<div class="tl">{_legend(drawn, marks, is_paused=bool(xs))}<svg height="{height + 40}" role="img" '
+        f'aria-labelledby="{ident}-title {ident}-desc"><title id="{ident}-title">Slots of {escaped(name)} over time'
+        f'</title><desc id="{ident}-desc">From {iso(axis.start)} to {iso(axis.end)}: {summary}; '
+        f"{count(len(marks), 'change')} by operators.</desc>{behind}{axis.draw(height)}{shapes}{lines}{texts}</svg>"
+        f"{''.join(f'<p class="dim">{note}</p>' for note in _notes(history, name, axis, drawn, len(marks)))}</div>"
+    )
+
+
+def _legend(drawn: Sequence[Row], marks: Sequence[Change], *, is_paused: bool) -> str:
+    kinds = {each.kind: None for each in sorted(drawn, key=lambda each: each.kind.css)} | (
+        {WAITED: None} if any(each.wait for each in drawn) else {}
+    )
+    box, line = (
+        '<rect class="{}" x="1" y="1" width="24" height="12" rx="2"/>',
+        '<line class="{}" x2="26" y1="7" y2="7"/>',
+    )
+    drawings = {
+        "slots in use": box.format("tl-use"),
+        "limit": '<path class="tl-limit" d="M0,7H26"/>',
+        **{each.label: f'{box.format(each.css)}<text x="9" y="11">{each.mark}</text>' for each in kinds},
+        **({"pause": box.format("tl-pause")} if is_paused else {}),
+        **({"change by an operator": line.format("tl-mark")} if marks else {}),
+    }
+    items = (f'<li><svg aria-hidden="true">{svg}</svg>{label}</li>' for label, svg in drawings.items())
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _labels(axis: _Axis, marks: Sequence[Change]) -> _Part:
+    """The labels of changes, in rows in which none overlaps another one: on a phone only the numbers."""
+    numbers = [str(number) for number in range(1, len(marks) + 1)]
+    texts = [f"{number} {one_line(each.text, 40)}" for number, each in zip(numbers, marks, strict=True)]
+    named = _placed(axis, marks, texts, _WIDTHS["tl-m"])
+    if len(named) > _LABEL_ROWS:
+        texts, named = numbers, _placed(axis, marks, numbers, _WIDTHS["tl-m"])
+    few = _placed(axis, marks, numbers, _WIDTHS["tl-s"])
+    drawn = "".join(
+        f'<text class="tl-mark {css}" x="{x:.2f}%" dx="{3 if x <= 50 else -3}" y="{14 * row + 12}" '
+        f'text-anchor="{"start" if x <= 50 else "end"}">{escaped(shown[number])}</text>'
+        for css, shown, placed in (("tl-few", numbers, few), ("tl-m", texts, named))
+        for row, labels in enumerate(placed[:_LABEL_ROWS])
+        for number, x, _ in labels
+    )
+    most = min(_LABEL_ROWS, max(len(few), len(named)))
+    return "", drawn, 14 * most + 4 * bool(most)
+
+
+def _placed(
+    axis: _Axis, marks: Sequence[Change], texts: Sequence[str], width: int
+) -> list[list[tuple[int, float, Interval]]]:
+    """Rows of labels: the number, the place in percent, and the pixels of each, at a width of the timeline."""
+    placed: list[list[tuple[int, float, Interval]]] = []
+    for number, (mark, text) in enumerate(zip(marks, texts, strict=True)):
+        x, size = axis.share(mark.at), _CHARACTER * len(text) + 6
+        begin = x / 100 * width - (0 if x <= 50 else size)
+        row = next((row for row in placed if all(begin >= b or begin + size <= a for _, _, (a, b) in row)), None)
+        if row is None:
+            placed.append(row := [])
+        row.append((number, x, (begin, begin + size)))
+    return placed
+
+
+def _usage(history: WorkHistory, name: str, axis: _Axis, holders: Sequence[_Bar]) -> _Part:
+    used = weighted_steps((span, each.weight) for each, span in holders)
+    limits = limit_steps(history, name).intervals
+    known = [each for start, end, each in limits if each is not None and start < axis.end and end > axis.start]
+    peak = max((value for _, value in used), default=0)
+    top = max(1, peak, *known)
+    layers: Sequence[tuple[str, Sequence[tuple[float, float]]]] = [("tl-use", used)]
+    if _are_many(holders):
+        kinds = [*OUTCOMES.values(), RUNNING]
+        by_kind = [[(each, span) for each, span in holders if each.kind in kinds[: number + 1]] for number in range(5)]
+        layers = [(kind.css, _means(axis, some)) for kind, some in zip(kinds, by_kind, strict=True)][::-1]
+    drawn = "".join(axis.path(css, steps, top, filled=True) for css, steps in layers)
+    drawn += axis.path("tl-limit", [(start, each) for start, _, each in limits], top, filled=False)
+    text = " to ".join(f"{each:,}" for each in sorted({min(known), max(known)})) if known else "not known"
+    return _panel(f"Slots in use (at most {peak:,}); limit {text}", drawn)
+
+
+def _panel(title: str, drawn: str) -> _Part:
+    """Paths in a box of 1000 by 100, over the whole width."""
+    box = f'<svg y="24" height="64" viewBox="0 0 1000 100" preserveAspectRatio="none">{drawn}</svg>'
+    return box, f'<text class="tl-head" y="16">{title}</text>', 96
+
+
+def _lanes(spans: Sequence[Interval]) -> list[int]:
+    """The lowest lane that is free during each interval. The intervals are in the order of their starts."""
+    free, busy, lanes = list[int](), list[tuple[float, int]](), list[int]()
+    for start, end in spans:
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lanes.append(heapq.heappop(free) if free else len(busy))
+        heapq.heappush(busy, (max(start, end), lanes[-1]))
+    return lanes
+
+
+def _are_many(bars: Sequence[_Bar]) -> bool:
+    return len(bars) > MAX_BARS or max(_lanes([span for _, span in bars]), default=0) >= MAX_ROWS
+
+
+def _means(axis: _Axis, bars: Sequence[_Bar]) -> list[tuple[float, float]]:
+    """The mean weight in each column."""
+    width = (axis.end - axis.start) / COLUMNS
+    sums = [0.0] * COLUMNS
+    for each, (start, end) in bars:
+        first = max(0, math.floor((start - axis.start) / width))
+        for number in range(first, min(COLUMNS, math.ceil((end - axis.start) / width))):
+            begin = axis.start + number * width
+            sums[number] += each.weight * overlap_seconds([(start, end)], (begin, begin + width)) / width
+    return [(axis.start + number * width, value) for number, value in enumerate(sums)]
+
+
+def _common(drawn: Sequence[Row]) -> str:
+    """The beginning that the names of all requests have, if bars are easier to distinguish without it."""
+    labels = sorted(each.label for each in drawn)
+    pairs = zip(labels[0], labels[-1], strict=False) if len(labels) > 1 else ()
+    common = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).rstrip("0123456789")
+    return common if len(common) > 3 and labels[0] != common else ""
+
+
+def _bars(title: str, axis: _Axis, bars: Sequence[_Bar], common: str, css: str = "") -> _Part:
+    """A bar for each, in the lowest free row.
+
+    Args:
+        common: what the labels leave out.
+        css: of waiting requests; by default that of the outcome.
+    """
+    if _are_many(bars):
+        means = _means(axis, [(replace(each, weight=1), span) for each, span in bars])
+        top = max(value for _, value in means)
+        title = f"{title}: at most {top:,.0f} in a column"
+        return _panel(title, axis.path(css, means, top, filled=True)) if css else ("", "", 0)
+    lanes = _lanes([span for _, span in bars])
+    number = max(lanes, default=-1) + 1
+    pitch = 20 if number <= 20 else max(7, 400 // number)
+    drawn, texts = "", f'<text class="tl-head" y="16">{title}</text>'
+    for (each, (start, end)), lane in zip(bars, lanes, strict=True):
+        x, y = axis.share(start), 24 + pitch * lane
+        width = max(0.25, axis.share(end) - x)
+        mark = "" if css and each.held else each.kind.mark
+        label = "…" * bool(common) + each.label.removeprefix(common)
+        label += f" (weight {each.weight:,})" if each.weight > 1 else ""
+        drawn += f'<rect class="{css or each.kind.css}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" '
+        drawn += f'height="{pitch - 2}" rx="2"><title>{escaped(each.title)}</title></rect>'
+        needed = _CHARACTER * len(label) + 8 + 14 * bool(mark)
+        fits = next((name for name, pixels in _WIDTHS.items() if width / 100 * pixels >= needed), "")
+        if fits and pitch > 14:
+            texts += f'<text class="{fits}" x="{x:.2f}%" dx="5" y="{y + 13}">{escaped(label)}</text>'
+        if mark:
+            tiny = ' class="tl-tiny"' if pitch < 14 else ""
+            drawn += (
+                f'<text{tiny} x="{x + width:.2f}%" dx="-3" y="{y + pitch / 2 + 3:g}" text-anchor="end">{mark}</text>'
+            )
+    return drawn, texts, 28 + pitch * number
+
+
+def _notes(history: WorkHistory, name: str, axis: _Axis, drawn: Sequence[Row], marks: int) -> Iterator[str]:
+    if common := _common(drawn):
+        yield f"… is the common beginning of the names: {escaped(common)}"
+    if axis.is_part:
+        yield "The rest of the period, in which nothing is recorded, is not drawn."
+    holders = [(each, each.held) for each in drawn if each.held]
+    column = length((axis.end - axis.start) / COLUMNS)
+    if _are_many(holders):
+        yield f"{len(holders):,} executions are too many for bars: each column is the mean of {column}, by outcome."
+    if _are_many(waiting := [(each, each.wait) for each in drawn if each.wait]):
+        yield f"{len(waiting):,} waiting requests are too many for bars: each column is the mean of {column}."
+    if unknown := sum(each.wait is None for each in drawn):
+        yield (
+            f"For {count(unknown, 'execution')} no record states when the message was sent, so the wait is not known."
+        )
+    if any(limit is None for limit in limit_steps(history, name).values(axis.start, axis.end)):
+        yield "Where its line is missing, the limit is not known."
+    process = history.processes.get(name)
+    if leases := sum(each.is_lease for each in process.holders.values()) if process else 0:
+        yield f"{count(leases, 'lease holds', 'leases hold')} a slot now. Leases leave no record and are not drawn."
+    if marks > MAX_CHANGES:
+        yield f"Only the first {MAX_CHANGES} of {marks:,} changes are drawn."
