@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
@@ -22,7 +22,7 @@ from slotkeeper_cli.requests import hide_tokens
 
 # Processes with most executions that have a section; names of requests in a row of failures; requests whose table is
 # open when the page is.
-MAX_SECTIONS, MAX_NAMES, MAX_OPEN = 20, 20, 50
+MAX_SECTIONS, MAX_NAMES, MAX_OPEN = 20, 20, 100
 _MARKS = {Result.HOLDS: "✓ holds", Result.FAILS: "✗ fails", Result.NOT_SHOWN: "? not shown"}
 
 _STYLE = """
@@ -31,8 +31,7 @@ h3 { margin: 1.4rem 0 .4rem }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 } dd { margin: 0 }
 dt { color: var(--dim) } .unread { background: var(--box); border-left: 4px solid var(--lost); padding: .5rem 1rem }
 .unread h2, .unread ul { margin: .2rem 0 } section h2 { margin-top: 1.2rem } tbody .lost { color: var(--lost) }
-a { color: var(--bar) } :focus-visible { outline: 2px solid var(--bar); outline-offset: 2px }
-summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem } td ul { margin: 0; padding-left: 1.1rem }
+summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem }
 @media (max-width: 600px) { th, td { padding: .25rem .35rem } td { min-width: 7.5rem } }
 @media print { body { max-width: none; margin: 0 } .wide { overflow: visible } .tl, tr { break-inside: avoid } }
 """
@@ -42,15 +41,13 @@ def audit_page(history: WorkHistory, results: Sequence[CheckResult], stack: str)
     """Return the page as a text in UTF-8. Names, errors and other texts of senders are escaped, task tokens hidden."""
     by_number = sorted(history.names, key=lambda name: -len(history.by_process.get(name, [])))
     shown, left_out = sorted(by_number[:MAX_SECTIONS]), sorted(by_number[MAX_SECTIONS:])
-    of = figures(history)
+    of, unnamed = figures(history), [each for each in history.kept if not each.execution]
+    fewer = f"<p>Without a section, since they have fewer executions: {escaped(', '.join(left_out))}.</p>"
     body = [
         *_head(history, results),
         *(part for number, name in enumerate(shown, 1) for part in _section(history, name, of[name], number)),
-        *(
-            [f"<p>Without a section, since they have fewer executions: {escaped(', '.join(left_out))}.</p>"]
-            * bool(left_out)
-        ),
-        *_unnamed(history),
+        *([fewer] if left_out else []),
+        *_failures("Dead-letter messages that name no process", history, unnamed),
         "<section><h2>Checks</h2>",
         html_table("Checks", ("result", "check", "what the records state"), map(_check, results), text_columns=3),
         "</section>",
@@ -83,7 +80,7 @@ def _section(history: WorkHistory, name: str, of: dict[str, Any], number: int) -
         yield f"<p>Now: limit {process.slot_limit:,}, {process.slots_in_use:,} in use{waiting}{paused}.</p>"
     yield timeline_svg(history, name, f"t{number}")
     yield from _figures(of)
-    yield from _failures("Failures by cause", _causes(history, name))
+    yield from _failures("Failures by cause", history, _causes(history, name))
     made = [
         html_row(str(place), iso(each.at), each.text, each.by or "not recorded", text_columns=4)
         for place, each in enumerate(changes(history, name)[:MAX_BARS], 1)
@@ -103,10 +100,8 @@ def _section(history: WorkHistory, name: str, of: dict[str, Any], number: int) -
 def _figures(of: dict[str, Any]) -> Iterator[str]:
     share = of["utilization"]
     ended = ", ".join(f"{number:,} {status}" for status, number in of["executions"].items()) or "none"
-    waits = {f"wait, {priority} priority": each["wait"] for priority, each in of["priorities"].items()}
     spreads = {
         "wait from sending to start": of["wait"],
-        **(waits if len(waits) > 1 else {}),
         "hand-off from a release to the next start": of["hand_off"],
         "free slot while a request waited": of["free_slot"],
     }
@@ -125,50 +120,34 @@ def _figures(of: dict[str, Any]) -> Iterator[str]:
     yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    error: str
-    reason: str
-    label: str
-    at: float
-
-
-def _causes(history: WorkHistory, name: str) -> Iterator[_Failure]:
-    """The failed executions of a process in the period, and its dead-letter messages."""
+def _causes(history: WorkHistory, name: str) -> list[KeptRequest]:
+    """What failed in the period: the executions of a process, and its messages that the starter dead-lettered."""
     kept = {each.execution: each for each in history.kept if process_of_execution(each.execution) == name}
+    found = []
     for each in history.by_process.get(name, []):
-        why = kept.pop(each.execution, None)
-        if each.has_failed and history.since <= (each.stopped or 0.0) <= history.until:
-            error, reason = each.error or (why.code if why else ""), each.cause or (why.reason if why else "")
-            yield _Failure(error or each.status, reason, each.request_id or each.execution, each.stopped or 0.0)
-    yield from (_of_message(each) for each in kept.values() if history.since <= each.at <= history.until)
+        own = kept.pop(each.execution, KeptRequest(each.execution, "", 0.0))
+        if each.has_failed and each.stopped is not None:
+            code, reason = each.error or own.code or each.status, each.cause or own.reason
+            request_id = each.request_id or own.request_id
+            found.append(replace(own, at=each.stopped, code=code, reason=reason, request_id=request_id))
+    return [*found, *kept.values()]
 
 
-def _of_message(of: KeptRequest) -> _Failure:
-    label = of.request_id or of.execution or f"message {of.source}".strip()
-    return _Failure(of.code or "no code", of.reason, label, of.at)
-
-
-def _unnamed(history: WorkHistory) -> Iterator[str]:
-    found = [each for each in history.kept if not each.execution and history.since <= each.at <= history.until]
-    if found:
-        yield from ("<section>", *_failures("Dead-letter messages that name no process", map(_of_message, found)))
-        yield "</section>"
-
-
-def _failures(title: str, failures: Iterable[_Failure]) -> Iterator[str]:
-    causes: dict[tuple[str, str], list[_Failure]] = defaultdict(list)
+def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest]) -> Iterator[str]:
+    causes: dict[tuple[str, str], list[KeptRequest]] = defaultdict(list)
     for each in failures:
-        causes[each.error, fingerprint(hide_tokens(each.reason), each.error)].append(each)
+        if history.since <= each.at <= history.until:
+            causes[each.code or "no code", fingerprint(hide_tokens(each.reason), each.code)].append(each)
     made = []
-    for (error, text), some in sorted(causes.items(), key=lambda each: -len(each[1])):
+    for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.at for each in some)
-        names = ", ".join(first_of([each.label for each in some], MAX_NAMES))
-        numbers = (f"{len(some):,}", iso(times[0]), iso(times[-1]))
-        made.append(html_row(error, text or "no reason recorded", names, *numbers, text_columns=3))
-    yield f"<h3>{title}</h3>"
-    columns = ("error", "reason", "requests", "failures", "first", "last")
-    yield html_table(title, columns, made, text_columns=3) if made else "<p>None is recorded.</p>"
+        names = first_of([each.request_id or each.execution or f"message {each.source}" for each in some], MAX_NAMES)
+        texts = (code, reason or "not recorded", ", ".join(names))
+        made.append(html_row(*texts, f"{len(some):,}", iso(times[0]), iso(times[-1]), text_columns=3))
+    if made:
+        yield f"<h3>{title}</h3>"
+        columns = ("error", "reason", "requests", "failures", "first", "last")
+        yield html_table(title, columns, made, text_columns=3)
 
 
 def _request(of: Row) -> str:

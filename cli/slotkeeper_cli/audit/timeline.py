@@ -8,30 +8,28 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise, takewhile
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from slotkeeper_cli.audit.free_slot_checks import waits
-from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, weighted_steps
+from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
 from slotkeeper_cli.audit.picture import held
-from slotkeeper_cli.audit.wait_reasons import wait_reasons
-from slotkeeper_cli.audit.work_history import Attempt, WorkHistory, acts_of, limit_steps, pauses
+from slotkeeper_cli.audit.work_history import WorkHistory, acts_of, limit_steps, pauses
 from slotkeeper_cli.formatting import count, duration, iso, one_line
 from slotkeeper_cli.html_page import escaped
 
 # Of the holders and of the waiting requests: the bars, and the rows that they need, that are drawn one by one.
 MAX_BARS, MAX_ROWS = 400, 60
-MAX_CHANGES = 40
 COLUMNS = 120  # that are drawn in place of more bars
 # Pixels: the width of the timeline at which a text must fit, by the class that hides it where it is narrower; of a
-# character, a little more than it needs; the rows of labels, above which changes have numbers only.
-_WIDTHS, _CHARACTER, _LABEL_ROWS = {"tl-s": 340, "tl-m": 680, "tl-l": 1000}, 7, 6
+# character, a little more than it needs.
+_WIDTHS, _CHARACTER = {"tl-s": 340, "tl-m": 680, "tl-l": 1000}, 7
+_LABEL_ROWS = 6
 _TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 _MOST_TICKS, _FEW_TICKS = 12, 4
-_CHANGES_OF_LIMIT = ("process set-limit", "process pause", "process resume", "process repair", "stack restore")
 
 
 @dataclass(frozen=True)
@@ -54,27 +52,24 @@ RUNNING = Kind("tl-run", "running", "►")
 WAITED, WAITS, REFUSED = (Kind("tl-wait", *each) for each in (("waited",), ("waits", "►"), ("dead-lettered", _CROSS)))
 
 TIMELINE_STYLE = """
-.tl { container-type: inline-size; margin: .8rem 0; --ok: #cfe6f5; --ok-line: #0069a6; --bad: #fbd3bd;
-  --bad-line: #b03a00; --gone: #ecd5ee; --gone-line: #86368b; --late: #f7e6ad; --late-line: #7d6200; --run: #c8ecdd;
-  --run-line: #00714f; --wait: #eceef0; --wait-line: #6a737d; --mark: #a1260d; --pause: #f8e4df }
-@media (prefers-color-scheme: dark) { .tl { --ok: #123f5c; --ok-line: #6cb6ea; --bad: #5e2a12; --bad-line: #ff9d6b;
-  --gone: #4d2852; --gone-line: #d99be2; --late: #4c3e0a; --late-line: #e6c44e; --run: #0e4736; --run-line: #52d3a8;
-  --wait: #262c33; --wait-line: #98a2ad; --mark: #ff8a80; --pause: #3a2326 } }
+.tl { container-type: inline-size; margin: .8rem 0 }
+.tl-ok, .tl-use { --hue: #0069a6 } .tl-bad { --hue: #b03a00 } .tl-gone { --hue: #86368b } .tl-late { --hue: #7d6200 }
+.tl-run { --hue: #00714f } .tl-wait { --hue: #6a737d } .tl-limit, .tl-mark, .tl-pause { --hue: #a1260d }
+@media (prefers-color-scheme: dark) { .tl-ok, .tl-use { --hue: #6cb6ea } .tl-bad { --hue: #ff9d6b }
+  .tl-gone { --hue: #d99be2 } .tl-late { --hue: #e6c44e } .tl-run { --hue: #52d3a8 } .tl-wait { --hue: #98a2ad }
+  .tl-limit, .tl-mark, .tl-pause { --hue: #ff8a80 } }
 .tl svg { display: block; width: 100%; overflow: visible; print-color-adjust: exact; -webkit-print-color-adjust: exact }
-.tl text { font: 12px system-ui, sans-serif; fill: var(--text) } .tl .tl-head, .tl text.tl-mark { paint-order: stroke; stroke: var(--page); stroke-width: 3px }
-.tl .tl-head { font-weight: 600 }
-.tl .tl-tiny { font-size: 8px } .tl .tl-dim { fill: var(--dim) } .tl line { stroke: var(--line) }
-.tl text.tl-mark { fill: var(--mark) } .tl line.tl-mark { stroke: var(--mark); stroke-dasharray: 4 3 }
-.tl rect, .tl path { vector-effect: non-scaling-stroke } .tl .tl-pause { fill: var(--pause); stroke: none }
-.tl .tl-ok { fill: var(--ok); stroke: var(--ok-line) } .tl .tl-bad { fill: var(--bad); stroke: var(--bad-line) }
-.tl .tl-gone { fill: var(--gone); stroke: var(--gone-line) } .tl .tl-run { fill: var(--run); stroke: var(--run-line) }
-.tl .tl-late { fill: var(--late); stroke: var(--late-line) }
-.tl .tl-wait { fill: var(--wait); stroke: var(--wait-line); stroke-dasharray: 3 2 }
-.tl .tl-use { fill: var(--ok); stroke: none } .tl .tl-limit { fill: none; stroke: var(--mark); stroke-width: 2 }
+.tl rect, .tl path { fill: color-mix(in srgb, var(--hue) 22%, var(--page)); stroke: var(--hue);
+  vector-effect: non-scaling-stroke }
+.tl .tl-use, .tl .tl-pause { stroke: none } .tl .tl-pause { fill: color-mix(in srgb, var(--hue) 13%, var(--page)) }
+.tl .tl-wait { stroke-dasharray: 3 2 } .tl .tl-limit { fill: none; stroke-width: 2 }
+.tl line { stroke: var(--line) } .tl .tl-mark { stroke: var(--hue); stroke-dasharray: 4 3 }
+.tl text { font: 12px system-ui, sans-serif; fill: var(--text) } .tl .tl-tiny { font-size: 8px }
+.tl .tl-dim { fill: var(--dim) } .tl .tl-head { font-weight: 600 } .tl text.tl-mark { fill: var(--hue) }
+.tl .tl-head, .tl text.tl-mark { paint-order: stroke; stroke: var(--page); stroke-width: 3px; stroke-dasharray: none }
 .tl ul { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; margin: 0 0 .5rem; padding: 0 }
 .tl li { display: flex; align-items: center; gap: .4rem; font-size: 13px } .tl li svg { width: 26px; height: 14px }
 @container (max-width: 679px) { .tl .tl-m { display: none } }
-@container (min-width: 680px) { .tl .tl-few { display: none } }
 @container (max-width: 999px) { .tl .tl-l { display: none } }
 """
 
@@ -94,7 +89,7 @@ def changes(history: WorkHistory, name: str) -> list[Change]:
     breakers = [each for each in history.acts if each.action.startswith("retry breaker")]
     # Without the account, which the ARN of a caller contains.
     found = [Change(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers]
-    if history.versions_of(name) and not any(each.action in _CHANGES_OF_LIMIT for each in acts):
+    if history.versions_of(name):
         steps = pairwise(limit_steps(history, name).steps)
         found += [Change(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
     return sorted((each for each in found if history.since <= each.at <= history.until), key=lambda each: each.at)
@@ -119,7 +114,7 @@ class Row:
 
     Attributes:
         wait: from its sending to its start, its dead-letter message or now; None if that is not known.
-        why: the shares of the wait's time, by what kept the request waiting.
+        why: what was in use and waited when it was sent, and for how long the process was paused meanwhile.
         held: None if it has not started.
     """
 
@@ -129,14 +124,13 @@ class Row:
     wait: Interval | None = None
     why: str = ""
     held: Interval | None = None
-    attempt: Attempt | None = None
 
     @property
     def title(self) -> str:
-        waited = f"waited {length(self.wait[1] - self.wait[0])} from {iso(self.wait[0])}" if self.wait else ""
+        waited = f"; waited {length(self.wait[1] - self.wait[0])} from {iso(self.wait[0])}" if self.wait else ""
         why = f" ({self.why})" if self.why else ""
-        ran = f"held from {iso(self.held[0])} for {length(self.held[1] - self.held[0])}" if self.held else ""
-        return f"{self.label}: {self.kind.label}; {'; '.join(filter(None, (waited + why, ran)))}"
+        ran = f"; held from {iso(self.held[0])} for {length(self.held[1] - self.held[0])}" if self.held else ""
+        return f"{self.label}: {self.kind.label}{waited}{why}{ran}"
 
 
 _Bar = tuple[Row, Interval]
@@ -145,28 +139,35 @@ _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 
 def rows(history: WorkHistory, name: str) -> list[Row]:
     """The requests of a process in the period, by the times of their sending or start."""
-    reason, default = wait_reasons(history, name), history.default_weight(name)
-    known = {sending.execution: (sending, wait) for sending, wait in waits(history) if sending.process == name}
+    default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
+    own = [each for each in waits(history) if each[0].process == name and each[1][0] <= history.until]
+    known = {sending.execution: (sending, wait) for sending, wait in own}
+    used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
+    queue = weighted_steps((wait, 1) for _, wait in known.values())
+    limits, breaks = limit_steps(history, name), pauses(history, name)
+
+    def why(wait: Interval) -> str:
+        at, limit = wait[0], limits.values(wait[0], wait[0])[-1]
+        text = f"{value_at(used, at):,} of {'an unknown limit' if limit is None else f'{limit:,}'} in use"
+        others, paused = value_at(queue, at) - 1, overlap_seconds(breaks, wait)
+        text += f", {count(others, 'other')} waiting" if others > 0 else ""
+        return f"{text}, paused for {length(paused)}" if paused else text
+
     ids = {each.execution: each.request_id for each in history.kept}
     if process := history.processes.get(name):
         ids |= {each.execution: each.request_id for each in process.waiting.values()}
     found = []
-    for attempt, span in held(history, history.by_process.get(name, [])):
+    for attempt, span in holders:
         if span[1] >= history.since and span[0] <= history.until:
-            weight, wait = attempt.weight or default, known.get(attempt.execution, (None, None))[1]
+            wait = known[attempt.execution][1] if attempt.execution in known else None
             label = (attempt.request_id or attempt.execution) + f", attempt {attempt.number}" * (attempt.number > 1)
-            found.append(Row(label, OUTCOMES.get(attempt.status, RUNNING), weight, wait, "", span, attempt))
+            kind, weight = OUTCOMES.get(attempt.status, RUNNING), attempt.weight or default
+            found.append(Row(label, kind, weight, wait, why(wait) if wait else "", span))
     for execution in known.keys() - history.by_execution.keys():
         sending, wait = known[execution]
-        weight, kind = sending.weight or default, WAITS if wait[1] == history.now else REFUSED
-        found.append(Row(ids.get(execution) or execution, kind, weight, wait))
-    found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
-    # Of the others only a mean is drawn.
-    return [*found[:-MAX_BARS], *(_explained(each, reason) for each in found[-MAX_BARS:])]
-
-
-def _explained(row: Row, reason: Callable[[Interval, int], str]) -> Row:
-    return replace(row, why=reason(row.wait, row.weight)) if row.wait else row
+        kind, weight = WAITS if wait[1] == history.now else REFUSED, sending.weight or default
+        found.append(Row(ids.get(execution) or execution, kind, weight, wait, why(wait)))
+    return sorted(found, key=lambda each: min(filter(None, (each.wait, each.held))))
 
 
 class _Axis:
@@ -224,7 +225,7 @@ def timeline_svg(history: WorkHistory, name: str, ident: str = "timeline") -> st
     marks, common = changes(history, name), _common(drawn)
     axis = _Axis(history, [*(at for _, span in holders + waiting for at in span), *(each.at for each in marks)])
     parts = [
-        _labels(axis, marks[:MAX_CHANGES]),
+        _labels(axis, marks),
         _usage(history, name, axis, holders),
         _bars(f"Who held a slot ({count(len(holders), 'execution')})", axis, holders, common),
         _bars(f"Who waited for one ({count(len(waiting), 'request')})", axis, waiting, common, "tl-wait"),
@@ -236,76 +237,50 @@ def timeline_svg(history: WorkHistory, name: str, ident: str = "timeline") -> st
         height += size
     xs = [(axis.share(start), axis.share(end)) for start, end in pauses(history, name)]
     behind = "".join(
-        f'<rect class="tl-pause" x="{a:.2f}%" y="{top}" width="{b - a:.2f}%" height="{height - top}"/>'
-        for a, b in xs
-        if b > a
+        f'<rect class="tl-pause" x="{a:.2f}%" y="{top}" width="{b - a:.2f}%" height="{height - top}"/>' for a, b in xs
     )
     lines = "".join(
         f'<line class="tl-mark" x1="{x}%" x2="{x}%" y1="{top - 2}" y2="{height}"/>'
-        for x in {round(axis.share(each.at), 2) for each in marks[:MAX_CHANGES]}
+        for x in sorted({round(axis.share(each.at), 1) for each in marks})
     )
+    notes = _notes(history, name, axis, holders, waiting)
     outcomes = Counter(each.kind.label for each in drawn).most_common()
     summary = ", ".join(f"{number:,} {label}" for label, number in outcomes) or "no requests"
     return (
-        f'<div class="tl">{_legend(drawn, marks, is_paused=bool(xs))}<svg height="{height + 40}" role="img" '
+        f'<div class="tl">{_legend(drawn)}<svg height="{height + 40}" role="img" '
         f'aria-labelledby="{ident}-title {ident}-desc"><title id="{ident}-title">Slots of {escaped(name)} over time'
         f'</title><desc id="{ident}-desc">From {iso(axis.start)} to {iso(axis.end)}: {summary}; '
         f"{count(len(marks), 'change')} by operators.</desc>{behind}{axis.draw(height)}{shapes}{lines}{texts}</svg>"
-        f"{''.join(f'<p class="dim">{note}</p>' for note in _notes(history, name, axis, drawn, len(marks)))}</div>"
+        f"{''.join(f'<p class="dim">{note}</p>' for note in notes)}</div>"
     )
 
 
-def _legend(drawn: Sequence[Row], marks: Sequence[Change], *, is_paused: bool) -> str:
-    kinds = {each.kind: None for each in sorted(drawn, key=lambda each: each.kind.css)} | (
-        {WAITED: None} if any(each.wait for each in drawn) else {}
+def _legend(drawn: Sequence[Row]) -> str:
+    kinds = {each.kind for each in drawn} | ({WAITED} if any(each.wait for each in drawn) else set())
+    boxes = [Kind("tl-use", "slots in use"), *sorted(kinds, key=attrgetter("css", "label")), Kind("tl-pause", "pause")]
+    lines = [Kind("tl-limit", "limit"), Kind("tl-mark", "change by an operator")]
+    items = (
+        f'<li><svg aria-hidden="true"><path class="{each.css}" d="{path}"/><text x="9" y="11">{each.mark}</text></svg>'
+        f"{each.label}</li>"
+        for some, path in ((boxes, "M1,1H25V13H1Z"), (lines, "M0,7H26"))
+        for each in some
     )
-    box, line = (
-        '<rect class="{}" x="1" y="1" width="24" height="12" rx="2"/>',
-        '<line class="{}" x2="26" y1="7" y2="7"/>',
-    )
-    drawings = {
-        "slots in use": box.format("tl-use"),
-        "limit": '<path class="tl-limit" d="M0,7H26"/>',
-        **{each.label: f'{box.format(each.css)}<text x="9" y="11">{each.mark}</text>' for each in kinds},
-        **({"pause": box.format("tl-pause")} if is_paused else {}),
-        **({"change by an operator": line.format("tl-mark")} if marks else {}),
-    }
-    items = (f'<li><svg aria-hidden="true">{svg}</svg>{label}</li>' for label, svg in drawings.items())
     return f"<ul>{''.join(items)}</ul>"
 
 
 def _labels(axis: _Axis, marks: Sequence[Change]) -> _Part:
-    """The labels of changes, in rows in which none overlaps another one: on a phone only the numbers."""
-    numbers = [str(number) for number in range(1, len(marks) + 1)]
-    texts = [f"{number} {one_line(each.text, 40)}" for number, each in zip(numbers, marks, strict=True)]
-    named = _placed(axis, marks, texts, _WIDTHS["tl-m"])
-    if len(named) > _LABEL_ROWS:
-        texts, named = numbers, _placed(axis, marks, numbers, _WIDTHS["tl-m"])
-    few = _placed(axis, marks, numbers, _WIDTHS["tl-s"])
-    drawn = "".join(
-        f'<text class="tl-mark {css}" x="{x:.2f}%" dx="{3 if x <= 50 else -3}" y="{14 * row + 12}" '
-        f'text-anchor="{"start" if x <= 50 else "end"}">{escaped(shown[number])}</text>'
-        for css, shown, placed in (("tl-few", numbers, few), ("tl-m", texts, named))
-        for row, labels in enumerate(placed[:_LABEL_ROWS])
-        for number, x, _ in labels
-    )
-    most = min(_LABEL_ROWS, max(len(few), len(named)))
-    return "", drawn, 14 * most + 4 * bool(most)
-
-
-def _placed(
-    axis: _Axis, marks: Sequence[Change], texts: Sequence[str], width: int
-) -> list[list[tuple[int, float, Interval]]]:
-    """Rows of labels: the number, the place in percent, and the pixels of each, at a width of the timeline."""
-    placed: list[list[tuple[int, float, Interval]]] = []
-    for number, (mark, text) in enumerate(zip(marks, texts, strict=True)):
-        x, size = axis.share(mark.at), _CHARACTER * len(text) + 6
-        begin = x / 100 * width - (0 if x <= 50 else size)
-        row = next((row for row in placed if all(begin >= b or begin + size <= a for _, _, (a, b) in row)), None)
-        if row is None:
-            placed.append(row := [])
-        row.append((number, x, (begin, begin + size)))
-    return placed
+    """The labels of changes, in rows in which none overlaps another one on a phone, as far as there is space."""
+    drawn, placed = "", list[tuple[int, float, float]]()
+    for number, mark in enumerate(marks, 1):
+        text, x = f"{number} {one_line(mark.text, 20)}", axis.share(mark.at)
+        size, is_left = _CHARACTER * len(text) + 6, x <= 50
+        begin = x / 100 * _WIDTHS["tl-s"] - (0 if is_left else size)
+        row = min(set(range(_LABEL_ROWS + 1)) - {row for row, a, b in placed if begin < b and a < begin + size})
+        if row < _LABEL_ROWS:
+            placed.append((row, begin, begin + size))
+            side = 'dx="3"' if is_left else 'dx="-3" text-anchor="end"'
+            drawn += f'<text class="tl-mark" x="{x:.2f}%" {side} y="{14 * row + 12}">{escaped(text)}</text>'
+    return "", drawn, 14 * max((row + 1 for row, _, _ in placed), default=0)
 
 
 def _usage(history: WorkHistory, name: str, axis: _Axis, holders: Sequence[_Bar]) -> _Part:
@@ -396,31 +371,26 @@ def _bars(title: str, axis: _Axis, bars: Sequence[_Bar], common: str, css: str =
             texts += f'<text class="{fits}" x="{x:.2f}%" dx="5" y="{y + 13}">{escaped(label)}</text>'
         if mark:
             tiny = ' class="tl-tiny"' if pitch < 14 else ""
-            drawn += (
-                f'<text{tiny} x="{x + width:.2f}%" dx="-3" y="{y + pitch / 2 + 3:g}" text-anchor="end">{mark}</text>'
-            )
+            place = f'x="{x + width:.2f}%" y="{y + pitch / 2 + 3:g}"'
+            texts += f'<text{tiny} {place} dx="-3" text-anchor="end">{mark}</text>'
     return drawn, texts, 28 + pitch * number
 
 
-def _notes(history: WorkHistory, name: str, axis: _Axis, drawn: Sequence[Row], marks: int) -> Iterator[str]:
-    if common := _common(drawn):
+def _notes(
+    history: WorkHistory, name: str, axis: _Axis, holders: Sequence[_Bar], waiting: Sequence[_Bar]
+) -> Iterator[str]:
+    """What the drawing leaves out."""
+    if common := _common([each for each, _ in (*holders, *waiting)]):
         yield f"… is the common beginning of the names: {escaped(common)}"
     if axis.is_part:
         yield "The rest of the period, in which nothing is recorded, is not drawn."
-    holders = [(each, each.held) for each in drawn if each.held]
-    column = length((axis.end - axis.start) / COLUMNS)
-    if _are_many(holders):
-        yield f"{len(holders):,} executions are too many for bars: each column is the mean of {column}, by outcome."
-    if _are_many(waiting := [(each, each.wait) for each in drawn if each.wait]):
-        yield f"{len(waiting):,} waiting requests are too many for bars: each column is the mean of {column}."
-    if unknown := sum(each.wait is None for each in drawn):
-        yield (
-            f"For {count(unknown, 'execution')} no record states when the message was sent, so the wait is not known."
-        )
-    if any(limit is None for limit in limit_steps(history, name).values(axis.start, axis.end)):
+    if _are_many(holders) or _are_many(waiting):
+        column = length((axis.end - axis.start) / COLUMNS)
+        yield f"{len(holders):,} executions, {len(waiting):,} waits: too many for bars. A column is a mean of {column}."
+    if unknown := sum(each.wait is None for each, _ in holders):
+        yield f"For how long {count(unknown, 'execution')} waited is not recorded."
+    if None in limit_steps(history, name).values(axis.start, axis.end):
         yield "Where its line is missing, the limit is not known."
     process = history.processes.get(name)
     if leases := sum(each.is_lease for each in process.holders.values()) if process else 0:
         yield f"{count(leases, 'lease holds', 'leases hold')} a slot now. Leases leave no record and are not drawn."
-    if marks > MAX_CHANGES:
-        yield f"Only the first {MAX_CHANGES} of {marks:,} changes are drawn."

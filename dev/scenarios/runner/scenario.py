@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NO_TERMINAL_WIDTH = 130  # characters
+PAGE = "audit.html"
 ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
 
 
@@ -136,21 +137,14 @@ class Scenario:
     """The files of a run.
 
     Args:
-        folder: of report.json, the chart and the page.
+        folder: of report.json and the chart.
         chart: the chart's file name.
-        page: the page's file name; empty without one.
         engine: see EmbeddedAws.start.
     """
 
     folder: Path
     chart: str
-    page: str = ""
     engine: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def files(self) -> list[str]:
-        """The names of the files that a run writes for its user."""
-        return [name for name in ("report.json", self.chart, self.page) if name]
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,7 @@ class Outcome:
         report: the content of report.json.
         tables: for the terminal, without the checks.
         draw: draws the chart into a file.
-        page: the page as a text; empty without one.
+        page: of `slotkeeper audit --html`; empty without one.
     """
 
     report: Mapping[str, Any]
@@ -219,7 +213,7 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
-        with alone(folder, scenario.files), engine(folder, run, **scenario.engine) as aws:
+        with alone(folder, ("report.json", scenario.chart, PAGE)), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
             outcome = measure(aws, run)
@@ -244,12 +238,13 @@ def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
     """Write report.json, the chart and the page, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
     outcome.draw(scenario.folder / scenario.chart)
-    if scenario.page:
-        (scenario.folder / scenario.page).write_text(outcome.page, encoding="utf-8")
+    names = ["report.json", scenario.chart]
+    if outcome.page:
+        (scenario.folder / PAGE).write_text(outcome.page, encoding="utf-8")
+        names.append(PAGE)
     for each in (*outcome.tables, checks_of_run.table(outcome.report)):
         console.print("", each, sep="\n")
-    paths = ", ".join(f"{scenario.folder}/{name}" for name in scenario.files)
-    console.print("", paths, sep="\n", highlight=False)
+    console.print("", ", ".join(f"{scenario.folder}/{name}" for name in names), sep="\n", highlight=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

@@ -18,7 +18,7 @@ from .soak_report import Parameters, Records, bounds, build, whole_run
 from .soak_stack import ENGINE, GRACE, PARAMETERS, SoakStack
 
 CALM_EACH = 4  # requests per process in addition to its slots, after the faults
-SCENARIO = Scenario(Path("build/soak"), "soak.png", engine={"faults": True, "lasting": True, "environment": ENGINE})
+SCENARIO = Scenario(Path("build/soak"), "soak.png", {"faults": True, "lasting": True, "environment": ENGINE})
 
 
 def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:

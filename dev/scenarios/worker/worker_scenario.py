@@ -34,7 +34,7 @@ OTHER_WORK = (
 )
 SPARE_CONCURRENCY = 2  # above the event source's, so that it is not throttled
 SENT_WITHIN = 10.0  # seconds
-SCENARIO = Scenario(Path("build/run-worker"), "worker.png", engine={"downstream": True})
+SCENARIO = Scenario(Path("build/run-worker"), "worker.png", {"downstream": True})
 
 
 @dataclass(frozen=True)
