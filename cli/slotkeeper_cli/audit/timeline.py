@@ -176,31 +176,31 @@ class _Axis:
     def __init__(self, history: WorkHistory, instants: Sequence[float]) -> None:
         inside = [min(max(at, history.since), history.until) for at in instants] or [history.since, history.until]
         margin = max(0.5, 0.02 * (max(inside) - min(inside)))
-        self.start, self.end = max(history.since, min(inside) - margin), min(history.until, max(inside) + margin)
-        self.is_part = self.end - self.start < 0.95 * (history.until - history.since)
+        self.since, self.until = max(history.since, min(inside) - margin), min(history.until, max(inside) + margin)
+        self.is_part = self.until - self.since < 0.95 * (history.until - history.since)
 
     def share(self, at: float) -> float:
         """The place of an instant, in percent of the width."""
-        return 100 * (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
+        return 100 * (min(max(at, self.since), self.until) - self.since) / (self.until - self.since)
 
     def draw(self, height: float) -> str:
         """Lines and times below a height. A phone has space for each third of the times."""
-        span = self.end - self.start
+        span = self.until - self.since
         step = next((each for each in _TICKS if span / each <= _MOST_TICKS), math.ceil(span / _MOST_TICKS))
         form, drawn = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%b %d", ""
-        for number in range(math.ceil(self.start / step), math.floor(self.end / step) + 1):
+        for number in range(math.ceil(self.since / step), math.floor(self.until / step) + 1):
             x, css = self.share(number * step), "tl-s" if number % 3 == 0 or span / step < _FEW_TICKS else "tl-l"
             anchor = "start" if x < 4 else "end" if x > 96 else "middle"
             at = datetime.fromtimestamp(number * step, UTC).strftime(form)
             drawn += f'<line x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="{height + 4}" class="{css}"/>'
             drawn += f'<text x="{x:.2f}%" y="{height + 17}" class="tl-dim {css}" text-anchor="{anchor}">{at}</text>'
-        return f'{drawn}<text y="{height + 35}" class="tl-dim">{iso(self.start)} to {iso(self.end)} (UTC)</text>'
+        return f'{drawn}<text y="{height + 35}" class="tl-dim">{iso(self.since)} to {iso(self.until)} (UTC)</text>'
 
     def path(self, css: str, steps: Sequence[tuple[float, float | None]], top: float, *, filled: bool) -> str:
         """A value from each instant on, where it is known, in a box of 1000 by 100."""
         drawn, is_open = "", False
-        for (at, value), (end, _) in pairwise([*steps, (self.end, None)]):
-            if value is None or not (at < self.end and end > self.start):
+        for (at, value), (end, _) in pairwise([*steps, (self.until, None)]):
+            if value is None or not (at < self.until and end > self.since):
                 is_open = is_open and value is not None
                 continue
             y = f"{100 - 100 * value / top:.1f}"
@@ -249,7 +249,7 @@ def timeline_svg(history: WorkHistory, name: str, ident: str = "timeline") -> st
     return (
         f'<div class="tl">{_legend(drawn)}<svg height="{height + 40}" role="img" '
         f'aria-labelledby="{ident}-title {ident}-desc"><title id="{ident}-title">Slots of {escaped(name)} over time'
-        f'</title><desc id="{ident}-desc">From {iso(axis.start)} to {iso(axis.end)}: {summary}; '
+        f'</title><desc id="{ident}-desc">From {iso(axis.since)} to {iso(axis.until)}: {summary}; '
         f"{count(len(marks), 'change')} by operators.</desc>{behind}{axis.draw(height)}{shapes}{lines}{texts}</svg>"
         f"{''.join(f'<p class="dim">{note}</p>' for note in notes)}</div>"
     )
@@ -286,7 +286,7 @@ def _labels(axis: _Axis, marks: Sequence[Change]) -> _Part:
 def _usage(history: WorkHistory, name: str, axis: _Axis, holders: Sequence[_Bar]) -> _Part:
     used = weighted_steps((span, each.weight) for each, span in holders)
     limits = limit_steps(history, name).intervals
-    known = [each for start, end, each in limits if each is not None and start < axis.end and end > axis.start]
+    known = [each for start, end, each in limits if each is not None and start < axis.until and end > axis.since]
     peak = max((value for _, value in used), default=0)
     top = max(1, peak, *known)
     layers: Sequence[tuple[str, Sequence[tuple[float, float]]]] = [("tl-use", used)]
@@ -323,14 +323,14 @@ def _are_many(bars: Sequence[_Bar]) -> bool:
 
 def _means(axis: _Axis, bars: Sequence[_Bar]) -> list[tuple[float, float]]:
     """The mean weight in each column."""
-    width = (axis.end - axis.start) / COLUMNS
+    width = (axis.until - axis.since) / COLUMNS
     sums = [0.0] * COLUMNS
     for each, (start, end) in bars:
-        first = max(0, math.floor((start - axis.start) / width))
-        for number in range(first, min(COLUMNS, math.ceil((end - axis.start) / width))):
-            begin = axis.start + number * width
+        first = max(0, math.floor((start - axis.since) / width))
+        for number in range(first, min(COLUMNS, math.ceil((end - axis.since) / width))):
+            begin = axis.since + number * width
             sums[number] += each.weight * overlap_seconds([(start, end)], (begin, begin + width)) / width
-    return [(axis.start + number * width, value) for number, value in enumerate(sums)]
+    return [(axis.since + number * width, value) for number, value in enumerate(sums)]
 
 
 def _common(drawn: Sequence[Row]) -> str:
@@ -385,11 +385,11 @@ def _notes(
     if axis.is_part:
         yield "The rest of the period, in which nothing is recorded, is not drawn."
     if _are_many(holders) or _are_many(waiting):
-        column = length((axis.end - axis.start) / COLUMNS)
+        column = length((axis.until - axis.since) / COLUMNS)
         yield f"{len(holders):,} executions, {len(waiting):,} waits: too many for bars. A column is a mean of {column}."
     if unknown := sum(each.wait is None for each, _ in holders):
         yield f"For how long {count(unknown, 'execution')} waited is not recorded."
-    if None in limit_steps(history, name).values(axis.start, axis.end):
+    if None in limit_steps(history, name).values(axis.since, axis.until):
         yield "Where its line is missing, the limit is not known."
     process = history.processes.get(name)
     if leases := sum(each.is_lease for each in process.holders.values()) if process else 0:

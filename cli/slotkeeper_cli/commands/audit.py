@@ -61,7 +61,7 @@ def show_audit(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write the timeline and the rest as one HTML page.", dir_okay=False),
+        typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False),
     ] = None,
 ) -> None:
     """Show whether the limit held. `HELP` is the text of --help."""
