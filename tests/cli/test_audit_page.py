@@ -54,8 +54,8 @@ def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_
     assert "About 7 messages of FailedRequestQueue could not be read: denied" in text
     assert "A sample: only some" in text
     assert "limit 1 to 2\nassumed-role/ops/anna" in text
-    assert "RequestFailed\nnot a number\nb\n1\n" in text
-    assert "0 of 1 in use, 3 others waiting, paused for 2.0 s" in text
+    assert "States.TaskFailed\nnot a number\nb\n1\n" in text
+    assert "no slot free for 11.9 s, paused for 2.0 s, 3 others waiting when it was sent" in text
     tags = Counter(tag for tag, _ in page.elements)
     assert tags["desc"] == tags["h1"] == 1
     assert {each.get("scope") for tag, each in page.elements if tag == "th"} == {"col", "row"}
@@ -71,7 +71,7 @@ def test_a_run_whose_messages_are_known_has_its_limits_and_its_dead_letter_messa
 def test_a_wait_states_what_kept_the_request_waiting() -> None:
     late = Sending(name("d"), START + 2, 10)
     shown = {each.label: each for each in rows(replace(clean(), acts=_acts(), sendings=[late]), "sample")}
-    assert shown["d"].why == "2 of 1 in use, paused for 2.0 s"
+    assert shown["d"].why == "no slot free for 9.9 s, paused for 2.0 s"
     assert "d: succeeded; waited 11.5 s from" in shown["d"].title
     assert shown["a"].wait is None
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
+from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.picture import figures
@@ -127,7 +128,7 @@ def _causes(history: WorkHistory, name: str) -> list[KeptRequest]:
     for each in history.by_process.get(name, []):
         own = kept.pop(each.execution, KeptRequest(each.execution, "", 0.0))
         if each.has_failed and each.stopped is not None:
-            code, reason = each.error or own.code or each.status, each.cause or own.reason
+            code, reason = own.code or each.error or each.status, own.reason or failure_reason(each.cause)
             request_id = each.request_id or own.request_id
             found.append(replace(own, at=each.stopped, code=code, reason=reason, request_id=request_id))
     return [*found, *kept.values()]

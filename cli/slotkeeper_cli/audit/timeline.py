@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +115,7 @@ class Row:
 
     Attributes:
         wait: from its sending to its start, its dead-letter message or now; None if that is not known.
-        why: what was in use and waited when it was sent, and for how long the process was paused meanwhile.
+        why: for how much of the wait no slot was free or the process was paused, and how many others waited.
         held: None if it has not started.
     """
 
@@ -146,12 +147,17 @@ def rows(history: WorkHistory, name: str) -> list[Row]:
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
 
-    def why(wait: Interval) -> str:
-        at, limit = wait[0], limits.values(wait[0], wait[0])[-1]
-        text = f"{value_at(used, at):,} of {'an unknown limit' if limit is None else f'{limit:,}'} in use"
-        others, paused = value_at(queue, at) - 1, overlap_seconds(breaks, wait)
-        text += f", {count(others, 'other')} waiting" if others > 0 else ""
-        return f"{text}, paused for {length(paused)}" if paused else text
+    instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
+    in_force = [limits.values(at, at)[-1] for at in instants[:-1]]
+    free = [None if most is None else most - value_at(used, at) for at, most in zip(instants, in_force, strict=False)]
+
+    def why(wait: Interval, weight: int) -> str:
+        parts = range(bisect_right(instants, wait[0]) - 1, bisect_left(instants, wait[1]))
+        full = [(instants[n], instants[n + 1]) for n in parts if (units := free[n]) is not None and units < weight]
+        times = {"no slot free for": overlap_seconds(full, wait), "paused for": overlap_seconds(breaks, wait)}
+        others = value_at(queue, wait[0]) - 1
+        first = [f"{count(others, 'other')} waiting when it was sent"] if others > 0 else []
+        return ", ".join([*(f"{text} {length(amount)}" for text, amount in times.items() if amount >= 0.05), *first])
 
     ids = {each.execution: each.request_id for each in history.kept}
     if process := history.processes.get(name):
@@ -162,12 +168,15 @@ def rows(history: WorkHistory, name: str) -> list[Row]:
             wait = known[attempt.execution][1] if attempt.execution in known else None
             label = (attempt.request_id or attempt.execution) + f", attempt {attempt.number}" * (attempt.number > 1)
             kind, weight = OUTCOMES.get(attempt.status, RUNNING), attempt.weight or default
-            found.append(Row(label, kind, weight, wait, why(wait) if wait else "", span))
+            found.append(Row(label, kind, weight, wait, held=span))
     for execution in known.keys() - history.by_execution.keys():
         sending, wait = known[execution]
         kind, weight = WAITS if wait[1] == history.now else REFUSED, sending.weight or default
-        found.append(Row(ids.get(execution) or execution, kind, weight, wait, why(wait)))
-    return sorted(found, key=lambda each: min(filter(None, (each.wait, each.held))))
+        found.append(Row(ids.get(execution) or execution, kind, weight, wait))
+    found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
+    # Of the others only means are drawn.
+    newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])
+    return [*found[:-MAX_BARS], *newest]
 
 
 class _Axis:
