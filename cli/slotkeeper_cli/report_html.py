@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator
 
-from slotkeeper.printable import printable
 from slotkeeper.retry.failures.report import BreakerHistory, Cause, FailureReport, Period, next_steps
 from slotkeeper_cli.formatting import count, duration, iso
+from slotkeeper_cli.html_page import document, escaped, html_row, html_table
 
 
 def change_text(failures: int, before: int) -> str:
@@ -53,18 +52,6 @@ def footer(found: FailureReport) -> Iterator[str]:
 
 
 _STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --dim: #59636e; --page: #fff; --line: #d1d9e0; --bar: #2a6fbb;
-  --lost: #b3261e; --box: #f4f6f8 }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ec; --dim: #9da7b1; --page: #15191e; --line: #3a424b;
-  --bar: #6cabf0; --lost: #ff8a80; --box: #1e242b } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 62rem;
-  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem } h3 { font-size: 1rem; margin: 0 }
-table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top }
-th { color: var(--dim); font-weight: 500; white-space: nowrap } td { min-width: 6rem }
-.number { text-align: right; white-space: nowrap; min-width: 0 }
-.lost { color: var(--lost); font-weight: 600 } .dim, footer, figcaption { color: var(--dim); font-size: .87rem }
 figure { margin: .6rem 0 } .chart { display: flex; align-items: flex-end; gap: 2px; height: 8rem;
   border-bottom: 1px solid var(--line) } .small { height: 2.5rem }
 .chart span { flex: 1; background: var(--bar); min-height: 0 } .chart .some { min-height: 2px }
@@ -74,23 +61,14 @@ figure { margin: .6rem 0 } .chart { display: flex; align-items: flex-end; gap: 2
 """
 
 
-def _escaped(text: str) -> str:
-    return html.escape(printable(text))
-
-
 def page(found: FailureReport, stack: str) -> str:
     """Return the page as a text in UTF-8. Texts of errors, requests and names are escaped."""
-    title = f"Failures of work on stack {stack}"
-    return "\n".join(
+    return document(
+        f"Failures of work on stack {stack}",
+        _STYLE,
         (
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8"/>',
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>",
-            f"<title>{_escaped(title)}</title><style>{_STYLE}</style></head><body>",
-            f"<h1>{_escaped(title)}</h1>",
             f"<p>{iso(found.period.start)} to {iso(found.period.end)} (UTC). "
-            f"{_escaped(change_text(found.failures, found.before))}.</p>",
+            f"{escaped(change_text(found.failures, found.before))}.</p>",
             _chart("Failures over time", found.buckets, found.period),
             "<h2>Causes</h2>",
             *_summary(found.causes),
@@ -98,9 +76,8 @@ def page(found: FailureReport, stack: str) -> str:
             *_gone(found.gone),
             *_downstreams(found),
             *_breakers(found),
-            f"<footer>{''.join(f'<p>{_escaped(line)}</p>' for line in footer(found))}</footer>",
-            "</body></html>",
-        )
+            f"<footer>{''.join(f'<p>{escaped(line)}</p>' for line in footer(found))}</footer>",
+        ),
     )
 
 
@@ -112,7 +89,7 @@ def _chart(caption: str, buckets: list[int], period: Period, size: str = "") -> 
         f'title="{iso(period.start + place * width)}: {number}"></span>'
         for place, number in enumerate(buckets)
     )
-    label = _escaped(f"{caption}: at most {highest:,} in {width / 60:,.0f} min")
+    label = escaped(f"{caption}: at most {highest:,} in {width / 60:,.0f} min")
     return (
         f'<figure><div class="chart{size}" role="img" aria-label="{label}">{bars}</div><div class="axis dim">'
         f"<span>{iso(period.start)}</span><span>{iso(period.end)}</span></div><figcaption>{label}</figcaption></figure>"
@@ -120,34 +97,35 @@ def _chart(caption: str, buckets: list[int], period: Period, size: str = "") -> 
 
 
 def _summary(causes: Iterable[Cause]) -> Iterator[str]:
-    rows = [_row(cause.error_type, cause.fingerprint, *cause_figures(cause), text_columns=2) for cause in causes]
+    rows = [html_row(cause.error_type, cause.fingerprint, *cause_figures(cause), text_columns=2) for cause in causes]
     if not rows:
         yield "<p>No attempt failed.</p>"
         return
-    yield _table(
-        ("error type", "message", "failures", "requests", "lost", "recovered", "waiting", "against before"), rows
-    )
+    columns = ("error type", "message", "failures", "requests", "lost", "recovered", "waiting", "against before")
+    yield html_table("Causes", columns, rows, text_columns=2)
 
 
 def _article(cause: Cause, found: FailureReport, stack: str) -> str:
     names = ", ".join(f"{name} ({number:,})" for name, number in cause.downstreams.most_common(5))
     lost = f'<span class="lost">{cause.lost:,} lost</span>' if cause.lost else "none lost"
-    steps = "".join(f"<li>{_escaped(step)}</li>" for step in next_steps(cause, found, stack))
+    steps = "".join(f"<li>{escaped(step)}</li>" for step in next_steps(cause, found, stack))
     return (
-        f"<article><h3>{_escaped(cause.error_type)}: {_escaped(cause.fingerprint)}</h3>"
+        f"<article><h3>{escaped(cause.error_type)}: {escaped(cause.fingerprint)}</h3>"
         f"<p>{count(cause.attempts, 'failed attempt')} of {count(cause.requests, 'request')}: {lost}, "
         f"{cause.recovered:,} recovered, {cause.waiting:,} waiting. First {iso(cause.first)}, last {iso(cause.last)}. "
-        f"Downstream: {_escaped(names)}. Example: <code>{_escaped(cause.example or 'none')}</code></p>"
+        f"Downstream: {escaped(names)}. Example: <code>{escaped(cause.example or 'none')}</code></p>"
         f"{_chart('Failures', cause.buckets, found.period, ' small')}"
         f"<p>Next steps:</p><ol>{steps}</ol></article>"
     )
 
 
 def _gone(causes: Iterable[Cause]) -> Iterator[str]:
-    rows = [_row(cause.error_type, cause.fingerprint, f"{cause.before:,}", text_columns=2) for cause in causes]
+    rows = [html_row(cause.error_type, cause.fingerprint, f"{cause.before:,}", text_columns=2) for cause in causes]
     if rows:
         yield "<h2>Causes of the period before that did not occur again</h2>"
-        yield _table(("error type", "message", "failures before"), rows)
+        yield html_table(
+            "Causes of the period before", ("error type", "message", "failures before"), rows, text_columns=2
+        )
 
 
 def _downstreams(found: FailureReport) -> Iterator[str]:
@@ -158,9 +136,9 @@ def _downstreams(found: FailureReport) -> Iterator[str]:
     for name, each in found.downstreams.items():
         bar = f'<td class="share"><span class="bar" style="width:{100 * each.failures / highest:.1f}%"></span></td>'
         numbers = (f"{number:,}" for number in vars(each).values())
-        rows.append(_row(name, *numbers, text_columns=1).replace("</tr>", f"{bar}</tr>"))
+        rows.append(html_row(name, *numbers, text_columns=1).replace("</tr>", f"{bar}</tr>"))
     yield "<h2>Downstreams</h2>"
-    yield _table(("downstream", "failures", "before", "requests", "lost", ""), rows)
+    yield html_table("Downstreams", ("downstream", "failures", "before", "requests", "lost", ""), rows, text_columns=1)
 
 
 def _breakers(found: FailureReport) -> Iterator[str]:
@@ -168,20 +146,7 @@ def _breakers(found: FailureReport) -> Iterator[str]:
         return
     yield "<h2>Circuit breakers</h2>"
     for each in found.breakers:
-        yield f"<p>{_escaped(breaker_text(each))}</p>"
-        rows = [_row(iso(one.at), one.to, one.why, one.by or "worker", text_columns=4) for one in each.changes]
+        yield f"<p>{escaped(breaker_text(each))}</p>"
+        rows = [html_row(iso(one.at), one.to, one.why, one.by or "worker", text_columns=4) for one in each.changes]
         if rows:
-            yield _table(("at", "state", "why", "by"), rows)
-
-
-def _table(columns: Iterable[str], rows: Iterable[str]) -> str:
-    heads = "".join(f"<th>{_escaped(column)}</th>" for column in columns)
-    return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-
-
-def _row(*cells: str, text_columns: int) -> str:
-    made = (
-        f"<td{'' if place < text_columns else ' class="number"'}>{_escaped(text)}</td>"
-        for place, text in enumerate(cells)
-    )
-    return f"<tr>{''.join(made)}</tr>"
+            yield html_table(f"Changes of {each.downstream}", ("at", "state", "why", "by"), rows, text_columns=4)

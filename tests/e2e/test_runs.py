@@ -23,7 +23,7 @@ from dev.emulator.chat_service import Outage as ChatOutage
 from dev.emulator.downstream import Call
 from dev.scenarios.runner import scenario as frame
 from dev.scenarios.runner.scenario import Outcome, Run, Scenario
-from dev.scenarios.slots import machine_run, priority_run, slot_report, slot_scenario
+from dev.scenarios.slots import machine_run, priority_run, slot_report, slot_requests, slot_scenario
 from dev.scenarios.soak import fault_player, soak_plan, soak_report, soak_scenario, soak_stack
 from dev.scenarios.soak.soak_plan import DECK, ENGINE_KILLED
 from dev.scenarios.token import token_records, token_report, token_scenario
@@ -58,7 +58,7 @@ def run() -> Run:
 
 
 def shown(scenario: Scenario, outcome: Outcome, folder: Path) -> str:
-    """Write the report, which has the documented keys, and the picture; what the terminal shows."""
+    """Write the report, which has the documented keys, the picture and the page; what the terminal shows."""
     output = io.StringIO()
     frame.write(replace(scenario, folder=folder), outcome, Console(file=output, width=220))
     assert (folder / scenario.chart).read_bytes().startswith(b"\x89PNG")
@@ -89,7 +89,11 @@ def test_every_check_of_a_run_with_priorities_holds(
     assert report["slots_in_use_at_end"] == 0
     assert report["wait"].keys() == {"low", "normal", "high"}
     assert [each["code"] for each in report["dead_lettered"]] == ["Cancelled"]
-    assert "█" in shown(slot_scenario.SCENARIO, outcome, tmp_path)
+    assert "█" in (output := shown(slot_scenario.SCENARIO, outcome, tmp_path))
+    assert f"{tmp_path}/{frame.PAGE}" in output
+    page = (tmp_path / frame.PAGE).read_text()
+    requests, _ = slot_requests.for_the_job(parameters.requests, parameters.fail)
+    assert [each.request_id for each in requests if f">{each.request_id}<" not in page] == []
     assert undocumented(outcome, slot_report) == set()
 
 

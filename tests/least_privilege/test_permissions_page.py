@@ -159,7 +159,7 @@ NOT_CALLED = {
     "process repair": {"states:ListExecutions"},
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem"},
-    "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+    "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},

@@ -44,6 +44,7 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
     | `priorities` | by priority: `executions`, and `wait` as below |
     | `wait` | from the message to the start of the execution, of the messages whose time is known: count, p50, ... |
     | `hand_off` | from a release to the next start, if its request waited: count, p50, p99, max |
+    | `free_slot` | times in which a slot was free and a request is known to have waited: as `wait` |
     | `utilization` | share of the slot-seconds in the period that executions held; None: the limit is not known |
 
     Args:
@@ -72,6 +73,7 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
         },
         "wait": _wait(waited, attempts),
         "hand_off": spread([seconds for _, seconds in hand_offs(history, name)], p50=0.5, p99=0.99),
+        "free_slot": spread([each.seconds for each in idle_times(history, name)], p50=0.5, p90=0.9, p99=0.99),
         "utilization": _utilization(history, name, attempts, window),
     }
 

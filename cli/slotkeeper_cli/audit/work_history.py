@@ -419,15 +419,21 @@ def acts_of(history: WorkHistory, name: str) -> list[OperatorAct]:
     return sorted(concern, key=lambda each: each.at)
 
 
+def pauses(history: WorkHistory, name: str) -> list[tuple[float, float]]:
+    """The operators' pauses that the audit lines state, by time. The end of one that lasts is infinite."""
+    found, since = list[tuple[float, float]](), math.inf
+    for act in acts_of(history, name):
+        if act.action == "process pause":
+            since = min(since, act.at)
+        elif act.action in _RESUMES:
+            found += [(since, act.at)] if since < math.inf else []
+            since = math.inf
+    return [*found, (since, math.inf)] if since < math.inf else found
+
+
 def _paused_since(history: WorkHistory, name: str) -> float | None:
     """When the pause began that lasts until now; None if no line states it."""
-    since = None
-    for act in acts_of(history, name):
-        if act.action == "process pause" and since is None:
-            since = act.at
-        elif act.action in _RESUMES:
-            since = None
-    return since
+    return next((start for start, end in pauses(history, name) if math.isinf(end)), None)
 
 
 def _before(act: OperatorAct) -> int | None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
 from slotkeeper_cli.audit.picture import draw_history, figures
@@ -18,6 +19,7 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
+from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.search import print_not_read
 
@@ -57,6 +59,10 @@ def show_audit(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw the timeline as a PNG.", dir_okay=False)
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write one HTML page, with the timeline.", dir_okay=False),
+    ] = None,
 ) -> None:
     """Show whether the limit held. `HELP` is the text of --help."""
     window = _window(since, until, time.time())
@@ -65,6 +71,9 @@ def show_audit(
     results = judge(history)
     if picture is not None:
         _draw(context, history, picture)
+    if html is not None:
+        write_page(html, audit_page(history, results, context.stack.name))
+        context.out.note(f"The page is in {html}.")
     data = {
         "stack": context.stack.name,
         "since": iso(window.since),

@@ -16,8 +16,8 @@ from slotkeeper.retry.failures.reading import MAX_PAGES, Bounds, counted_calls, 
 from slotkeeper.retry.failures.report import BreakerHistory, Cause, DeadLetterNote, FailureReport, Period, next_steps
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader
-from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds
+from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import table
 from slotkeeper_cli.report_html import breaker_text, cause_figures, change_text, footer, page
 from slotkeeper_cli.retries import RetryControl
@@ -63,10 +63,7 @@ def report(
     found = _read(context, Period(now - length, now))
     stack = context.stack.name
     if html is not None:
-        try:
-            html.write_text(page(found, stack), encoding="utf-8")
-        except OSError as error:
-            raise CommandFailed(f"cannot write the page to {html}: {error.strerror}. Give another FILE.") from error
+        write_page(html, page(found, stack))
         context.out.note(f"The page is in {html}.")
     context.out.result(as_dict(found, stack), lambda console: _render(console, found, stack, limit))
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 NO_TERMINAL_WIDTH = 130  # characters
+PAGE = "audit.html"
 ROWS_SHOWN = 10  # of a table of single requests; the rest are in report.json
 
 
@@ -154,11 +155,13 @@ class Outcome:
         report: the content of report.json.
         tables: for the terminal, without the checks.
         draw: draws the chart into a file.
+        page: of `slotkeeper audit --html`; empty without one.
     """
 
     report: Mapping[str, Any]
     tables: Sequence[Table]
     draw: Callable[[Path], object]
+    page: str = ""
 
 
 def terminal() -> Console:
@@ -210,7 +213,7 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
     console = terminal()
     run, folder = Run(console), scenario.folder
     try:
-        with alone(folder, ("report.json", scenario.chart)), engine(folder, run, **scenario.engine) as aws:
+        with alone(folder, ("report.json", scenario.chart, PAGE)), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
             outcome = measure(aws, run)
@@ -232,12 +235,16 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
 
 
 def write(scenario: Scenario, outcome: Outcome, console: Console) -> None:
-    """Write report.json and the chart, and print the tables."""
+    """Write report.json, the chart and the page, and print the tables."""
     (scenario.folder / "report.json").write_text(json.dumps(outcome.report, indent=2) + "\n", encoding="utf-8")
     outcome.draw(scenario.folder / scenario.chart)
+    names = ["report.json", scenario.chart]
+    if outcome.page:
+        (scenario.folder / PAGE).write_text(outcome.page, encoding="utf-8")
+        names.append(PAGE)
     for each in (*outcome.tables, checks_of_run.table(outcome.report)):
         console.print("", each, sep="\n")
-    console.print("", f"{scenario.folder}/report.json, {scenario.folder}/{scenario.chart}", sep="\n", highlight=False)
+    console.print("", ", ".join(f"{scenario.folder}/{name}" for name in names), sep="\n", highlight=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables

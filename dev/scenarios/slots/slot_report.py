@@ -30,6 +30,7 @@ from rich.table import Table
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
+from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, in_order
 from slotkeeper_cli.audit.picture import draw_history, figures, held
 from slotkeeper_cli.audit.work_history import WorkHistory
@@ -62,7 +63,7 @@ class SlotsOfRun:
 def build(
     parameters: Parameters, slots: SlotsOfRun, checks: Sequence[CheckResult], more: Mapping[str, object], run: Run
 ) -> Outcome:
-    """The report of one run, and the picture of `slotkeeper audit`. `checks` and `more`: those of this target alone."""
+    """The report of one run, with the picture and the page of `slotkeeper audit`. `checks`, `more`: of this target."""
     history, process = slots.history, slots.process
     starts = [each.started for each in history.attempts]
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
@@ -88,7 +89,8 @@ def build(
         "more": dict(more),
     }
     report = run.report(parameters, history.since, judged, content)
-    return Outcome(report, tables(report, slots), partial(draw_history, history))
+    page = audit_page(history, judged, "slotkeeper")
+    return Outcome(report, tables(report, slots), partial(draw_history, history), page)
 
 
 def _messages(history: WorkHistory, queue: str) -> list[dict[str, str]]:

@@ -61,7 +61,7 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str) -
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
     requests come in between, one is cancelled, and one waits until the limit is raised. With the target `workflow`, a
     state machine does this work; a caller sends half of the requests from a Map, and collects the results. Writes
-    build/run/report.json and build/run/timeline.png. Uses nothing outside this machine, and leaves nothing running.
+    report.json, timeline.png and audit.html in build/run. Uses nothing outside this machine, leaves nothing running.
     """
     parameters = Parameters(requests, limit, fail, priorities == "yes", target)
     measured = machine_run.measure if target == "workflow" else measure
