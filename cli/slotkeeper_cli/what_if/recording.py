@@ -1,0 +1,163 @@
+"""The records of a process that can be replayed: when each request was sent, started and ended.
+
+Step Functions lists starts and ends of executions, but not when a request was sent: SQS's SentTimestamp of its message.
+The starter logs that time with the execution's name, the priority and the weight. Execution inputs do not have it,
+because StartExecution of a redelivered request must have the same input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import Priority
+from slotkeeper_cli.audit.history_reader import MAX_READ_PAGES, OnRead, Window, read_slots
+from slotkeeper_cli.audit.work_history import EXECUTIONS, Attempt, WorkHistory, acts_of, limit_steps
+from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
+from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.formatting import count
+from slotkeeper_cli.requests import fields_in, priority_in, weight_in
+from slotkeeper_cli.search import Search
+from slotkeeper_cli.stack_connection import StackConnection
+
+# The starter's line of a request that it has started (functions/starter/app.py).
+STARTED_LINE = "Started the workflow"
+STARTER_LOG = "StarterLogGroup"
+# A page has at most 10,000 lines or 1 MB (CloudWatch Logs API Reference, FilterLogEvents).
+MAX_LOG_PAGES = 500
+# The stack's description, and a page of the slot table.
+MAX_CALLS = MAX_READ_PAGES[EXECUTIONS] + MAX_AUDIT_PAGES + MAX_LOG_PAGES + 2
+
+
+_Lines = dict[str, Mapping[str, Any]]  # by the names of the executions
+
+
+@dataclass(frozen=True)
+class PastRequest:
+    """One attempt that held a slot. Times are seconds since the epoch.
+
+    Attributes:
+        sent: when its message was sent; None if no line of the starter states it.
+        ended: None if it has not ended. The slot was free a fraction of a second earlier.
+    """
+
+    execution: str
+    started: float
+    ended: float | None
+    sent: float | None = None
+    priority: Priority = "normal"
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is known of a process in a period.
+
+    Attributes:
+        since: the begin of the period, or the first request if that is later.
+        requests: those that held a slot in the period.
+        limits: (instant, limit from then on), by time; the first is -inf. None: not known.
+        notes: what the records do not show, in sentences.
+    """
+
+    process: Process
+    since: float
+    until: float
+    requests: Sequence[PastRequest]
+    limits: Sequence[tuple[float, int | None]]
+    notes: Sequence[str] = ()
+
+    @property
+    def samples(self) -> list[PastRequest]:
+        """The requests of which the arrival, the start and the end are known."""
+        return [each for each in self.started if each.sent is not None and each.ended is not None]
+
+    @property
+    def started(self) -> list[PastRequest]:
+        """Those that started in the period. The others ran when it began."""
+        return [each for each in self.requests if each.started >= self.since]
+
+    def counts(self) -> dict[str, int]:
+        """How many requests are known, and of which something is not."""
+        return {
+            "samples": len(self.samples),
+            "started": len(self.started),
+            "arrival_unknown": sum(each.sent is None for each in self.started),
+            "running_at_begin": len(self.requests) - len(self.started),
+            "waiting_at_begin": sum(each.sent is not None and each.sent < self.since for each in self.started),
+            "running_at_end": sum(each.ended is None for each in self.requests),
+        }
+
+
+def read_recording(
+    stack: StackConnection, window: Window, process: str, on_read: OnRead = lambda _source, _number: None
+) -> Recording:
+    """Read the records of a process, in at most MAX_CALLS calls. It changes nothing.
+
+    Raises:
+        NotFound: there is no such process.
+        CommandFailed: records without which a replay would be wrong could not be read.
+    """
+    history = read_slots(stack, window, process, on_read)
+    if lacking := [*history.lacks(EXECUTIONS, "SlotTable"), *history.samples.values()]:
+        raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
+    search = Search()
+    first = min([window.since, *(each.started for each in history.attempts)])
+    lines = search.try_read(STARTER_LOG, lambda: _read_starts(stack, first, process, on_read), _Lines())
+    if search.not_read:
+        raise CommandFailed(f"the records of process {process} could not be read: {search.not_read[0].text}")
+    return recording_of(history, process, lines)
+
+
+def _read_starts(stack: StackConnection, since: float, process: str, on_read: OnRead) -> _Lines:
+    """The starter's lines of started requests, by the names of their executions."""
+    pages = (
+        stack.client("logs")
+        .get_paginator("filter_log_events")
+        .paginate(
+            logGroupName=stack.outputs["StarterLogGroupName"],
+            startTime=int(since * 1000),
+            filterPattern=f'"{STARTED_LINE}"',
+        )
+    )
+    found = _Lines()
+    for number, page in enumerate(pages):
+        if number == MAX_LOG_PAGES:
+            raise CommandFailed(f"the log of the starter has more than {MAX_LOG_PAGES} pages: give a later --since")
+        lines = [fields_in(event["message"]) for event in page["events"]]
+        found |= {line["execution"]: line for line in lines if line.get("process") == process and "execution" in line}
+        on_read("lines of the starter", len(lines))
+    return found
+
+
+def recording_of(history: WorkHistory, name: str, lines: Mapping[str, Mapping[str, Any]]) -> Recording:
+    """Join the executions of a process with the starter's lines, by the names of the executions."""
+    process = history.processes[name]
+    attempts = [each for each in history.by_process.get(name, []) if not each.redrives]
+    requests = [_request(each, lines.get(each.execution, {}), process) for each in attempts]
+    first = min((each.started if each.sent is None else each.sent for each in requests), default=history.since)
+    limits = limit_steps(history, name).steps
+    redriven = len(history.by_process.get(name, [])) - len(attempts)
+    aborted = sum(each.status in ("ABORTED", "TIMED_OUT") for each in attempts)
+    paused = [each for each in acts_of(history, name) if each.action == "process pause" and each.at >= history.since]
+    notes = {
+        f"{count(redriven, 'execution')} redriven in Step Functions left out: they hold no slot": redriven,
+        f"{count(aborted, 'execution')} aborted or timed out: when their slots were freed is not recorded": aborted,
+        "the process was paused in the period; the waits then are replayed as recorded": len(paused),
+        "leases leave no record, so the slots that they held are not replayed": any(
+            holder.is_lease for holder in process.holders.values()
+        ),
+        f"{count(len(process.waiting), 'request')} or more still waiting left out": len(process.waiting),
+    }
+    recording = Recording(process, max(history.since, first), history.until, requests, limits)
+    return replace(recording, notes=[text for text, applies in notes.items() if applies])
+
+
+def _request(attempt: Attempt, line: Mapping[str, Any], process: Process) -> PastRequest:
+    sent_at = line.get("sent_at")
+    # Clocks differ: by the record of another service a request can have started before it was sent.
+    sent = min(sent_at, attempt.started) if isinstance(sent_at, int | float) else None
+    weight = weight_in(line) or process.default_weight
+    return PastRequest(attempt.execution, attempt.started, attempt.stopped, sent, priority_in(line), weight)

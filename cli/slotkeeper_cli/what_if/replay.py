@@ -1,0 +1,378 @@
+"""Replays recorded requests at another limit, by the rules that the layer admits and wakes requests with. Pure.
+
+The layer decides: `refusal` whether a request may start, `Process.to_wake` which one is woken, `wake_delay` when. This
+module is only the clock and the queue: messages of one group are delivered one after the other, a refused one again
+when it is woken.
+
+A replay has no delays of its own. What a request took although no rule held it back, such as a cold start of the
+starter, is taken from the records: the replay at the recorded limits shows which requests those are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
+from slotkeeper.slots.protocol import Candidate, refusal
+from slotkeeper.slots.request import Delivery, Priority, message_group
+from slotkeeper_cli.audit.intervals import overlap_seconds, rounded, spread, weighted_steps
+from slotkeeper_cli.formatting import iso
+from slotkeeper_cli.what_if.recording import PastRequest, Recording
+from slotkeeper_cli.write_units import demand
+
+# Fewer do not show a p90.
+MIN_SAMPLES = 20
+# Seconds from which a wait counts as one for a slot, as in Delivery.has_waited.
+_WAITED = 1.0
+# The smallest share of requests with a known arrival for which the waits are those of all.
+_MOST_KNOWN = 0.9
+
+
+class CannotReplay(ValueError):
+    """The records are too few, or a request would never start. The text states which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A request in one course of events. `started` and `freed` are infinite if they do not happen."""
+
+    request: PastRequest
+    sent: float
+    started: float
+    freed: float
+
+    @property
+    def wait(self) -> float:
+        return self.started - self.sent
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a period went, or would have gone.
+
+    Attributes:
+        spans: also of requests that ran when the period began.
+        limits: (instant, limit from then on), by time. None: not known.
+    """
+
+    process: Process
+    since: float
+    until: float
+    spans: Sequence[Span]
+    limits: Sequence[tuple[float, int | None]]
+
+    @cached_property
+    def waits(self) -> list[float]:
+        """The waits of the requests whose arrival is known."""
+        return [each.wait for each in self._counted]
+
+    @property
+    def _counted(self) -> list[Span]:
+        return [each for each in self.spans if each.request.sent is not None and each.request.started >= self.since]
+
+    @cached_property
+    def queue(self) -> list[tuple[float, int]]:
+        """(instant, requests that wait from then on)."""
+        return weighted_steps(((each.sent, each.started), 1) for each in self._counted)
+
+    @cached_property
+    def used(self) -> list[tuple[float, int]]:
+        """(instant, weight in use from then on)."""
+        return weighted_steps(((each.started, each.freed), each.request.weight) for each in self.spans)
+
+    @property
+    def _offered_seconds(self) -> float | None:
+        window = (self.since, self.until)
+        ends = [*(at for at, _ in self.limits[1:]), math.inf]
+        parts = [
+            (overlap_seconds([(at, end)], window), limit) for (at, limit), end in zip(self.limits, ends, strict=True)
+        ]
+        known = [length * limit for length, limit in parts if length and limit is not None]
+        return math.fsum(known) if len(known) == sum(length > 0 for length, _ in parts) else None
+
+    def figures(self) -> dict[str, Any]:
+        """The figures as JSON shows them; times in seconds, None for what is not known or does not happen."""
+        window = (self.since, self.until)
+        used = math.fsum(
+            overlap_seconds([(each.started, each.freed)], window) * each.request.weight
+            for each in self.spans
+            if each.started < math.inf
+        )
+        offered = self._offered_seconds
+        waited = sum(each >= _WAITED for each in self.waits)
+        never = sum(math.isinf(each) for each in self.waits)
+        return {
+            "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
+            "waited": waited,
+            "never_started": never,
+            "longest_queue": max((number for _, number in self.queue), default=0),
+            "most_in_use": max((number for _, number in self.used), default=0),
+            "utilization": rounded(used / offered) if offered else None,
+            "slot_hours_offered": None if offered is None else round(offered / 3600, 3),
+            "slot_hours_used": round(used / 3600, 3),
+            **self._requests_cost(waited),
+        }
+
+    def _requests_cost(self, waited: int) -> dict[str, int]:
+        """What Slotkeeper itself uses for the requests: at least one more invocation of the starter for each wait."""
+        limit = max((limit or 0 for _, limit in self.limits), default=0)
+        weight = self.process.default_weight
+        holders = max(1, min(MAX_HOLDERS, limit // weight))
+        needs = demand(self.process.name, self.process.target, holders, weight)
+        number = len(self.waits)
+        return {
+            "starter_invocations": number + waited,
+            "write_units": (number - waited) * needs.cycle_units + waited * needs.queued_units,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """The records and their replays.
+
+    Attributes:
+        check: the replay at the recorded limits, which shows how well a replay agrees; None if these are not known.
+    """
+
+    recording: Recording
+    limit: int
+    duration_factor: float
+    arrival_factor: float
+    recorded: Course
+    check: Course | None
+    replayed: Course
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON shows it."""
+        recording = self.recording
+        return {
+            "process": recording.process.name,
+            "since": iso(recording.since),
+            "until": iso(recording.until),
+            "limit": self.limit,
+            "duration_factor": self.duration_factor,
+            "arrival_factor": self.arrival_factor,
+            "requests": recording.counts(),
+            "recorded": self.recorded.figures(),
+            "check": self.check.figures() if self.check else None,
+            "replayed": self.replayed.figures(),
+            "notes": [*recording.notes, *self._notes()],
+        }
+
+    def _notes(self) -> Iterable[str]:
+        counts = self.recording.counts()
+        if unknown := counts["arrival_unknown"]:
+            yield f"the arrival of {unknown:,} of {counts['started']:,} requests is not known: the waits lack them"
+        if counts["started"] and 1 - unknown / counts["started"] < _MOST_KNOWN:
+            yield "the waits are those of a part of the requests only: give a later --since"
+        if running := counts["running_at_end"]:
+            yield f"{running:,} still running: their durations are not known, so they keep their slots in the replay"
+        if self.check is None:
+            yield "the limit in the period is not known, so the replay could not be compared with the records"
+
+
+def replay(
+    recording: Recording,
+    limit: int,
+    duration_factor: float = 1.0,
+    arrival_factor: float = 1.0,
+    least: int = MIN_SAMPLES,
+) -> Result:
+    """Replay the requests at a limit.
+
+    Args:
+        duration_factor: 0.5: each takes half of its time.
+        arrival_factor: 2: they arrive in half of the time.
+        least: the samples that are needed.
+
+    Raises:
+        CannotReplay: there are fewer samples, or a request is heavier than the limit.
+    """
+    _check(recording, limit, least)
+    recorded = [
+        Span(each, each.started if each.sent is None else each.sent, each.started, each.ended or math.inf)
+        for each in recording.requests
+    ]
+    since, until = recording.since, recording.until
+    check, delays = None, dict[str, float]()
+    steps = [(max(at, since), value) for at, value in _in_force(recording) if value is not None]
+    if len(steps) == len(_in_force(recording)):
+        ideal = _Simulation(recording, steps, recorded).run()
+        delays = {
+            each.request.execution: max(0.0, each.request.started - each.started)
+            for each in ideal
+            if each.started == max(since, each.sent)
+        }
+        check = Course(recording.process, since, until, _Simulation(recording, steps, recorded, delays).run(), steps)
+    scaled = [_scaled(each, since, duration_factor, arrival_factor) for each in recorded]
+    replayed = _Simulation(recording, [(since, limit)], scaled, delays).run()
+    end = since + (until - since) / arrival_factor
+    return Result(
+        recording,
+        limit,
+        duration_factor,
+        arrival_factor,
+        Course(recording.process, since, until, recorded, recording.limits),
+        check,
+        Course(recording.process, since, end, replayed, [(since, limit)]),
+    )
+
+
+def _check(recording: Recording, limit: int, least: int) -> None:
+    name = recording.process.name
+    if heavy := [each for each in recording.requests if each.weight > limit]:
+        heaviest = max(heavy, key=lambda each: each.weight)
+        raise CannotReplay(
+            f"{len(heavy):,} of the recorded requests of process {name} would never start at limit {limit}, such as "
+            f"{heaviest.execution} of weight {heaviest.weight}: give --limit {heaviest.weight} or more"
+        )
+    if len(recording.samples) < least:
+        counts = recording.counts()
+        raise CannotReplay(
+            f"process {name} has {len(recording.samples):,} requests whose arrival, start and end are known since "
+            f"{iso(recording.since)}; {least} are needed. Of {counts['started']:,} that started, the arrival of "
+            f"{counts['arrival_unknown']:,} is not in the starter's log, and {counts['running_at_end']:,} still run. "
+            "Give an earlier --since"
+        )
+
+
+def _in_force(recording: Recording) -> list[tuple[float, int | None]]:
+    """The limits that were in force at some instant of the period."""
+    ends = [*(at for at, _ in recording.limits[1:]), math.inf]
+    return [step for step, end in zip(recording.limits, ends, strict=True) if end > recording.since]
+
+
+def _scaled(span: Span, since: float, duration_factor: float, arrival_factor: float) -> Span:
+    """The request as it is replayed: its arrival, and for how long it holds its slot."""
+    if span.started < since:  # it ran when the period began
+        return replace(span, freed=since + (span.freed - since) * duration_factor)
+    sent = since + (span.sent - since) / arrival_factor if span.sent > since else span.sent
+    return replace(span, sent=sent, freed=span.started + (span.freed - span.started) * duration_factor)
+
+
+@dataclass(order=True)
+class _Event:
+    at: float
+    number: int
+    name: str = field(compare=False)
+    subject: Any = field(compare=False, default=None)
+
+
+class _Simulation:
+    """One replay.
+
+    Args:
+        limits: the first one is in force from the begin.
+        spans: how each request arrives, and for how long it holds its slot (`freed` - `started`).
+        delays: seconds after which a request is delivered, by its execution.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        limits: Sequence[tuple[float, int]],
+        spans: Sequence[Span],
+        delays: Mapping[str, float] | None = None,
+    ) -> None:
+        of, self._since, self._delays = recording.process, recording.since, delays or {}
+        # Changed in place. The counter stays 0: where it is less than the holders' weights, the rules take these.
+        self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
+        self._waiting: dict[Priority, WaitingRequest] = {}
+        self._process = Process(
+            of.name,
+            limits[0][1],
+            0,
+            self._holders,
+            paused=False,
+            target="replay",
+            default_weight=of.default_weight,
+            waiting=self._waiting,
+            turns=self._turns,
+            turn_seconds=of.turn_seconds,
+        )
+        self._events: list[_Event] = []
+        self._numbers = count()
+        self._wakes: dict[Priority, int] = {}
+        self._done: list[Span] = []
+        self._groups: dict[Priority, deque[Span]] = defaultdict(deque)
+        for at, limit in limits[1:]:
+            self._at(at, "limit", limit)
+        in_order = sorted(spans, key=lambda each: (each.sent, each.request.started))
+        self._sequence = {each.request.execution: str(number) for number, each in enumerate(in_order)}
+        for each in in_order:
+            if each.request.started < self._since:
+                self._hold(each, each.started, each.freed)
+            else:
+                self._groups[each.request.priority].append(each)
+        for priority in self._groups:
+            self._deliver_next(priority, self._since)
+
+    def run(self) -> list[Span]:
+        """The requests, in the order of their starts."""
+        while self._events:
+            event = heapq.heappop(self._events)
+            match event.name:
+                case "limit":
+                    self._process = replace(self._process, slot_limit=event.subject)
+                    self._wake(event.at)
+                case "freed":
+                    self._holders.pop(event.subject)
+                    self._wake(event.at)
+                case "delivered":
+                    self._deliver(event.subject, 1, event.at)
+                case "woken":
+                    if self._wakes.get(event.subject) == event.number:  # no later wake has set another time
+                        self._deliver(event.subject, self._waiting[event.subject].receives + 1, event.at)
+        never = (span for group in self._groups.values() for span in group)
+        return [*self._done, *(replace(each, started=math.inf, freed=math.inf) for each in never)]
+
+    def _at(self, at: float, name: str, subject: Any) -> int:
+        number = next(self._numbers)
+        heapq.heappush(self._events, _Event(at, number, name, subject))
+        return number
+
+    def _deliver_next(self, priority: Priority, now: float) -> None:
+        """SQS delivers the next message of a group after the one before it was deleted."""
+        if group := self._groups[priority]:
+            ready = group[0].sent + self._delays.get(group[0].request.execution, 0.0)
+            self._at(max(now, ready), "delivered", priority)
+
+    def _deliver(self, priority: Priority, receives: int, now: float) -> None:
+        span = self._groups[priority][0]
+        request, sequence = span.request, self._sequence[span.request.execution]
+        group = message_group(self._process.name, priority)
+        delivery = Delivery(request.execution, "", group, "", sequence, receives, span.sent)
+        candidate = Candidate(self._process.name, request.execution, request.weight, priority, delivery)
+        self._wakes.pop(priority, None)
+        if refusal(candidate, self._process) is not None:
+            self._waiting[priority] = WaitingRequest(
+                priority, "", delivery.sortable_sequence, receives, request.weight, 0, request.execution, "", 0
+            )
+            return
+        self._waiting.pop(priority, None)
+        if delivery.has_waited(now):
+            self._turns[priority] = int(now * 1000)
+        self._hold(self._groups[priority].popleft(), now, now + (span.freed - span.started))
+        if receives > 1:
+            self._wake(now)
+        self._deliver_next(priority, now)
+
+    def _hold(self, span: Span, started: float, freed: float) -> None:
+        request = span.request
+        self._holders[request.execution] = Holder("RUNNING", int(started), "replay", None, {}, request.weight)
+        self._done.append(replace(span, started=started, freed=freed))
+        if freed < math.inf:
+            self._at(freed, "freed", request.execution)
+
+    def _wake(self, now: float) -> None:
+        if due := self._process.to_wake:
+            self._wakes[due.priority] = self._at(
+                now + self._process.wake_delay(due.priority, now), "woken", due.priority
+            )
