@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +14,11 @@ from rich.console import Console
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
 from slotkeeper_cli.audit.history_reader import Window
 from slotkeeper_cli.completion import ProcessName
-from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.errors import CommandFailed, CommandRefused
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, local_time, period_seconds
 from slotkeeper_cli.output import table
-from slotkeeper_cli.what_if import MIN_SAMPLES, CannotReplay, Recording, Result, read_recording, replay
+from slotkeeper_cli.what_if import MIN_SAMPLES, CannotReplay, Result, read_recording, replay
 from slotkeeper_cli.what_if.picture import draw_result
 from slotkeeper_cli.what_if.recording import MAX_CALLS
 
@@ -62,39 +63,16 @@ def what_if(
         raise typer.BadParameter("a factor must be a number from 0.01 to 100, got nan")
     context = current_context()
     now = time.time()
-    recording = _read(context, Window(now - length, now), process)
+    with context.out.counting() as on_read:
+        recording = read_recording(context.stack, Window(now - length, now), process, on_read)
     try:
         result = replay(recording, limit, duration_factor, arrival_factor)
     except CannotReplay as error:
         raise CommandRefused(str(error)) from error
     if picture is not None:
-        _draw(context, result, picture)
+        context.out.picture(partial(draw_result, result), picture)
     data = {"stack": context.stack.name, **result.as_dict()}
     context.out.result(data, lambda console: _render(console, data, result))
-
-
-def _read(context: CommandContext, window: Window, process: str) -> Recording:
-    with context.out.progress() as progress:
-        tasks: dict[str, Any] = {}
-
-        def on_read(source: str, number: int) -> None:
-            if source not in tasks:
-                tasks[source] = progress.add_task(source, total=None)
-            progress.advance(tasks[source], number)
-
-        return read_recording(context.stack, window, process, on_read)
-
-
-def _draw(context: CommandContext, result: Result, picture: Path) -> None:
-    try:
-        draw_result(result, picture)
-    except ImportError as error:
-        raise CommandFailed(
-            f"--picture needs matplotlib, which is not installed ({error}): pip install 'slotkeeper[picture]'"
-        ) from error
-    except OSError as error:
-        raise CommandFailed(f"cannot write the picture to {picture}: {error.strerror}. Give another FILE.") from error
-    context.out.note(f"The picture is in {picture}.")
 
 
 def _render(console: Console, data: dict[str, Any], result: Result) -> None:
@@ -103,20 +81,20 @@ def _render(console: Console, data: dict[str, Any], result: Result) -> None:
     console.print(
         f"Process {data['process']}, {local_time(recording.since)} to {local_time(recording.until)} ({length})"
     )
-    factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}
-    scaled = "".join(f", {name} x {factor:g}" for name, factor in factors.items() if factor != 1)
     console.print(
         f"{count(counts['samples'], 'request')} with known arrival, start and end, {counts['waiting_at_begin']:,} of "
         f"them sent before the period; {counts['running_at_begin']:,} ran at its begin, "
         f"{counts['running_at_end']:,} at its end"
     )
+    factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}
+    if scaled := ", ".join(f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1):
+        console.print(f"Replayed with {scaled}")
     console.print()
     columns = [data["recorded"], data["check"], data["replayed"]]
-    made = table("", ">recorded", ">check", f">limit {data['limit']}{scaled}")
+    made = table("", ">recorded", ">check", f">limit {data['limit']}")
     for name, text in _ROWS.items():
         made.add_row(name, *("" if each is None else text(each) for each in columns))
     console.print(made)
-    console.print()
     for note in data["notes"]:
         console.print(f"Note: {note}", style="yellow")
 
