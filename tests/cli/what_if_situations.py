@@ -48,22 +48,25 @@ def _without_log(operator: Operator) -> Names:
 
 SITUATIONS = [
     Situation(
-        name="a burst at one slot would wait a third as long at three",
+        name="a burst at one slot would wait less at five",
         state=_burst(20),
-        question="what-if sample --limit 3",
+        question="what-if sample --limit 5",
         says=(
             "20 requests with known arrival, start and end",
-            "recorded    check  limit 3",
-            "wait p99                           190.0 s  190.0 s   60.0 s",
-            "longest queue                           19       19       17",
+            "recorded    check  limit 5",
+            "wait p50                            90.0 s   90.0 s   10.0 s",
+            "wait p99                           190.0 s  190.0 s   30.0 s",
+            "longest queue                           19       19       15",
+            "utilization                           100%     100%      20%",
+            "slot-hours offered                  0.06 h   0.06 h   0.28 h",
         ),
         shows={
             "stack": "slotkeeper",
             "requests.samples": 20,
             "recorded.wait.p99": 190.0,
             "check.wait.p99": 190.0,
-            "replayed.wait.p99": 60.0,
-            "replayed.most_in_use": 3,
+            "replayed.wait.p99": 30.0,
+            "replayed.most_in_use": 5,
             "replayed.slot_hours_used": 0.056,
             "notes": [],
         },

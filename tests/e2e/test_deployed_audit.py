@@ -99,11 +99,11 @@ def test_a_replay_of_a_burst_at_its_own_limit_has_the_recorded_waits(
     for name in names:
         stack.wait_for_status(name, "SUCCEEDED")
 
-    told = slotkeeper("what-if", process, "--limit", "4", "--since", "1h", "--picture", str(picture), exit_code=0)
+    same = slotkeeper("what-if", process, "--limit", "4", "--since", "1h", "--picture", str(picture), exit_code=0)
     more = slotkeeper("what-if", process, "--limit", "20", "--since", "1h", exit_code=0)
 
-    recorded = told["recorded"]["wait"]["p99"]
-    assert told["requests"]["samples"] == 20
-    assert told["replayed"]["wait"]["p99"] == told["check"]["wait"]["p99"] == pytest.approx(recorded, rel=0.1)
+    recorded = same["recorded"]["wait"]["p99"]
+    assert same["requests"]["samples"] == 20
+    assert same["replayed"]["wait"]["p99"] == told["check"]["wait"]["p99"] == pytest.approx(recorded, rel=0.1)
     assert more["replayed"]["wait"]["p99"] < recorded / 2
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -101,7 +101,8 @@ def read_recording(
         CommandFailed: records without which a replay would be wrong could not be read.
     """
     history = read_slots(stack, window, process, on_read)
-    if lacking := [*history.lacks(EXECUTIONS, "SlotTable"), *history.samples.values()]:
+    cut = [f"{each}: give a later --since" for each in history.samples.values()]
+    if lacking := [*history.lacks(EXECUTIONS, "SlotTable"), *cut]:
         raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
     search = Search()
     first = min([window.since, *(each.started for each in history.attempts)])

@@ -14,7 +14,7 @@ import heapq
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -257,14 +257,6 @@ def _scaled(span: Span, since: float, duration_factor: float, arrival_factor: fl
     return replace(span, sent=sent, freed=span.started + (span.freed - span.started) * duration_factor)
 
 
-@dataclass(order=True)
-class _Event:
-    at: float
-    number: int
-    name: str = field(compare=False)
-    subject: Any = field(compare=False, default=None)
-
-
 class _Simulation:
     """One replay.
 
@@ -297,7 +289,7 @@ class _Simulation:
             turns=self._turns,
             turn_seconds=of.turn_seconds,
         )
-        self._events: list[_Event] = []
+        self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
         self._wakes: dict[Priority, int] = {}
         self._done: list[Span] = []
@@ -317,25 +309,25 @@ class _Simulation:
     def run(self) -> list[Span]:
         """The requests, in the order of their starts."""
         while self._events:
-            event = heapq.heappop(self._events)
-            match event.name:
+            now, number, event, subject = heapq.heappop(self._events)
+            match event:
                 case "limit":
-                    self._process = replace(self._process, slot_limit=event.subject)
-                    self._wake(event.at)
+                    self._process = replace(self._process, slot_limit=subject)
+                    self._wake(now)
                 case "freed":
-                    self._holders.pop(event.subject)
-                    self._wake(event.at)
+                    self._holders.pop(subject)
+                    self._wake(now)
                 case "delivered":
-                    self._deliver(event.subject, 1, event.at)
+                    self._deliver(subject, 1, now)
                 case "woken":
-                    if self._wakes.get(event.subject) == event.number:  # no later wake has set another time
-                        self._deliver(event.subject, self._waiting[event.subject].receives + 1, event.at)
+                    if self._wakes.get(subject) == number:  # no later wake has set another time
+                        self._deliver(subject, self._waiting[subject].receives + 1, now)
         never = (span for group in self._groups.values() for span in group)
         return [*self._done, *(replace(each, started=math.inf, freed=math.inf) for each in never)]
 
-    def _at(self, at: float, name: str, subject: Any) -> int:
+    def _at(self, at: float, event: str, subject: Any) -> int:
         number = next(self._numbers)
-        heapq.heappush(self._events, _Event(at, number, name, subject))
+        heapq.heappush(self._events, (at, number, event, subject))
         return number
 
     def _deliver_next(self, priority: Priority, now: float) -> None:
