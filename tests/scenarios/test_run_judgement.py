@@ -16,7 +16,7 @@ from dev.scenarios.slots.slot_requests import Request, SentRequest
 from dev.scenarios.slots.slot_stack import replay_agrees, results_are_those
 from dev.scenarios.soak.soak_report import FaultMark, JanitorRun, whole_run
 from slotkeeper_cli.audit.history_checks import Result
-from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, OperatorAct, Sending, WholeRun
+from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, LimitSteps, OperatorAct, Sending, WholeRun
 from slotkeeper_cli.what_if import PastRequest, Recording
 from tests.cli.work_histories import START, attempt, clean, history, name, whole
 
@@ -73,7 +73,7 @@ def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(gap: float, 
     """With a gap after each request of ten seconds they started later; with -9.5 they hardly waited."""
     starts = [number * (10.0 + gap) for number in range(3)]
     past = [PastRequest(f"sample-{at}", START + at, START + at + 10, START) for at in starts]
-    made = Recording(clean().processes["sample"], START, START + 100, past, [(-math.inf, 1)])
+    made = Recording(clean().processes["sample"], START, START + 100, past, LimitSteps([(-math.inf, 1)]))
     assert replay_agrees(made, 1).result is result
 
 

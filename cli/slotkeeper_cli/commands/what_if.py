@@ -25,6 +25,19 @@ from slotkeeper_cli.what_if.recording import MAX_CALLS
 # Step Functions service quotas, "Execution history retention time".
 MAX_PERIOD = 90 * 86400
 
+_ROWS = (  # the label, the figure, and how it is shown
+    ("wait p50", "p50", "{:,.1f} s"),
+    ("wait p90", "p90", "{:,.1f} s"),
+    ("wait p99", "p99", "{:,.1f} s"),
+    ("requests that waited 1 s or more", "waited", "{:,}"),
+    ("longest queue", "longest_queue", "{:,}"),
+    ("utilization", "utilization", "{:.0%}"),
+    ("slot-hours offered", "slot_hours_offered", "{:,.2f} h"),
+    ("slot-hours used", "slot_hours_used", "{:,.2f} h"),
+    ("starter invocations, at least", "starter_invocations", "{:,}"),
+    ("write units, at most", "write_units", "{:,}"),
+)
+
 HELP = f"""Replay recorded requests at another limit.
 
 It replays the arrivals and durations of a process through the rules that admit requests: the limit, weights,
@@ -90,39 +103,15 @@ def _render(console: Console, data: dict[str, Any], result: Result) -> None:
     if scaled := ", ".join(f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1):
         console.print(f"Replayed with {scaled}")
     console.print()
-    columns = [data["recorded"], data["check"], data["replayed"]]
-    made = table("", ">recorded", ">check", f">limit {data['limit']}")
-    for name, text in _ROWS.items():
-        made.add_row(name, *("" if each is None else text(each) for each in columns))
+    columns = [each for each in (data["recorded"], data["check"], data["replayed"]) if each]
+    made = table("", ">recorded", *([">check"] if data["check"] else []), f">limit {data['limit']}")
+    for label, name, text in _ROWS:
+        cells = (_cell({**each, **each["wait"]}[name], text, each["never_started"]) for each in columns)
+        made.add_row(label, *cells)
     console.print(made)
     for note in data["notes"]:
         console.print(f"Note: {note}", style="yellow")
 
 
-def _wait(name: str) -> Any:
-    def text(of: dict[str, Any]) -> str:
-        value = of["wait"][name]
-        return f"{value:,.1f} s" if value is not None else "never" if of["never_started"] else "unknown"
-
-    return text
-
-
-def _hours(name: str) -> Any:
-    return lambda of: "unknown" if of[name] is None else f"{of[name]:,.2f} h"
-
-
-_ROWS: dict[str, Any] = {
-    "wait p50": _wait("p50"),
-    "wait p90": _wait("p90"),
-    "wait p99": _wait("p99"),
-    "longest wait": _wait("max"),
-    "requests that waited 1 s or more": lambda of: f"{of['waited']:,}",
-    "requests that never started": lambda of: f"{of['never_started']:,}",
-    "longest queue": lambda of: f"{of['longest_queue']:,}",
-    "most in use": lambda of: f"{of['most_in_use']:,}",
-    "utilization": lambda of: "unknown" if of["utilization"] is None else f"{of['utilization']:.0%}",
-    "slot-hours offered": _hours("slot_hours_offered"),
-    "slot-hours used": _hours("slot_hours_used"),
-    "starter invocations, at least": lambda of: f"{of['starter_invocations']:,}",
-    "write units, at most": lambda of: f"{of['write_units']:,}",
-}
+def _cell(value: float | None, text: str, never_started: int) -> str:
+    return text.format(value) if value is not None else "never" if never_started else "unknown"

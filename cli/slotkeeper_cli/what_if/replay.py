@@ -13,16 +13,17 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any
 
-from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
+from slotkeeper.slots.process import MAX_HOLDERS, Holder, WaitingRequest
 from slotkeeper.slots.protocol import Candidate, refusal
 from slotkeeper.slots.request import Delivery, Priority, message_group
 from slotkeeper_cli.audit.intervals import overlap_seconds, rounded, spread, weighted_steps
+from slotkeeper_cli.audit.work_history import LimitSteps
 from slotkeeper_cli.formatting import iso
 from slotkeeper_cli.what_if.recording import PastRequest, Recording
 from slotkeeper_cli.write_units import demand
@@ -31,8 +32,6 @@ from slotkeeper_cli.write_units import demand
 MIN_SAMPLES = 20
 # Seconds from which a wait counts as one for a slot, as in Delivery.has_waited.
 _WAITED = 1.0
-# The smallest share of requests with a known arrival for which the waits are those of all.
-_MOST_KNOWN = 0.9
 
 
 class CannotReplay(ValueError):
@@ -48,86 +47,60 @@ class Span:
     started: float
     freed: float
 
-    @property
-    def wait(self) -> float:
-        return self.started - self.sent
-
 
 @dataclass(frozen=True)
 class Course:
-    """How a period went, or would have gone.
+    """How a period went, or would have gone. `spans`: also of requests that ran when it began."""
 
-    Attributes:
-        spans: also of requests that ran when the period began.
-        limits: (instant, limit from then on), by time. None: not known.
-    """
-
-    process: Process
-    since: float
+    recording: Recording
     until: float
     spans: Sequence[Span]
-    limits: Sequence[tuple[float, int | None]]
+    limits: LimitSteps
 
     @cached_property
-    def waits(self) -> list[float]:
-        """The waits of the requests whose arrival is known."""
-        return [each.wait for each in self._counted]
+    def _counted(self) -> list[Span]:
+        since = self.recording.since
+        return [each for each in self.spans if each.request.sent is not None and each.request.started >= since]
 
     @property
-    def _counted(self) -> list[Span]:
-        return [each for each in self.spans if each.request.sent is not None and each.request.started >= self.since]
+    def waits(self) -> list[float]:
+        """The waits of the requests whose arrival is known, infinite for those that never start."""
+        return [each.started - each.sent for each in self._counted]
 
-    @cached_property
+    @property
     def queue(self) -> list[tuple[float, int]]:
         """(instant, requests that wait from then on)."""
         return weighted_steps(((each.sent, each.started), 1) for each in self._counted)
 
-    @cached_property
+    @property
     def used(self) -> list[tuple[float, int]]:
         """(instant, weight in use from then on)."""
         return weighted_steps(((each.started, each.freed), each.request.weight) for each in self.spans)
 
-    @property
-    def _offered_seconds(self) -> float | None:
-        window = (self.since, self.until)
-        ends = [*(at for at, _ in self.limits[1:]), math.inf]
-        parts = [
-            (overlap_seconds([(at, end)], window), limit) for (at, limit), end in zip(self.limits, ends, strict=True)
-        ]
-        known = [length * limit for length, limit in parts if length and limit is not None]
-        return math.fsum(known) if len(known) == sum(length > 0 for length, _ in parts) else None
-
     def figures(self) -> dict[str, Any]:
-        """The figures as JSON shows them; times in seconds, None for what is not known or does not happen."""
-        window = (self.since, self.until)
-        used = math.fsum(
-            overlap_seconds([(each.started, each.freed)], window) * each.request.weight
-            for each in self.spans
-            if each.started < math.inf
-        )
-        offered = self._offered_seconds
-        waited = sum(each >= _WAITED for each in self.waits)
-        never = sum(math.isinf(each) for each in self.waits)
+        """The figures as JSON shows them; times in seconds, None for what is not known or does not happen.
+
+        `starter_invocations` and `write_units` are what Slotkeeper itself uses: a request that waits is received at
+        least twice, and an item with all holders is the largest.
+        """
+        window = (self.recording.since, self.until)
+        held = ((each.request.weight, overlap_seconds([(each.started, each.freed)], window)) for each in self.spans)
+        used = math.fsum(weight * length for weight, length in held)
+        parts = [(overlap_seconds([(at, end)], window), limit) for at, end, limit in self.limits.intervals]
+        is_known = all(limit is not None for length, limit in parts if length)
+        offered = math.fsum(length * (limit or 0) for length, limit in parts) if is_known else None
+        waited, number = sum(each >= _WAITED for each in self.waits), len(self.waits)
+        process = self.recording.process
+        holders = max(1, min(MAX_HOLDERS, (self.limits.most(*window) or 0) // process.default_weight))
+        needs = demand(process.name, process.target, holders, process.default_weight)
         return {
             "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
             "waited": waited,
-            "never_started": never,
+            "never_started": sum(math.isinf(each) for each in self.waits),
             "longest_queue": max((number for _, number in self.queue), default=0),
-            "most_in_use": max((number for _, number in self.used), default=0),
             "utilization": rounded(used / offered) if offered else None,
             "slot_hours_offered": None if offered is None else round(offered / 3600, 3),
             "slot_hours_used": round(used / 3600, 3),
-            **self._requests_cost(waited),
-        }
-
-    def _requests_cost(self, waited: int) -> dict[str, int]:
-        """What Slotkeeper itself uses for the requests: at least one more invocation of the starter for each wait."""
-        limit = max((limit or 0 for _, limit in self.limits), default=0)
-        weight = self.process.default_weight
-        holders = max(1, min(MAX_HOLDERS, limit // weight))
-        needs = demand(self.process.name, self.process.target, holders, weight)
-        number = len(self.waits)
-        return {
             "starter_invocations": number + waited,
             "write_units": (number - waited) * needs.cycle_units + waited * needs.queued_units,
         }
@@ -159,23 +132,12 @@ class Result:
             "limit": self.limit,
             "duration_factor": self.duration_factor,
             "arrival_factor": self.arrival_factor,
-            "requests": recording.counts(),
+            "requests": recording.counts,
             "recorded": self.recorded.figures(),
             "check": self.check.figures() if self.check else None,
             "replayed": self.replayed.figures(),
-            "notes": [*recording.notes, *self._notes()],
+            "notes": list(recording.notes),
         }
-
-    def _notes(self) -> Iterable[str]:
-        counts = self.recording.counts()
-        if unknown := counts["arrival_unknown"]:
-            yield f"the arrival of {unknown:,} of {counts['started']:,} requests is not known: the waits lack them"
-        if counts["started"] and 1 - unknown / counts["started"] < _MOST_KNOWN:
-            yield "the waits are those of a part of the requests only: give a later --since"
-        if running := counts["running_at_end"]:
-            yield f"{running:,} still running: their durations are not known, so they keep their slots in the replay"
-        if self.check is None:
-            yield "the limit in the period is not known, so the replay could not be compared with the records"
 
 
 def replay(
@@ -196,57 +158,50 @@ def replay(
         CannotReplay: there are fewer samples, or a request is heavier than the limit.
     """
     _check(recording, limit, least)
+    since, until = recording.since, recording.until
     recorded = [
         Span(each, each.started if each.sent is None else each.sent, each.started, each.ended or math.inf)
         for each in recording.requests
     ]
-    since, until = recording.since, recording.until
+    in_force = [(max(at, since), value) for at, end, value in recording.limits.intervals if end > since]
+    steps = [(at, value) for at, value in in_force if value is not None]
     check, delays = None, dict[str, float]()
-    steps = [(max(at, since), value) for at, value in _in_force(recording) if value is not None]
-    if len(steps) == len(_in_force(recording)):
-        ideal = _Simulation(recording, steps, recorded).run()
+    if steps == in_force:
+        ideal = _Simulation(recording, steps, recorded, {}).run()
         delays = {
             each.request.execution: max(0.0, each.request.started - each.started)
             for each in ideal
             if each.started == max(since, each.sent)
         }
-        check = Course(recording.process, since, until, _Simulation(recording, steps, recorded, delays).run(), steps)
+        check = Course(recording, until, _Simulation(recording, steps, recorded, delays).run(), LimitSteps(steps))
     scaled = [_scaled(each, since, duration_factor, arrival_factor) for each in recorded]
     replayed = _Simulation(recording, [(since, limit)], scaled, delays).run()
-    end = since + (until - since) / arrival_factor
     return Result(
         recording,
         limit,
         duration_factor,
         arrival_factor,
-        Course(recording.process, since, until, recorded, recording.limits),
+        Course(recording, until, recorded, recording.limits),
         check,
-        Course(recording.process, since, end, replayed, [(since, limit)]),
+        Course(recording, since + (until - since) / arrival_factor, replayed, LimitSteps([(since, limit)])),
     )
 
 
 def _check(recording: Recording, limit: int, least: int) -> None:
-    name = recording.process.name
+    name, counts = recording.process.name, recording.counts
     if heavy := [each for each in recording.requests if each.weight > limit]:
         heaviest = max(heavy, key=lambda each: each.weight)
         raise CannotReplay(
             f"{len(heavy):,} of the recorded requests of process {name} would never start at limit {limit}, such as "
             f"{heaviest.execution} of weight {heaviest.weight}: give --limit {heaviest.weight} or more"
         )
-    if len(recording.samples) < least:
-        counts = recording.counts()
+    if counts["samples"] < least:
         raise CannotReplay(
-            f"process {name} has {len(recording.samples):,} requests whose arrival, start and end are known since "
-            f"{iso(recording.since)}; {least} are needed. Of {counts['started']:,} that started, the arrival of "
-            f"{counts['arrival_unknown']:,} is not in the starter's log, and {counts['running_at_end']:,} still run. "
-            "Give an earlier --since"
+            f"process {name} has {counts['samples']} requests whose arrival, start and end are known since "
+            f"{iso(recording.since)}; {least} are needed. Of {counts['started']} that started, the arrival of "
+            f"{counts['arrival_unknown']} is not in the starter's log, and {counts['running_at_end']} still run. Give "
+            "an earlier --since"
         )
-
-
-def _in_force(recording: Recording) -> list[tuple[float, int | None]]:
-    """The limits that were in force at some instant of the period."""
-    ends = [*(at for at, _ in recording.limits[1:]), math.inf]
-    return [step for step, end in zip(recording.limits, ends, strict=True) if end > recording.since]
 
 
 def _scaled(span: Span, since: float, duration_factor: float, arrival_factor: float) -> Span:
@@ -271,24 +226,19 @@ class _Simulation:
         recording: Recording,
         limits: Sequence[tuple[float, int]],
         spans: Sequence[Span],
-        delays: Mapping[str, float] | None = None,
+        delays: Mapping[str, float],
     ) -> None:
-        of, self._since, self._delays = recording.process, recording.since, delays or {}
+        of, self._since, self._delays = recording.process, recording.since, delays
         # Changed in place. The counter stays 0: where it is less than the holders' weights, the rules take these.
         self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
         self._waiting: dict[Priority, WaitingRequest] = {}
-        self._process = Process(
-            of.name,
-            limits[0][1],
-            0,
-            self._holders,
-            paused=False,
-            target="replay",
-            default_weight=of.default_weight,
-            waiting=self._waiting,
-            turns=self._turns,
-            turn_seconds=of.turn_seconds,
-        )
+        own: dict[str, Any] = {
+            "holders": self._holders,
+            "waiting": self._waiting,
+            "turns": self._turns,
+            "cancelled": {},
+        }
+        self._process = replace(of, slot_limit=limits[0][1], slots_in_use=0, paused=False, target="replay", **own)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
         self._wakes: dict[Priority, int] = {}
@@ -365,6 +315,5 @@ class _Simulation:
 
     def _wake(self, now: float) -> None:
         if due := self._process.to_wake:
-            self._wakes[due.priority] = self._at(
-                now + self._process.wake_delay(due.priority, now), "woken", due.priority
-            )
+            visible = now + self._process.wake_delay(due.priority, now)
+            self._wakes[due.priority] = self._at(visible, "woken", due.priority)

@@ -141,7 +141,9 @@ def replay_agrees(recording: Recording, limit: int) -> CheckResult:
     recorded, replayed = (percentile(each.waits, 0.99) for each in (result.recorded, result.replayed))
     if recorded is None or replayed is None or recorded < LEAST_WAIT:
         return check(claim, None, "no request waited for long enough")
-    finding = f"p99 wait {recorded:.2f} s, replayed {replayed:.2f} s, of {counted(len(recording.samples), 'request')}"
+    finding = (
+        f"p99 wait {recorded:.2f} s, replayed {replayed:.2f} s, of {counted(recording.counts['samples'], 'request')}"
+    )
     return check(claim, abs(replayed - recorded) <= 0.1 * recorded, finding)
 
 
