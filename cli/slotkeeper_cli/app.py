@@ -28,6 +28,7 @@ from slotkeeper_cli.commands import (
     status,
     submit,
     token,
+    what_if,
 )
 from slotkeeper_cli.context import StackCommand, StackGroup
 from slotkeeper_cli.errors import FAILURES, CommandError, NotFound, failure_text
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("status", cls=StackCommand)(status.status)
 app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
 app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
+app.command("what-if", cls=StackCommand, help=what_if.HELP)(what_if.what_if)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
 request = typer.Typer(help="Submit, show and cancel requests.", no_args_is_help=True)
 request.command("submit", cls=StackCommand)(submit.submit)

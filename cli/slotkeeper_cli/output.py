@@ -7,7 +7,9 @@ line. Only `print_lines` prints the lines of a text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, JustifyMethod
@@ -16,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
+from slotkeeper_cli.errors import CommandFailed
 
 
 class PlainConsole(Console):
@@ -73,6 +76,31 @@ class Output:
             transient=True,
             disable=not self.errors.is_terminal,
         )
+
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[str, int], None]]:
+        """Show the numbers of records that are read: the function receives a source, and how many more."""
+        with self.progress() as progress:
+            tasks: dict[str, Any] = {}
+
+            def on_read(source: str, number: int) -> None:
+                if source not in tasks:
+                    tasks[source] = progress.add_task(source, total=None)
+                progress.advance(tasks[source], number)
+
+            yield on_read
+
+    def picture(self, draw: Callable[[Path], None], path: Path) -> None:
+        """Draw a PNG. Raises CommandFailed: matplotlib is not installed, or the file cannot be written."""
+        try:
+            draw(path)
+        except ImportError as error:
+            raise CommandFailed(
+                f"--picture needs matplotlib, which is not installed ({error}): pip install 'slotkeeper[picture]'"
+            ) from error
+        except OSError as error:
+            raise CommandFailed(f"cannot write the picture to {path}: {error.strerror}. Give another FILE.") from error
+        self.note(f"The picture is in {path}.")
 
 
 def print_lines(console: Console, text: str, indent: str = "") -> None:

@@ -160,6 +160,10 @@ NOT_CALLED = {
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem"},
     "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
+    "what-if": {
+        *("dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:DescribeExecution"),
+        *("sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
+    },
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},

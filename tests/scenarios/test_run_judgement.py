@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,11 @@ from dev.judge.slot_item import Holder, Item
 from dev.scenarios.runner import audit
 from dev.scenarios.slots.machine_run import Called, caller_has_all
 from dev.scenarios.slots.slot_requests import Request, SentRequest
-from dev.scenarios.slots.slot_stack import results_are_those
+from dev.scenarios.slots.slot_stack import replay_agrees, results_are_those
 from dev.scenarios.soak.soak_report import FaultMark, JanitorRun, whole_run
 from slotkeeper_cli.audit.history_checks import Result
-from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, OperatorAct, Sending, WholeRun
+from slotkeeper_cli.audit.work_history import AuditBounds, Disturbance, LimitSteps, OperatorAct, Sending, WholeRun
+from slotkeeper_cli.what_if import PastRequest, Recording
 from tests.cli.work_histories import START, attempt, clean, history, name, whole
 
 HELD = Holder("RESERVED", weight=2)
@@ -62,6 +64,17 @@ def test_a_result_exists_exactly_for_each_success(outputs: set[str], finding: st
     check = results_are_those(history([ONE, TWO]), SENT, outputs)
     assert (check.result is Result.FAILS) is bool(finding)
     assert finding in check.finding
+
+
+@pytest.mark.parametrize(
+    ("gap", "result"), [(0.0, Result.HOLDS), (0.5, Result.HOLDS), (1.5, Result.FAILS), (-9.5, Result.NOT_SHOWN)]
+)
+def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(gap: float, result: Result) -> None:
+    """With a gap after each request of ten seconds they started later; with -9.5 they hardly waited."""
+    starts = [number * (10.0 + gap) for number in range(3)]
+    past = [PastRequest(f"sample-{at}", START + at, START + at + 10, START) for at in starts]
+    made = Recording(clean().processes["sample"], START, START + 100, past, LimitSteps([(-math.inf, 1)]))
+    assert replay_agrees(made, 1).result is result
 
 
 OUTPUTS: Mapping[str, Any] = {name("a"): {"days": 1}}

@@ -87,6 +87,15 @@ def read_history(
     return _Reader(stack, window, only, on_read).read(described)
 
 
+def read_slots(stack: StackConnection, window: Window, process: str, on_read: OnRead) -> WorkHistory:
+    """Read what a process's executions held, and its limits: no requests, no work and no dead-letter messages.
+
+    Raises:
+        NotFound: there is no such process.
+    """
+    return _Reader(stack, window, process, on_read).read_slots()
+
+
 class _Reader:
     def __init__(self, stack: StackConnection, window: Window, only: str | None, on_read: OnRead) -> None:
         self._stack = stack
@@ -136,6 +145,19 @@ class _Reader:
             not_read=self._search.not_read,
             samples=self._samples,
             bounds=self._bounds(),
+        )
+
+    def read_slots(self) -> WorkHistory:
+        processes = self._processes()
+        return WorkHistory(
+            since=self._window.since,
+            until=self._window.until,
+            now=self._now,
+            processes=processes,
+            attempts=self._attempts(),
+            acts=self._acts(),
+            not_read=self._search.not_read,
+            samples=self._samples,
         )
 
     def _concerns(self, process: str) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Processes with most executions that are drawn, and executions of each: in a larger picture they overlap.
 MAX_DRAWN, MAX_LANES = 6, 2000
-_UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+UNITS = ((7200.0, 3600.0, "hours"), (600.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 _PRIORITIES = {"high": chart.VERMILLION, "normal": chart.ORANGE, "low": chart.SKY}
 _MARKERS = {"process set-limit": "v", "process pause": "s", "process resume": ">", "process repair": "P"}
 
@@ -138,7 +138,7 @@ def draw_history(history: WorkHistory, path: Path) -> None:
     attempts = history.attempts
     origin = max(history.since, min((each.started for each in attempts), default=history.since) - 1)
     end = min(history.until, max((each.stopped or history.now for each in attempts), default=history.until) + 1)
-    _, unit, noun = next(each for each in _UNITS if end - origin >= each[0])
+    _, unit, noun = next(each for each in UNITS if end - origin >= each[0])
     axis = _Axis(origin, end, unit)
     drawn = sorted(history.names, key=lambda name: -len(history.by_process.get(name, [])))[:MAX_DRAWN]
     panels = [panel for name in sorted(drawn) for panel in _panels(history, name, axis)]

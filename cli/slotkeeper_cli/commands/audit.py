@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,8 @@ from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
 from slotkeeper_cli.audit.picture import draw_history, figures
-from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
 from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
 from slotkeeper_cli.html_page import write_page
@@ -67,10 +67,11 @@ def show_audit(
     """Show whether the limit held. `HELP` is the text of --help."""
     window = _window(since, until, time.time())
     context = current_context()
-    history = _read(context, window, process, describe)
+    with context.out.counting() as on_read:
+        history = read_history(context.stack, window, process, describe, on_read)
     results = judge(history)
     if picture is not None:
-        _draw(context, history, picture)
+        context.out.picture(partial(draw_history, history), picture)
     if html is not None:
         write_page(html, audit_page(history, results, context.stack.name))
         context.out.note(f"The page is in {html}.")
@@ -113,30 +114,6 @@ def _moment(option: str, text: str, now: float) -> float:
     if moment > now:
         raise typer.BadParameter(f"{option} ({iso(moment)}) is in the future: it is {iso(now)}")
     return moment
-
-
-def _read(context: CommandContext, window: Window, process: str | None, describe: int) -> WorkHistory:
-    with context.out.progress() as progress:
-        tasks: dict[str, Any] = {}
-
-        def on_read(source: str, number: int) -> None:
-            if source not in tasks:
-                tasks[source] = progress.add_task(source, total=None)
-            progress.advance(tasks[source], number)
-
-        return read_history(context.stack, window, process, describe, on_read)
-
-
-def _draw(context: CommandContext, history: WorkHistory, picture: Path) -> None:
-    try:
-        draw_history(history, picture)
-    except ImportError as error:
-        raise CommandFailed(
-            f"--picture needs matplotlib, which is not installed ({error}): pip install 'slotkeeper[picture]'"
-        ) from error
-    except OSError as error:
-        raise CommandFailed(f"cannot write the picture to {picture}: {error.strerror}. Give another FILE.") from error
-    context.out.note(f"The picture is in {picture}.")
 
 
 def _render(console: Console, data: dict[str, Any], results: list[CheckResult], window: Window) -> None:

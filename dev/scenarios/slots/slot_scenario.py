@@ -35,7 +35,11 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     with run.phase("collect", "collect the records"):
         slots = slot_stack.collect(aws, [each.sending() for each in sent])
         results = slot_stack.outputs_of(aws)
-    checks = [slot_stack.results_are_those(slots.history, sent, results)]
+        recording = slot_stack.recording_of(aws, slots.history)
+    checks = [
+        slot_stack.results_are_those(slots.history, sent, results),
+        slot_stack.replay_agrees(recording, parameters.limit),
+    ]
     return build(parameters, slots, checks, {}, run)
 
 

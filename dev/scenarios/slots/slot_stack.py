@@ -11,18 +11,24 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
-from dev.scenarios.runner.checks import check_none
+from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import CannotContinue, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
 from slotkeeper_cli.audit.history_checks import CheckResult
+from slotkeeper_cli.audit.history_reader import Window
+from slotkeeper_cli.audit.intervals import percentile
 from slotkeeper_cli.audit.work_history import GLUE_RUN, AuditBounds, Sending, WholeRun, WorkHistory
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.what_if import Recording, read_recording, replay
 
 from .slot_report import SlotsOfRun
 from .slot_requests import PROCESS, SentRequest
 
 # Seconds. A wake takes a fraction of a second, and some on a busy machine. Without one, a message is hidden for 225.
 BOUNDS = AuditBounds(free_slot=60.0)
+# Seconds of the p99 wait from which a replay can be compared with it: the durations of starts are a small part of it.
+LEAST_WAIT = 2.0
 
 
 class Journal:
@@ -120,6 +126,25 @@ def outputs_of(aws: EmbeddedAws) -> set[str]:
     return {
         each["Key"] for page in pages.paginate(Bucket=bucket, Prefix="output/") for each in page.get("Contents", [])
     }
+
+
+def recording_of(aws: EmbeddedAws, history: WorkHistory) -> Recording:
+    """The records of the run, as `slotkeeper what-if` reads them."""
+    stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
+    return read_recording(stack, Window(history.since, history.now), PROCESS)
+
+
+def replay_agrees(recording: Recording, limit: int) -> CheckResult:
+    """A replay at the limit of the run has its p99 wait, within a tenth."""
+    claim = "a replay at the run's limit has the recorded p99 wait, within a tenth"
+    result = replay(recording, limit, least=0)
+    recorded, replayed = (percentile(each.waits, 0.99) for each in (result.recorded, result.replayed))
+    if recorded is None or replayed is None or recorded < LEAST_WAIT:
+        return check(claim, None, "no request waited for long enough")
+    finding = (
+        f"p99 wait {recorded:.2f} s, replayed {replayed:.2f} s, of {counted(recording.counts['samples'], 'request')}"
+    )
+    return check(claim, abs(replayed - recorded) <= 0.1 * recorded, finding)
 
 
 def results_are_those(history: WorkHistory, sent: Sequence[SentRequest], outputs: set[str]) -> CheckResult:

@@ -1,0 +1,260 @@
+"""The replay of a process's requests: known results of queueing theory, the rules, and the edges of a period."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.request import PRIORITIES
+from slotkeeper_cli.audit.work_history import Attempt, LimitSteps, OperatorAct, WorkHistory
+from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.what_if import CannotReplay, Course, PastRequest, Recording, replay
+from slotkeeper_cli.what_if.picture import draw_result
+from slotkeeper_cli.what_if.recording import recording_of
+
+PROCESS = Process("p", 1, 0, {}, paused=False, target="job")
+
+
+def recording(requests: Sequence[PastRequest], limit: int | None = 1, until: float = 1000.0) -> Recording:
+    return Recording(PROCESS, 0.0, until, requests, LimitSteps([(-math.inf, limit)]))
+
+
+def arrived(*requests: tuple[float, float] | tuple[float, float, str, int]) -> list[PastRequest]:
+    """Requests by (sent, duration) or (sent, duration, priority, weight), of which each started when it was sent."""
+    made = []
+    for number, (sent, duration, *of) in enumerate(requests):
+        priority, weight = of or ("normal", 1)
+        made.append(PastRequest(f"p-{number}", sent, sent + duration, sent, priority, weight))  # type: ignore[arg-type]
+    return made
+
+
+def starts(course: Course) -> dict[str, float]:
+    return {each.request.execution: each.started for each in course.spans}
+
+
+def at_limit(requests: Sequence[PastRequest], limit: int, **options: float) -> Course:
+    return replay(recording(requests, None), limit, least=0, **options).replayed
+
+
+def performed(requests: Sequence[PastRequest], limit: int) -> list[PastRequest]:
+    """The requests as the rules let them start at a limit."""
+    spans = {each.request.execution: each for each in at_limit(requests, limit).spans}
+    return [replace(of, started=spans[of.execution].started, ended=spans[of.execution].freed) for of in requests]
+
+
+@pytest.mark.parametrize(
+    ("requests", "limit", "expected"),
+    [
+        pytest.param(
+            [(0, 10), (0, 4), (0, 3), (1, 5), (20, 1)], 2, [0, 0, 4, 7, 20], id="in order as slots become free"
+        ),
+        pytest.param(
+            [(0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)], 1, [0, 30, 20, 10], id="priorities"
+        ),
+        pytest.param(
+            [(0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)], 2, [0, 0, 20, 25], id="a heavy one collects slots"
+        ),
+        # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
+        pytest.param([(0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)], 2, [0, 0, 10, 11], id="a turn"),
+    ],
+)
+def test_requests_start_as_computed_by_hand(requests: list[Any], limit: int, expected: list[float]) -> None:
+    assert [at for _, at in sorted(starts(at_limit(arrived(*requests), limit)).items())] == expected
+
+
+def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
+    """Pollaczek-Khinchine: rho * D / (2 * (1 - rho))."""
+    source, sent, requests = random.Random(1), 0.0, list[tuple[float, float]]()  # noqa: S311
+    for _ in range(20_000):
+        sent += source.expovariate(0.6)
+        requests.append((sent, 1.0))
+    waits = at_limit(arrived(*requests), 1).waits
+    assert sum(waits) / len(waits) == pytest.approx(0.6 / (2 * (1 - 0.6)), rel=0.05)
+
+
+arrivals = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 20), st.sampled_from(PRIORITIES), st.integers(1, 3)),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(arrivals, st.integers(3, 6))
+def test_a_replay_of_what_the_rules_did_has_the_same_waits_and_keeps_limit_and_order(
+    requests: list[tuple[float, float, str, int]], limit: int
+) -> None:
+    past = performed(arrived(*requests), limit)
+    result = replay(recording(past, limit), limit, least=0)
+    assert starts(result.replayed) == starts(result.recorded)
+    assert result.check is not None
+    assert starts(result.check) == starts(result.recorded)
+    assert max(number for _, number in result.replayed.used) <= limit
+    in_order = sorted(result.replayed.spans, key=lambda each: each.sent)
+    for priority in PRIORITIES:
+        of = [each.started for each in in_order if each.request.priority == priority]
+        assert of == sorted(of)
+    unlimited = replay(recording(past, limit), 1000, least=0).replayed
+    assert set(unlimited.waits) == {0}
+
+
+@given(arrivals, st.integers(3, 6))
+def test_the_mean_queue_is_the_rate_times_the_mean_wait(
+    requests: list[tuple[float, float, str, int]], limit: int
+) -> None:
+    """Little's law, over the time until the last start."""
+    course = at_limit(arrived(*requests), limit)
+    area = sum(number * (after - at) for (at, number), (after, _) in pairwise(course.queue))
+    assert area == pytest.approx(sum(course.waits))
+
+
+def test_requests_that_ran_at_the_begin_hold_their_slots_until_their_end() -> None:
+    before = PastRequest("p-before", -50.0, 30.0, -60.0)
+    course = at_limit([before, *arrived((5, 1))], 1)
+    assert starts(course)["p-0"] == 30
+    assert course.waits == [25]  # the wait of the one that started before the period is not counted
+
+
+def test_requests_that_still_run_keep_their_slots_and_those_behind_them_never_start() -> None:
+    running = PastRequest("p-running", 10.0, None, 10.0)
+    result = replay(recording([running, *arrived((20, 1))], None), 1, least=0)
+    figures = result.replayed.figures()
+    assert (figures["never_started"], figures["wait"]["max"]) == (1, None)
+
+
+def test_the_factors_shorten_durations_and_the_times_between_arrivals() -> None:
+    past = arrived((0, 10), (4, 10), (40, 10))
+    assert at_limit(past, 1, duration_factor=0.5).waits == [0, 1, 0]
+    faster = at_limit(past, 1, arrival_factor=2)
+    assert faster.waits == [0, 8, 0]
+    assert faster.until == 500
+
+
+def test_what_delayed_a_request_without_a_rule_delays_it_in_the_replay_too() -> None:
+    """The starter's cold start took three seconds. The second message of the group was delivered after the first."""
+    past = [PastRequest("p-0", 3.0, 13.0, 0.0), PastRequest("p-1", 13.0, 20.0, 0.0)]
+    result = replay(recording(past, 1), 1, least=0)
+    assert result.check is not None
+    assert result.check.waits == result.replayed.waits == [3, 13]
+    assert replay(recording(past, 1), 2, least=0).replayed.waits == [3, 3]
+
+
+def test_the_check_follows_the_recorded_limits() -> None:
+    past = [*arrived((0, 10)), PastRequest("p-1", 5.0, 15.0, 1.0)]
+    raised = replace(recording(past), limits=LimitSteps([(-math.inf, 1), (5.0, 2)]))
+    result = replay(raised, 1, least=0)
+    assert result.check is not None
+    assert (result.check.waits, result.replayed.waits) == ([0, 4], [0, 9])
+    assert result.recorded.figures()["slot_hours_offered"] == pytest.approx((5 + 2 * 995) / 3600, abs=0.001)
+
+
+def test_without_the_recorded_limit_there_is_no_check_and_no_recorded_utilization() -> None:
+    data = replay(recording(arrived((0, 10)), None), 1, least=0).as_dict()
+    assert (data["check"], data["recorded"]["utilization"]) == (None, None)
+    assert data["replayed"]["utilization"] == 0.01
+
+
+def test_a_request_without_a_known_arrival_takes_a_slot_and_has_no_wait() -> None:
+    unknown = PastRequest("p-unknown", 0.0, 10.0)
+    result = replay(recording([unknown, *arrived((1, 10))], None), 1, least=0)
+    assert result.replayed.waits == [9]
+
+
+def test_a_limit_below_a_weight_is_refused_and_names_the_heaviest_request() -> None:
+    past = arrived((0, 1, "normal", 2), (0, 1, "high", 5))
+    with pytest.raises(CannotReplay, match=r"2 of the recorded requests .* p-1 of weight 5: give --limit 5 or more"):
+        replay(recording(past), 1, least=0)
+
+
+def test_too_few_samples_are_refused_with_what_is_missing() -> None:
+    past = [*arrived((0, 1)), PastRequest("p-x", 5.0, 6.0), PastRequest("p-y", 7.0, None, 7.0)]
+    text = r"has 1 requests .* 20 are needed. Of 3 that started, the arrival of 1 is not .*, and 1 still run\. Give an"
+    with pytest.raises(CannotReplay, match=text):
+        replay(recording(past), 1)
+
+
+def test_more_slots_cost_more_write_units_for_each_write_and_fewer_waits() -> None:
+    past = performed(arrived(*((0.0, 10.0) for _ in range(40))), 2)
+    result = replay(recording(past, 2), 40, least=0)
+    recorded, replayed = result.recorded.figures(), result.replayed.figures()
+    assert (recorded["starter_invocations"], replayed["starter_invocations"]) == (40 + 38, 40)
+    assert (recorded["waited"], replayed["waited"]) == (38, 0)
+    assert replayed["write_units"] % 40 == 0
+
+
+# ---------------------------------------------------------------------------------------------------------- recording
+
+
+def history(**changes: object) -> WorkHistory:
+    attempts = [
+        Attempt("p-before", "SUCCEEDED", 90.0, 110.0),
+        Attempt("p-a", "SUCCEEDED", 120.0, 130.0),
+        Attempt("p-b", "ABORTED", 130.0, 140.0),
+        Attempt("p-again", "SUCCEEDED", 135.0, 140.0, redrives=1),
+        Attempt("p-c", "RUNNING", 150.0),
+    ]
+    process = replace(PROCESS, slot_limit=2, default_weight=2)
+    made = WorkHistory(100.0, 200.0, 200.0, {"p": process}, attempts)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+LINES = {
+    "p-before": {"sent_at": 80.0, "weight": 1},
+    "p-a": {"sent_at": 95.5, "priority": "high", "weight": 1},
+    "p-b": {"sent_at": 131},  # by another clock
+    "p-c": {"sent_at": "soon"},
+}
+
+
+def test_a_recording_joins_executions_with_the_starters_lines() -> None:
+    made = recording_of(history(), "p", LINES)
+    assert [(each.execution, each.sent, each.priority, each.weight) for each in made.requests] == [
+        ("p-before", 80.0, "normal", 1),
+        ("p-a", 95.5, "high", 1),
+        ("p-b", 130.0, "normal", 2),
+        ("p-c", None, "normal", 2),
+    ]
+    assert made.counts == {
+        "samples": 2,
+        "started": 3,
+        "arrival_unknown": 1,
+        "running_at_begin": 1,
+        "waiting_at_begin": 1,
+        "running_at_end": 1,
+    }
+    assert (made.since, made.until, list(made.limits.steps)) == (100.0, 200.0, [(-math.inf, 2)])
+    assert [note.partition(":")[0] for note in made.notes] == [
+        "1 redriven in Step Functions are left out",
+        "1 aborted or timed out",
+        "1 still run",
+        "1 of 3 have no known arrival",
+        "the waits are those of a part of the requests only",
+    ]
+
+
+def test_a_period_begins_with_its_first_request() -> None:
+    attempts = [Attempt("p-a", "SUCCEEDED", 120.0, 130.0)]
+    assert recording_of(history(attempts=attempts), "p", {"p-a": {"sent_at": 115.0}}).since == 115.0
+
+
+def test_pauses_leases_and_an_unknown_limit_are_named() -> None:
+    process = replace(PROCESS, holders={"l": Holder("LEASED", 0, "", None, {}, until=500, code="c")})
+    acts, unread = [OperatorAct(130.0, "process pause", "p")], [UnreadSource("AuditLogGroup", "denied")]
+    made = recording_of(history(processes={"p": process}, acts=acts, not_read=unread), "p", LINES)
+    assert [note.partition(" ")[0] for note in made.notes[-3:]] == ["the", "it", "leases"]
+    assert list(made.limits.steps) == [(-math.inf, None)]
+
+
+def test_the_picture_shows_the_queue_and_the_slots_of_both(tmp_path: Path) -> None:
+    past = performed(arrived(*((0.0, 10.0) for _ in range(8))), 2)
+    draw_result(replay(recording(past, 2), 4, least=0), tmp_path / "what-if.png")
+    assert (tmp_path / "what-if.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,125 @@
+"""What `slotkeeper what-if` answers from the records of an account."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.cli.audit_situations import HOUR, ran
+from tests.cli.operator_account import Operator
+from tests.cli.refused_requests import NOW
+from tests.cli.situations import Names, Situation
+
+
+def logged(operator: Operator, *lines: dict[str, Any]) -> None:
+    """Write the starter's lines of started requests, with what it logs of others between them."""
+    group, stream = operator.outputs["StarterLogGroupName"], "starter"
+    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    # CloudWatch Logs refuses events that are older than 14 days.
+    moment = int(datetime.now(UTC).timestamp() * 1000)
+    own = [{"message": "Started the workflow", "process": "sample", **line} for line in lines]
+    others = [{"message": "Started the workflow", "process": "other", "execution": "other-x"}, {"message": "START"}]
+    events = [{"timestamp": moment, "message": json.dumps(line)} for line in [*own, *others]]
+    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+
+
+def _burst(number: int, weight: int = 1) -> Any:
+    """Requests that were sent together and ran for ten seconds each, one after the other."""
+
+    def run(operator: Operator) -> Names:
+        names = [ran(operator, f"r{each}", 10 * each, 10 * each + 10) for each in range(number)]
+        logged(operator, *({"execution": name, "sent_at": NOW, "weight": weight} for name in names))
+        return {"first": names[0]}
+
+    return run
+
+
+def _without_log(operator: Operator) -> Names:
+    operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
+    return {"first": ran(operator, "a", 0, 10)}
+
+
+SITUATIONS = [
+    Situation(
+        name="a burst at one slot would wait less at five",
+        state=_burst(20),
+        question="what-if sample --limit 5",
+        says=(
+            "20 requests with known arrival, start and end",
+            "recorded    check  limit 5",
+            "wait p50                            90.0 s   90.0 s   10.0 s",
+            "wait p99                           190.0 s  190.0 s   30.0 s",
+            "longest queue                           19       19       15",
+            "utilization                           100%     100%      20%",
+            "slot-hours offered                  0.06 h   0.06 h   0.28 h",
+        ),
+        shows={
+            "stack": "slotkeeper",
+            "requests.samples": 20,
+            "recorded.wait.p99": 190.0,
+            "check.wait.p99": 190.0,
+            "replayed.wait.p99": 30.0,
+            "replayed.slot_hours_used": 0.056,
+            "notes": [],
+        },
+        at=NOW + 200,
+    ),
+    Situation(
+        name="with half the durations at the same limit",
+        state=_burst(20),
+        question="what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",
+        says=("Replayed with durations x 0.5, arrivals x 2", "wait p99", "190.0 s  190.0 s   95.0 s"),
+        at=NOW + 200,
+    ),
+    Situation(
+        name="a request is heavier than the limit",
+        state=_burst(20, weight=4),
+        question="what-if sample --limit 3",
+        says=(
+            "20 of the recorded requests of process sample would never start at limit 3, such as {first} of weight 4",
+        ),
+        exit_code=3,
+        at=HOUR,
+    ),
+    Situation(
+        name="there are too few samples",
+        state=_burst(3),
+        question="what-if sample --limit 3 --since 24h",
+        says=("process sample has 3 requests whose arrival, start and end are known", "Give an earlier --since"),
+        exit_code=3,
+        at=HOUR,
+    ),
+    Situation(
+        name="the process is unknown",
+        state=_burst(3),
+        question="what-if orders --limit 3",
+        says=("there is no process 'orders'. The processes are: sample",),
+        exit_code=4,
+        at=HOUR,
+    ),
+    Situation(
+        name="the starter's log cannot be read",
+        state=_without_log,
+        question="what-if sample --limit 3",
+        says=("FilterLogEvents", "The specified log group does not exist"),
+        exit_code=1,
+        at=HOUR,
+    ),
+    *(
+        Situation(
+            name=f"an option that cannot be replayed: {options}",
+            state=lambda _: None,
+            question=f"what-if sample {options}",
+            says=(why,),
+            exit_code=2,
+            at=HOUR,
+        )
+        for options, why in (
+            ("--limit 0", "0 is not in the range 1<=x<=100000"),
+            ("--limit 1 --duration-factor 0", "0.0 is not in the range 0.01<=x<=100.0"),
+            ("--limit 1 --arrival-factor nan", "a factor must be a number from 0.01 to 100, got nan"),
+            ("--limit 1 --since 91d", "expected 1m to 90d, such as 90m, 24h or 7d, got '91d'"),
+        )
+    ),
+]
