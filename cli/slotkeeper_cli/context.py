@@ -51,9 +51,7 @@ class CommandContext:
         if self._options["yes"]:
             return
         if not sys.stdin.isatty():
-            raise CommandRefused(
-                f"{question} {NEEDS_YES}: give --yes to confirm. Nothing was changed."
-            )
+            raise CommandRefused(f"{question} {NEEDS_YES}: give --yes to confirm. Nothing was changed.")
         if not typer.confirm(printable(question), err=True):
             raise CommandRefused("Nothing was changed.")
 

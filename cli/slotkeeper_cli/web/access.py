@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN = "token"
+TOKEN_FIELD = "token"
 # The page cannot be framed, sends its address to no other site, and loads nothing from one. Vue compiles templates in
 # the page, for which it needs eval.
 HEADERS = {
@@ -73,7 +73,7 @@ class Access:
         if _is_equal(_cookies(headers).get(self._cookie, ""), self._token):
             return None
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if scope["type"] == "http" and _is_equal(query.pop(TOKEN, ""), self._token):
+        if scope["type"] == "http" and _is_equal(query.pop(TOKEN_FIELD, ""), self._token):
             rest = f"?{urlencode(query)}" if query else ""
             moved = RedirectResponse(f"{scope['path']}{rest}", 303)
             moved.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
@@ -96,11 +96,9 @@ def _cookies(headers: Headers) -> Mapping[str, str]:
 
 
 def _with_headers(send: Send) -> Send:
-    async def answer(message: dict[str, object]) -> None:
+    async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
-            raw = message.setdefault("headers", [])
-            assert isinstance(raw, list)
-            raw += [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+            MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
     return answer

@@ -1,4 +1,4 @@
-"""Changes: each is a command of `slotkeeper`, which runs as it does in a terminal, with its guards and its audit line."""
+"""Changes: each is a command of `slotkeeper`, run as in a terminal, with its guards and its audit line."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Frame:
         self._content.__exit__(*of_error)
 
     def follow[Data](
-        self, read: Callable[[], Reading[Data]], show: Callable[[Data], None], every: float = REFRESH
+        self, read: Callable[[], Reading[Data]], show: Callable[[Data], None], every: float | None = REFRESH
     ) -> None:
         """Show what `read` returns, once the browser has the page, and then every some seconds.
 
@@ -84,6 +84,7 @@ class Frame:
 
         Args:
             show: receives the data. It changes the page's elements, so that focus, filter and scrolling stay.
+            every: None for a page that is read again only when somebody asks.
         """
 
         async def refresh() -> None:
@@ -102,7 +103,10 @@ class Frame:
             self._read_at.set_text(f"Read at {local_time(reading.at)}")
             self._read_at.classes(remove="text-negative")
 
-        ui.timer(every, refresh)
+        if every is None:
+            with self._content:
+                ui.button("Read again", icon="refresh", on_click=refresh).props("outline dense no-caps")
+        ui.timer(every or 0, refresh, once=every is None)
 
 
 def data_table(title: str, columns: Mapping[str, str], key: str, *, link: str = "", rows: int = 25) -> ui.table:

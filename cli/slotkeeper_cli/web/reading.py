@@ -137,7 +137,7 @@ class StackReader:
                 not_read.append(f"{source}: {failure_text(error)}")
                 return otherwise
 
-        queues = tried("queues", lambda: all_queue_attributes(self.stack), {})
+        queues: dict[str, dict[str, str]] = tried("queues", lambda: all_queue_attributes(self.stack), {})
         return Overview(
             processes,
             malformed,

@@ -1,4 +1,4 @@
-"""The pages of slots: all processes, one process, one request."""
+"""The pages of slots: all processes, and one process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nicegui import ui
 
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.conditions import as_dict, waited, waiting_requests
-from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.formatting import duration
 from slotkeeper_cli.holders import in_use_text, lease_text
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
@@ -88,7 +88,9 @@ def declare(reader: StackReader, actions: Actions) -> None:
 def _problems(data: Overview) -> Iterator[str]:
     """What is out of order, and what could not be read."""
     yield from (f"Malformed: {text}" for text in repair_texts(data.malformed))
-    yield from (f"{each['LogicalId']} is in ALARM: {each.get('StateReason', '')}" for each in alarms_ringing(data.alarms))
+    yield from (
+        f"{each['LogicalId']} is in ALARM: {each.get('StateReason', '')}" for each in alarms_ringing(data.alarms)
+    )
     yield from (f"Not read: {text}" for text in data.not_read)
     if not data.processes and not data.malformed:
         yield "There are no processes. Add one with: slotkeeper process add"
