@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN_FIELD = "token"
+TOKEN_FIELD = "token"  # noqa: S105 - the name of a field
 # The page cannot be framed, sends its address to no other site, and loads nothing from one. Vue compiles templates in
 # the page, for which it needs eval.
 HEADERS = {

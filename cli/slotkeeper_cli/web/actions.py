@@ -62,21 +62,38 @@ class Actions:
         """Run a command; a question of it is answered by yes only if it is confirmed."""
         if not self.writes:
             return Outcome(3, READ_ONLY)
+        outcome = await self._run([*["--yes"] * confirmed, *arguments])
+        self._changed()
+        return outcome
+
+    async def _run(self, arguments: Sequence[str]) -> Outcome:
         local = {LOCAL_FILE: str(self._stack.local_file)} if self._stack.local_file else {}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "slotkeeper_cli", *self._options, *["--yes"] * confirmed, *arguments),
+            *(sys.executable, "-m", "slotkeeper_cli", *self._options, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env={**os.environ, "COLUMNS": "200", **local},
         )
         printed, _ = await process.communicate()
-        self._changed()
         return Outcome(process.returncode or 0, printed.decode(errors="replace").strip())
 
     def button(self, name: str, command: Callable[[], Sequence[str]], icon: str) -> ui.button:
         """A button that shows a command, and runs it if the operator says so."""
         return ui.button(name, icon=icon, on_click=lambda: self.ask(name, command())).props("outline dense no-caps")
+
+    def look(self, name: str, arguments: Sequence[str]) -> ui.button:
+        """A button that shows what a command prints which changes nothing."""
+
+        async def show() -> None:
+            with ui.dialog(value=True) as dialog, ui.card().classes("max-w-full"):
+                dialog.on_value_change(lambda event: None if event.value else dialog.delete())
+                ui.label(self.shown(arguments)).classes("font-bold")
+                printed = ui.label("Reading ...").props('role="status"').classes("font-mono whitespace-pre-wrap")
+                ui.button("Close", on_click=dialog.close).props("flat no-caps")
+            printed.set_text(printable((await self._run(arguments)).text, keep="\n"))
+
+        return ui.button(name, icon="search", on_click=show).props("outline dense no-caps")
 
     def ask(self, name: str, arguments: Sequence[str]) -> None:
         """Show a command in a dialog; run it there, and show what it printed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -52,13 +53,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
             table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
             table.props('selection="single"')
 
-            def chosen() -> list[str]:
+            def command(action: str) -> list[str]:
                 (row,) = table.selected
-                return [row["queue"], "--id", row["message_id"]]
+                return ["dlq", action, row["queue"], "--id", row["message_id"]]
 
             with ui.row():
                 for name, action, icon in (("Redrive", "redrive", "replay"), ("Discard", "discard", "delete")):
-                    button = actions.button(name, lambda action=action: ["dlq", action, *chosen()], icon)
+                    button = actions.button(name, partial(command, action), icon)
                     button.bind_enabled_from(table, "selected", backward=bool)
 
         def show(queues: list[dict[str, Any]]) -> None:
@@ -72,15 +73,17 @@ def declare(reader: StackReader, actions: Actions) -> None:
         with Frame(reader, "Retries", actions.writes) as frame:
             texts = ui.column().classes("gap-1")
             table = data_table("Downstreams", _BREAKERS, "downstream").props('selection="single"')
+            # A scan of the ledger, which a refresh must not make.
+            actions.look("List waiting retries", ["retry", "list"])
             with ui.row():
                 why = ui.input("Why").props("dense")
+
+                def command(action: str) -> list[str]:
+                    (row,) = table.selected
+                    return ["retry", "breaker", action, row["downstream"], "--why", why.value]
+
                 for name, action, icon in (("Open breaker", "open", "block"), ("Close breaker", "close", "check")):
-
-                    def command(action: str = action) -> list[str]:
-                        (row,) = table.selected
-                        return ["retry", "breaker", action, row["downstream"], "--why", why.value]
-
-                    button = actions.button(name, command, icon)
+                    button = actions.button(name, partial(command, action), icon)
                     button.bind_enabled_from(table, "selected", backward=bool)
 
         def show(read: list[dict[str, Any]]) -> None:
@@ -99,7 +102,8 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/alarms")
     def alarms() -> None:
         with Frame(reader, "Alarms", actions.writes) as frame:
-            table = data_table("Alarms", _ALARMS, "alarm", link="step")
+            actions.look("Check the stack", ["doctor"])
+            table = data_table("Alarms", _ALARMS, "alarm")
 
         def show(data: Any) -> None:
             ringing = alarms_ringing(data.alarms)
@@ -139,7 +143,6 @@ def _breaker_texts(read: list[dict[str, Any]]) -> Iterator[str]:
     yield from (line(each, now) for each in not_closed)
     if not not_closed:
         yield "Every breaker is closed."
-    yield "Waiting retries: slotkeeper retry list (a scan of the ledger, so this page does not make it)."
 
 
 def _breaker_row(each: Mapping[str, Any]) -> dict[str, Any]:

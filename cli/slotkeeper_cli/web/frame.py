@@ -23,12 +23,14 @@ _SECTIONS = {
 # A link in a cell goes to the row's `href`. Vue shows every value as text.
 _LINK = """<q-td :props="props"><a v-if="props.row.href" :href="props.row.href">{{ props.value }}</a>
 <template v-else>{{ props.value }}</template></q-td>"""
+_BLUE = "#1e4fa3"  # white on it has a contrast of 7.8:1
 _STYLE = """
 body { --nicegui-default-padding: 1rem }
 a { text-decoration: underline }
 .body--dark a { color: #93c5fd }
 .q-header a { color: inherit }
-.q-table td { white-space: normal; overflow-wrap: anywhere }
+.q-table td { white-space: normal; overflow-wrap: anywhere; min-width: 6rem }
+.body--dark .q-btn--outline, .body--dark .q-btn--flat { color: #93c5fd !important }
 """
 
 
@@ -52,6 +54,7 @@ class Frame:
     def __init__(self, reader: StackReader, title: str, writes: bool) -> None:
         ui.page_title(f"{printable(title)} - {reader.stack.name} - Slotkeeper")
         ui.add_css(_STYLE)
+        ui.colors(primary=_BLUE)
         with ui.header().classes("items-center gap-4 py-2 wrap"):
             ui.label("Slotkeeper").classes("text-lg font-bold")
             with ui.element("nav").props('aria-label="Pages"').classes("flex gap-4"):

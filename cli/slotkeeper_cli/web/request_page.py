@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nicegui import ui
@@ -78,9 +79,13 @@ def _show_steps(commands: Sequence[str], container: ui.row, actions: Actions) ->
     with container:
         for command in commands:
             if command.startswith("slotkeeper ") and not _TO_FILL_IN.search(command):
-                actions.button(printable(command), lambda text=command: shlex.split(text)[1:], "play_arrow")
+                actions.button(printable(command), partial(_arguments, command), "play_arrow")
             else:
                 ui.label(printable(command))
+
+
+def _arguments(command: str) -> list[str]:
+    return shlex.split(command)[1:]
 
 
 def _attempts(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

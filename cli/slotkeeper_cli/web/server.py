@@ -42,4 +42,5 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, ready
         show_welcome_message=False,
         reconnect_timeout=30,
         access_log=False,
+        uvicorn_logging_level="critical",  # a browser that leaves while a page loads is no error
     )
