@@ -86,8 +86,7 @@ class Actions:
         """A button that shows what a command prints which changes nothing."""
 
         async def show() -> None:
-            with ui.dialog(value=True) as dialog, ui.card().classes("max-w-full"):
-                dialog.on_value_change(lambda event: None if event.value else dialog.delete())
+            with _dialog() as dialog, ui.card().classes("max-w-full"):
                 ui.label(self.shown(arguments)).classes("font-bold")
                 printed = ui.label("Reading ...").props('role="status"').classes("font-mono whitespace-pre-wrap")
                 ui.button("Close", on_click=dialog.close).props("flat no-caps")
@@ -113,8 +112,7 @@ class Actions:
             close.set_text("Close")
 
         state = {"confirmed": False}
-        with ui.dialog(value=True) as dialog, ui.card().classes("max-w-full"):
-            dialog.on_value_change(lambda event: None if event.value else dialog.delete())
+        with _dialog() as dialog, ui.card().classes("max-w-full"):
             ui.label(name).props('role="heading" aria-level="2"').classes("text-lg font-bold")
             said = ui.label("" if self.writes else READ_ONLY).props('role="status"').classes("whitespace-pre-wrap")
             ui.code(printable(self.shown(arguments)), language="bash").classes("w-full")
@@ -122,3 +120,11 @@ class Actions:
                 close = ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
                 go = ui.button("Run", on_click=lambda: start(confirmed=state["confirmed"])).props("no-caps")
                 go.set_enabled(self.writes)
+
+
+def _dialog() -> ui.dialog:
+    """An open dialog. It belongs to the page, since a refresh may remove the button that opened it."""
+    with ui.context.client.content:
+        dialog = ui.dialog(value=True)
+    dialog.on_value_change(lambda event: None if event.value else dialog.delete())
+    return dialog

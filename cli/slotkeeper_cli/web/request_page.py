@@ -13,7 +13,6 @@ from nicegui import ui
 from slotkeeper.printable import printable
 from slotkeeper_cli.conditions import waited
 from slotkeeper_cli.formatting import local_time, seconds
-from slotkeeper_cli.requests import RequestState
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, data_table, set_rows, text_list
 from slotkeeper_cli.web.reading import StackReader
@@ -42,9 +41,6 @@ def declare(reader: StackReader, actions: Actions) -> None:
             text_list([*_texts(data, found)], texts)
             answer.set_text(printable(_answer(given, data, found), keep="\n"))
             commands = [each for one in found for each in one.get("next_steps", [])]
-            if data["state"] in (RequestState.WAITING, RequestState.QUEUED, RequestState.PERHAPS_QUEUED):
-                within = ["--process", process] if process else []
-                commands.append(shlex.join(["slotkeeper", "request", "cancel", given, *within]))
             _show_steps(list(dict.fromkeys(commands)), steps, actions)
             set_rows(attempts, [*_attempts(found)])
 
