@@ -10,6 +10,8 @@ LIMIT      ?= 3
 FAIL       ?= 0
 PRIORITIES ?= no
 TARGET     ?= glue
+# yes: open the console in the browser during the run, and keep it until Ctrl-C.
+WATCH      ?= no
 # With priorities, the default for LIMIT is 4.
 run: LIMIT := $(if $(and $(filter yes,$(PRIORITIES)),$(filter file,$(origin LIMIT))),4,$(LIMIT))
 
@@ -103,6 +105,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
+	@echo "  make run WATCH=yes   open the console in the browser, and see the slots fill; Ctrl-C ends it"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
@@ -121,8 +124,9 @@ setup:
 
 .PHONY: run
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
+	@$(if $(filter yes,$(WATCH)),$(SETUP) requirements/web.txt)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
-	  --priorities="$(PRIORITIES)" --target="$(TARGET)"
+	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --watch="$(WATCH)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly
@@ -161,7 +165,7 @@ invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EV
 
 .PHONY: setup-dev
 setup-dev:  ## Install what tests and linters need into build/venv, as the targets of this group do
-	@$(SETUP) requirements/local.txt requirements/dev.txt $(RUNTIME)
+	@$(SETUP) requirements/local.txt requirements/web.txt requirements/dev.txt $(RUNTIME)
 
 .PHONY: check
 check: lint-code  ## Format, lint, types, and the fast tests of what differs from BASE (main)
@@ -208,7 +212,7 @@ hooks: setup-dev  #+ Let git run make check before each commit (.pre-commit-conf
 .PHONY: lock
 lock: setup  #+ Compile requirements/*.in (needs the package index)
 	@$(PYTHON) -m pip install --quiet uv
-	@for name in local dev runtime checkov hooks; do \
+	@for name in local web dev runtime checkov hooks; do \
 	  $(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
 	    --python-version 3.13 requirements/$$name.in -o requirements/$$name.txt; \
 	done

@@ -28,6 +28,7 @@ from slotkeeper_cli.commands import (
     status,
     submit,
     token,
+    web,
     what_if,
 )
 from slotkeeper_cli.context import StackCommand, StackGroup
@@ -47,6 +48,7 @@ app.command("explain", cls=StackCommand, help=explain.HELP)(explain.explain)
 app.command("audit", cls=StackCommand, help=audit.HELP)(audit.show_audit)
 app.command("what-if", cls=StackCommand, help=what_if.HELP)(what_if.what_if)
 app.command("doctor", cls=StackCommand)(doctor.doctor)
+app.command("web", cls=StackCommand, help=web.HELP)(web.web)
 request = typer.Typer(help="Submit, show and cancel requests.", no_args_is_help=True)
 request.command("submit", cls=StackCommand)(submit.submit)
 request.command("show", cls=StackCommand, help=explain.HELP)(explain.explain)

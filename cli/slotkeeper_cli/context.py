@@ -18,6 +18,8 @@ from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find
 
 PANEL = "Connection"
 _KEPT = "slotkeeper_cli.options"
+# Follows the question of a command that cannot ask it. The console in the browser asks the question in its place.
+NEEDS_YES = "There is no terminal on which to answer"
 
 
 class CommandContext:
@@ -49,9 +51,7 @@ class CommandContext:
         if self._options["yes"]:
             return
         if not sys.stdin.isatty():
-            raise CommandRefused(
-                f"{question} There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
-            )
+            raise CommandRefused(f"{question} {NEEDS_YES}: give --yes to confirm. Nothing was changed.")
         if not typer.confirm(printable(question), err=True):
             raise CommandRefused("Nothing was changed.")
 

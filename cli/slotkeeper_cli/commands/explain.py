@@ -23,7 +23,7 @@ from slotkeeper_cli.conditions import (
     waited,
     waiting_requests,
 )
-from slotkeeper_cli.context import CommandContext, current_context
+from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue, lease_conditions
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
@@ -35,7 +35,7 @@ from slotkeeper_cli.requests import ALL_STATES, RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
 from slotkeeper_cli.search import print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import message_counts, queue_attributes
+from slotkeeper_cli.stack_connection import StackConnection, message_counts, queue_attributes
 from slotkeeper_cli.target_checks import slot_seconds
 from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
@@ -75,10 +75,10 @@ def explain(
     if request_id is None:
         if process is None:
             raise typer.BadParameter("give the id of a request or the name of a lease, or --process alone")
-        of_process = Explained(context, "").explain_process(process)
+        of_process = Explained(context.stack, "").explain_process(process)
         context.out.result(of_process, lambda console: render_process(console, of_process))
         return
-    search = Explained(context, request_id)
+    search = Explained(context.stack, request_id)
     data = search.collect(process)
     context.out.result(data, lambda console: render(console, data))
     if not search.is_known and data["state"] is None:
@@ -92,11 +92,11 @@ def explain(
 class Explained:
     """One search for a request, and its explanations as JSON shows them."""
 
-    def __init__(self, context: CommandContext, given: str) -> None:
-        self._stack = context.stack
+    def __init__(self, stack: StackConnection, given: str) -> None:
+        self._stack = stack
         self._given = given
-        self._control = SlotControl(context.stack)
-        self._finder = RequestFinder(context.stack, self._control)
+        self._control = SlotControl(stack)
+        self._finder = RequestFinder(stack, self._control)
         self._search = self._finder.search
         self._now = time.time()
         self.is_known = False

@@ -102,6 +102,11 @@ def _is_to_drop(shown: TokenStatus, generation: int | None, clear_refusal: bool,
     return True
 
 
+def read_token(stack: StackConnection) -> dict[str, Any]:
+    """The state of the token as JSON shows it."""
+    return _as_dict(stack, _read_token(_table(stack)), time.time())
+
+
 def _read_token(tokens: TokenTable) -> TokenStatus:
     try:
         return tokens.status(ITEM_NAME)

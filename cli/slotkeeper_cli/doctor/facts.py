@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -99,6 +99,16 @@ def table_settings(client: Any, table: StackResource, template: Mapping[str, Any
         recovery == "ENABLED",
         _is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
     )
+
+
+def describe_alarms(stack: StackConnection, among: Iterable[StackResource]) -> list[dict[str, Any]]:
+    """The alarms of a stack's resources as CloudWatch describes them, each with its `LogicalId`."""
+    ids = {one.name: one.logical_id for one in among if one.kind in ALARMS}
+    client, alarms = stack.client("cloudwatch"), []
+    for names in batched(ids, _MAX_ALARM_NAMES, strict=False):
+        response = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
+        alarms += response.get("MetricAlarms", []) + response.get("CompositeAlarms", [])
+    return [one | {"LogicalId": ids[one["AlarmName"]]} for one in alarms]
 
 
 def rule_state(client: Any, rule: StackResource) -> str:
@@ -320,12 +330,7 @@ class Facts:
     @cached_property
     def alarms(self) -> list[dict[str, Any]]:
         """The stack's alarms, with their logical ids."""
-        ids = {one.name: one.logical_id for one in self._resources if one.kind in ALARMS}
-        client, alarms = self._stack.client("cloudwatch"), []
-        for names in batched(ids, _MAX_ALARM_NAMES, strict=False):
-            response = client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
-            alarms += response.get("MetricAlarms", []) + response.get("CompositeAlarms", [])
-        return [one | {"LogicalId": ids[one["AlarmName"]]} for one in alarms]
+        return describe_alarms(self._stack, self._resources)
 
     @cached_property
     def topic(self) -> dict[str, str]:

@@ -18,11 +18,13 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +41,7 @@ from dev.emulator.deployment import DeploymentError
 from dev.emulator.live_view import Stalled
 from slotkeeper_cli.audit.history_checks import CheckResult
 from slotkeeper_cli.audit.intervals import rounded
+from slotkeeper_cli.stack_connection import LOCAL_FILE
 
 from . import checks as checks_of_run
 
@@ -203,12 +206,52 @@ def engine(folder: Path, run: Run, **options: Any) -> Iterator[EmbeddedAws]:
             aws.stop()
 
 
-def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[EmbeddedAws, Run], Outcome]) -> NoReturn:
+@contextmanager
+def watched(aws: EmbeddedAws, console: Console) -> Iterator[None]:
+    """Open the console in the browser; on a terminal, leave it open after the run until Ctrl-C.
+
+    Raises:
+        CannotContinue: the console did not start; the text has its error.
+    """
+    # In the root folder, from where it does not find the stack of `make local-up`.
+    served = subprocess.Popen(
+        [sys.executable, "-m", "slotkeeper_cli", "--local", "web", *["--no-browser"] * (not sys.stdout.isatty())],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=aws.state_dir.absolute().anchor,
+        env=os.environ
+        | {
+            LOCAL_FILE: str(aws.state_dir.absolute() / "outputs.json"),
+            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        },
+    )
+    try:
+        said = served.stderr.readline().strip() if served.stderr else ""
+        if "http://" not in said:
+            raise CannotContinue(f"the console did not start: {said}")
+        console.print(said, highlight=False, markup=False)
+        yield
+        if sys.stdout.isatty():
+            console.print("The console and the stack stay until Ctrl-C.")
+            served.wait()
+    finally:
+        served.terminate()
+        served.wait()
+
+
+def carry_out(
+    scenario: Scenario,
+    stack: Mapping[str, str],
+    measure: Callable[[EmbeddedAws, Run], Outcome],
+    *,
+    watch: bool = False,
+) -> NoReturn:
     """Start an engine, deploy the template, call `measure`, write and show what it returns, and exit.
 
     Args:
         stack: the parameters of the stack.
         measure: may raise CannotContinue and Stalled.
+        watch: open the console of `slotkeeper web` before it.
     """
     console = terminal()
     run, folder = Run(console), scenario.folder
@@ -216,8 +259,9 @@ def carry_out(scenario: Scenario, stack: Mapping[str, str], measure: Callable[[E
         with alone(folder, ("report.json", scenario.chart, PAGE)), engine(folder, run, **scenario.engine) as aws:
             with run.phase("deploy", "build and deploy"):
                 aws.deploy(stack)
-            outcome = measure(aws, run)
-            write(scenario, outcome, console)
+            with watched(aws, console) if watch else nullcontext():
+                outcome = measure(aws, run)
+                write(scenario, outcome, console)
     except KeyboardInterrupt:
         console.print("\n[bold]Interrupted.[/] The embedded AWS and its processes have ended; nothing is left running.")
         sys.exit(130)

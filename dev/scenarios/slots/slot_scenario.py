@@ -59,7 +59,8 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     "glue",
     "workflow: the requests run a state machine, and a caller waits for the results of half of them",
 )
-def main(requests: int, limit: int, fail: float, priorities: str, target: str) -> None:
+@option("--watch", click.Choice(["no", "yes"]), "no", "yes: open the console in the browser, until Ctrl-C")
+def main(requests: int, limit: int, fail: float, priorities: str, target: str, watch: str) -> None:
     """Send requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
 
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
@@ -77,4 +78,4 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str) -
                 param_hint="'--priorities'",
             )
         measured = priority_run.measure
-    carry_out(SCENARIO, stack(parameters), lambda aws, run: measured(aws, parameters, run))
+    carry_out(SCENARIO, stack(parameters), lambda aws, run: measured(aws, parameters, run), watch=watch == "yes")

@@ -1,0 +1,187 @@
+"""The pages of what is out of order: dead letters, retries and breakers, the token, alarms."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from slotkeeper.retry.downstream.health import State
+from slotkeeper_cli.formatting import count, duration, local_time, seconds
+from slotkeeper_cli.retries import line
+from slotkeeper_cli.web.actions import Actions
+from slotkeeper_cli.web.frame import Frame, data_table, request_address, set_rows, text_list
+from slotkeeper_cli.web.reading import MAX_DEAD_LETTERS, StackReader, alarms_ringing
+
+_DEAD_LETTERS = {
+    "request": "Request",
+    "process": "Process",
+    "code": "Code",
+    "reason": "Reason",
+    "attempt": ">Attempt",
+    "since": "Since",
+    "queue": "Queue",
+}
+_BREAKERS = {
+    "downstream": "Downstream",
+    "state": "Breaker",
+    "why": "Reason",
+    "callers": ">Callers permitted",
+    "failures": ">Failures",
+    "retries": ">Retries allowed",
+}
+_ALARMS = {"alarm": "Alarm", "state": "State", "since": "Since", "reason": "Reason", "step": "First step"}
+# The template's descriptions end with the first step and the address of the runbook.
+_FIRST_STEP = "First step: "
+
+
+def declare(reader: StackReader, actions: Actions) -> None:
+    """Declare the pages."""
+
+    @ui.page("/failures")
+    def failures() -> None:
+        with Frame(reader, "Failures", actions.writes) as frame:
+            ui.label(
+                f"The newest {MAX_DEAD_LETTERS:,} messages of each dead-letter queue. Reading hides them from other "
+                "commands for a moment, so this page reads them only when you open it or ask."
+            )
+            summary = ui.column().classes("gap-1")
+            table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
+            table.props('selection="single"')
+
+            def command(action: str) -> list[str]:
+                (row,) = table.selected
+                return ["dlq", action, row["queue"], "--id", row["message_id"]]
+
+            with ui.row():
+                for name, action, icon in (("Redrive", "redrive", "replay"), ("Discard", "discard", "delete")):
+                    button = actions.button(name, partial(command, action), icon)
+                    button.bind_enabled_from(table, "selected", backward=bool)
+
+        def show(queues: list[dict[str, Any]]) -> None:
+            text_list([*_summary(queues)], summary)
+            set_rows(table, [_letter_row(each["queue"], one) for each in queues for one in each["messages"]])
+
+        frame.follow(reader.dead_letters, show, every=None)
+
+    @ui.page("/retries")
+    def retries() -> None:
+        with Frame(reader, "Retries", actions.writes) as frame:
+            texts = ui.column().classes("gap-1")
+            table = data_table("Downstreams", _BREAKERS, "downstream").props('selection="single"')
+            # A scan of the ledger, which a refresh must not make.
+            actions.look("List waiting retries", ["retry", "list"])
+            with ui.row():
+                why = ui.input("Why").props("dense")
+
+                def command(action: str) -> list[str]:
+                    (row,) = table.selected
+                    return ["retry", "breaker", action, row["downstream"], "--why", why.value]
+
+                for name, action, icon in (("Open breaker", "open", "block"), ("Close breaker", "close", "check")):
+                    button = actions.button(name, partial(command, action), icon)
+                    button.bind_enabled_from(table, "selected", backward=bool)
+
+        def show(read: list[dict[str, Any]]) -> None:
+            text_list([*_breaker_texts(read)], texts)
+            set_rows(table, [_breaker_row(each) for each in read])
+
+        frame.follow(reader.downstreams, show)
+
+    @ui.page("/token")
+    def token() -> None:
+        with Frame(reader, "Token", actions.writes) as frame:
+            texts = ui.column().classes("gap-1")
+            actions.button("Invalidate", lambda: ["token", "invalidate"], "key_off")
+        frame.follow(reader.token, lambda data: text_list([*_token_texts(data)], texts))
+
+    @ui.page("/alarms")
+    def alarms() -> None:
+        with Frame(reader, "Alarms", actions.writes) as frame:
+            actions.look("Check the stack", ["doctor"])
+            table = data_table("Alarms", _ALARMS, "alarm")
+
+        def show(data: Any) -> None:
+            ringing = alarms_ringing(data.alarms)
+            others = [each for each in data.alarms if each not in ringing]
+            set_rows(table, [_alarm_row(each) for each in (*ringing, *others)])
+
+        frame.follow(reader.overview, show)
+
+
+def _summary(queues: list[dict[str, Any]]) -> Iterator[str]:
+    for each in queues:
+        codes = Counter(one["code"] for one in each["messages"])
+        of = ", ".join(f"{number:,} {code}" for code, number in codes.most_common())
+        yield f"{each['queue'].full_name}: {count(len(each['messages']), 'message')}{f' ({of})' * bool(of)}"
+        if each["unread"]:
+            yield f"Not read: {each['unread']}"
+
+
+def _letter_row(queue: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    request_id, process = message["request_id"], message.get("process", "")
+    return {
+        "message_id": message["message_id"],
+        "request": request_id or "no request id",
+        "href": request_address(request_id or message["message_id"], process),
+        "process": process,
+        "code": message["code"],
+        "reason": message["reason"],
+        "attempt": message["attempt"],
+        "since": local_time(seconds(message["since"])),
+        "queue": str(queue),
+    }
+
+
+def _breaker_texts(read: list[dict[str, Any]]) -> Iterator[str]:
+    now = time.time()
+    not_closed = [each for each in read if each["state"] not in (State.CLOSED, "malformed")]
+    yield from (line(each, now) for each in not_closed)
+    if not not_closed:
+        yield "Every breaker is closed."
+
+
+def _breaker_row(each: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "downstream": each["downstream"],
+        "state": each["state"],
+        "why": each["why"] or "",
+        "callers": _number(each.get("permitted_callers")),
+        "failures": _number(each.get("failures")),
+        "retries": _number(each.get("allowed_retries")),
+    }
+
+
+def _number(value: int | None) -> str:
+    return "no limit" if value is None else f"{value:,}"
+
+
+def _token_texts(data: Mapping[str, Any]) -> Iterator[str]:
+    if not data["generation"]:
+        yield "No token was requested yet: the first message to the chatbot requests one."
+    else:
+        stored = "is stored" if data["stored"] else "was removed, and not requested since"
+        yield f"The token of generation {data['generation']} {stored}, {duration(data['age_seconds'])} old."
+    if lock := data["lock"]:
+        ended = ", and its holder has died" if lock["expired"] else ""
+        yield f"It is being refreshed since {local_time(seconds(lock['since']))}{ended}."
+    if refused := data["refused"]:
+        over = "was" if refused["over"] else "is"
+        yield f"The API {over} refusing tokens until {local_time(seconds(refused['until']))}: {refused['reason']}"
+    yield f"It is refreshed by {data['refreshed_by']}. The token itself is never read here."
+
+
+def _alarm_row(alarm: Mapping[str, Any]) -> dict[str, Any]:
+    step = alarm.get("AlarmDescription", "").partition(_FIRST_STEP)[2]
+    at = alarm.get("StateUpdatedTimestamp")
+    return {
+        "alarm": alarm["LogicalId"],
+        "state": alarm["StateValue"],
+        "since": local_time(at.timestamp()) if at else "",
+        "reason": alarm.get("StateReason", ""),
+        "step": step,
+    }

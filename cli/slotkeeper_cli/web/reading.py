@@ -1,0 +1,221 @@
+"""What the pages show, read once for all open pages: each reading is kept for some seconds, and says when it was made.
+
+The calls of a refresh depend on what exists now, never on the length of the history:
+
+    overview     Scan of SlotTable (a call per MB), of DownstreamTable, a call per queue, DescribeAlarms per 100 alarms
+    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest work
+    request      that of `slotkeeper explain`
+    retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
+    token        one GetItem
+
+Dead letters and the audit are read only when somebody asks for them: reading a queue hides its messages from others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from slotkeeper.retry.downstream.downstreams import MalformedHealth
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper_cli.audit import judge
+from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.picture import figures
+from slotkeeper_cli.commands.explain import Explained
+from slotkeeper_cli.commands.status import read_status
+from slotkeeper_cli.commands.token import read_token
+from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
+from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
+from slotkeeper_cli.errors import failure_text
+from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import (
+    StackConnection,
+    StackResource,
+    all_queue_attributes,
+    message_counts,
+    resources,
+)
+
+# Seconds between two refreshes of a page, and for which a reading serves every page.
+REFRESH = 5.0
+# Points of a process's slots that are kept: an hour, if each refresh brings a change.
+KEPT = 720
+MAX_DEAD_LETTERS = 1000
+
+
+@dataclass(frozen=True)
+class Reading[Data]:
+    """Data, and when it was read, in seconds since the epoch."""
+
+    data: Data
+    at: float
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Every process, and what is out of order. What could not be read is in `not_read`, as texts."""
+
+    processes: list[Process]
+    malformed: list[MalformedProcess]
+    queues: dict[str, dict[str, int]]
+    alarms: list[dict[str, Any]]
+    downstreams: dict[str, Any]
+    not_read: list[str]
+
+
+@dataclass
+class Timeline:
+    """The slots in use of a process as they were seen since the console was started: instants at which they changed."""
+
+    points: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, at: float, in_use: int, limit: int) -> None:
+        """Note the slots in use and the limit, if they changed."""
+        if not self.points or self.points[-1][1:] != (in_use, limit):
+            self.points.append((at, in_use, limit))
+
+
+class StackReader:
+    """Reads a stack for the pages. Each method returns what was read at most REFRESH seconds ago, or reads it.
+
+    Errors of AWS pass through; the page states them, and keeps what it has under its own time.
+    """
+
+    def __init__(self, stack: StackConnection) -> None:
+        self.stack = stack
+        self._control = SlotControl(stack)
+        self._request_ids = RequestIds(self._control.workflow)
+        self._kept: dict[tuple[Any, ...], Reading[Any]] = {}
+        self._locks: dict[tuple[Any, ...], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self.timelines: dict[str, Timeline] = {}
+
+    def forget(self) -> None:
+        """Read everything again, since an action may have changed it."""
+        self._kept.clear()
+
+    def _reading[Data](self, key: tuple[Any, ...], read: Callable[[], Data], keep: float = REFRESH) -> Reading[Data]:
+        """The kept reading of this key if it is young enough. Pages that ask at the same time share one reading."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            kept = self._kept.get(key)
+            # A little less, so that a page's own timer, which is not exact, always brings a new reading.
+            if kept is None or time.time() - kept.at > keep * 0.9:
+                at = time.time()
+                kept = self._kept[key] = Reading(read(), at)
+            return kept
+
+    @cached_property
+    def _alarms(self) -> list[StackResource]:
+        return [each for each in resources(self.stack) if each.kind in ALARMS]
+
+    def overview(self) -> Reading[Overview]:
+        """Every process, the queues, the alarms and the downstreams."""
+        return self._reading(("overview",), self._read_overview)
+
+    def _read_overview(self) -> Overview:
+        not_read: list[str] = []
+        processes, malformed = self._control.read_all()
+        now = time.time()
+        for each in processes:
+            self.timelines.setdefault(each.name, Timeline()).add(now, each.slots_in_use, each.slot_limit)
+
+        def tried[Data](source: str, read: Callable[[], Data], otherwise: Data) -> Data:
+            try:
+                return read()
+            except ClientError as error:
+                not_read.append(f"{source}: {failure_text(error)}")
+                return otherwise
+
+        queues: dict[str, dict[str, str]] = tried("queues", lambda: all_queue_attributes(self.stack), {})
+        return Overview(
+            processes,
+            malformed,
+            {queue: message_counts(attributes) for queue, attributes in queues.items()},
+            tried("alarms", lambda: describe_alarms(self.stack, self._alarms), []),
+            tried("downstreams", lambda: read_downstreams(self.stack), {}),
+            not_read,
+        )
+
+    def process(self, name: str) -> Reading[dict[str, Any]]:
+        """A process as `slotkeeper status PROCESS --json` shows it. Raises NotFound, CommandFailed if malformed."""
+
+        def read() -> dict[str, Any]:
+            data = read_status(self.stack, self._request_ids, name)
+            (shown,) = data["processes"]
+            self.timelines.setdefault(name, Timeline()).add(time.time(), shown["slots_in_use"], shown["slot_limit"])
+            return data
+
+        return self._reading(("process", name), read)
+
+    def why(self, name: str) -> Reading[dict[str, Any]]:
+        """What keeps a new request of a process from starting, as `slotkeeper explain --process` shows it."""
+        return self._reading(("why", name), lambda: Explained(self.stack, "").explain_process(name), 3 * REFRESH)
+
+    def request(self, request_id: str, process: str | None) -> Reading[dict[str, Any]]:
+        """A request as `slotkeeper explain ID --json` shows it."""
+        return self._reading(
+            ("request", request_id, process), lambda: Explained(self.stack, request_id).collect(process), 3 * REFRESH
+        )
+
+    def dead_letters(self) -> Reading[list[dict[str, Any]]]:
+        """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each, and what could not be read."""
+
+        def read(queue: DeadLetterQueueName) -> dict[str, Any]:
+            reader = DeadLetterQueueReader(self.stack, queue)
+            found = reader.peek(MAX_DEAD_LETTERS)
+            messages = [each.summary() for each in found.messages]
+            return {"queue": queue, "messages": messages, "unread": found.unread and found.unread.text}
+
+        deployed = [each for each in DeadLetterQueueName if each.is_deployed(self.stack)]
+        return self._reading(("dead letters",), lambda: [read(each) for each in deployed])
+
+    def downstreams(self) -> Reading[list[dict[str, Any]]]:
+        """The details of each downstream; of a malformed one its name and what is wrong."""
+
+        def read() -> list[dict[str, Any]]:
+            control, now = DownstreamControl(self.stack), time.time()
+            return [
+                {"downstream": name, "state": "malformed", "why": str(health)}
+                if isinstance(health, MalformedHealth)
+                else details(name, health, control.settings(name), now)
+                for name, health in sorted(control.healths.items())
+                if name
+            ]
+
+        return self._reading(("downstreams",), read)
+
+    def token(self) -> Reading[dict[str, Any]]:
+        """The state of the shared token, never the token itself."""
+        return self._reading(("token",), lambda: read_token(self.stack))
+
+    def audit(self, name: str, hours: float) -> Reading[dict[str, Any]]:
+        """The checks, figures and history of a process for the last hours."""
+
+        def read() -> dict[str, Any]:
+            now = time.time()
+            history = read_history(self.stack, Window(now - hours * 3600, now), name)
+            return {
+                "checks": [each.as_dict() for each in judge(history)],
+                "figures": figures(history).get(name),
+                "history": history,
+                "not_read": [each.text for each in history.not_read],
+            }
+
+        return self._reading(("audit", name, hours), read, 60)
+
+
+def alarms_ringing(alarms: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The alarms that are in ALARM, by name."""
+    ringing = (each for each in alarms if each["StateValue"] == "ALARM")
+    return sorted(ringing, key=lambda each: str(each["LogicalId"]))

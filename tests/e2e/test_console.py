@@ -1,0 +1,193 @@
+"""The console in a real browser, on the deployed stack: what an operator sees, may do, and must not be able to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.emulator.environment import ACCESS_KEY, REGION
+from slotkeeper_cli.stack_connection import LOCAL_FILE
+from tests.e2e.deployed_stack import DeployedStack
+from tests.support.waiting import NEVER
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+MARKUP = "<img src=x onerror=document.title='run'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"no browser: .ci/run installs one of {', '.join(BROWSERS)}")
+        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as driver:
+        # Chromium's sandbox does not start as root, as in CI. The browser opens this test's own pages alone.
+        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@contextmanager
+def console(deployed: DeployedStack, folder: Path, *options: str) -> Iterator[str]:
+    """Serve the console as an operator does; yields its address."""
+    file = folder / "outputs.json"
+    local = {"endpoint": deployed.aws.endpoint, "region": REGION}
+    file.write_text(json.dumps(local | dict.fromkeys(("access_key_id", "secret_access_key"), ACCESS_KEY)))
+    # NiceGUI would take the console for a test of its own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    served = subprocess.Popen(
+        [sys.executable, "-m", "slotkeeper_cli", "--local", "web", "--no-browser", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment | {LOCAL_FILE: str(file), "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    )
+    try:
+        assert served.stderr is not None
+        said = served.stderr.readline()
+        address = re.search(r"http://\S+", said)
+        assert address is not None, said + served.stderr.read()
+        yield address[0]
+    finally:
+        served.terminate()
+        served.wait()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A page of the read-only console, on a phone."""
+    with console(deployed, tmp_path_factory.mktemp("read-only")) as address:
+        yield _opened(browser, address, width=390)
+
+
+@pytest.fixture(scope="module")
+def writing(browser: Any, deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A page of the console with --write."""
+    with console(deployed, tmp_path_factory.mktemp("writing"), "--write") as address:
+        yield _opened(browser, address, width=1280)
+
+
+def _opened(browser: Any, address: str, width: int) -> Any:
+    page = browser.new_context(viewport={"width": width, "height": 900}, base_url=address.partition("/?")[0]).new_page()
+    page.set_default_timeout(NEVER * 1000)
+    page.goto(address)
+    assert "token" not in page.url
+    page.get_by_text("Read at").wait_for()
+    return page
+
+
+def _see(page: Any, text: str) -> None:
+    """Wait until the page shows a text, by itself."""
+    page.get_by_text(text).first.wait_for()
+
+
+def test_a_request_is_seen_waiting_with_its_reason_then_running_then_finished(stack: DeployedStack, page: Any) -> None:
+    process = stack.process(limit=1)
+    stack.send(process, "first")
+    second = stack.send(process, "second")
+    stack.wait_until_waiting(process, second)
+    page.goto("/")
+    page.get_by_label("Filter Processes").fill(process)
+    page.get_by_role("link", name=process, exact=True).click()
+    _see(page, "1 of 1 slot in use")
+    page.get_by_role("link", name="second").click()
+    _see(page, "Waits because: 1 of 1 slot in use")
+    stack.end(process, "first")
+    _see(page, "attempt 1 is running")
+    stack.end(process, "second")
+    _see(page, "attempt 1 succeeded")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_name_with_markup_in_it_stays_text(stack: DeployedStack, page: Any) -> None:
+    process = stack.process(limit=1)
+    execution = stack.send(process, MARKUP, arguments={"--gate": f"{process}/markup"})
+    stack.wait_until_running(execution)
+    page.goto(f"/process/{process}")
+    page.get_by_role("link", name=MARKUP).click()
+    _see(page, f"Request {MARKUP}")
+    stack.end(process, "markup", how="fail")
+    stack.wait_for_status(execution, "FAILED")
+    page.goto("/failures")
+    page.get_by_role("link", name=MARKUP).wait_for()
+    assert page.title() != "run"
+    assert page.locator("img").count() == 0
+
+
+def test_a_pause_is_refused_without_write(stack: DeployedStack, page: Any) -> None:
+    process = stack.process(limit=1)
+    page.goto(f"/process/{process}")
+    page.get_by_role("button", name="Pause").click()
+    _see(page, "This console is read-only. Nothing was changed.")
+    _see(page, f"slotkeeper --local process pause {process}")
+    assert page.get_by_role("button", name="Run").is_disabled()
+    # Also for a browser that enables the button itself.
+    page.evaluate("document.querySelectorAll('button').forEach(each => each.disabled = false)")
+    page.get_by_role("button", name="Run").click(force=True)
+    assert not stack.item(process).paused
+
+
+def test_with_write_a_pause_is_the_audited_command(stack: DeployedStack, writing: Any) -> None:
+    process = stack.process(limit=1)
+    writing.goto(f"/process/{process}")
+    writing.get_by_role("button", name="Pause").click()
+    writing.get_by_role("button", name="Run").click()
+    _see(writing, f"{process}: paused")
+    writing.get_by_role("button", name="Close").click()
+    _see(writing, "PAUSED: no request is admitted")
+    assert stack.item(process).paused
+    logs = stack.aws.client("logs")
+    events = logs.filter_log_events(logGroupName=stack.outputs["AuditLogGroupName"])["events"]
+    lines = [json.loads(each["message"]) for each in events]
+    assert [each["action"] for each in lines if each.get("process") == process] == ["process pause"]
+
+
+def test_a_command_that_asks_is_confirmed_by_its_own_question(stack: DeployedStack, writing: Any) -> None:
+    process = stack.process(limit=1)
+    stack.send(process, "held")
+    waiting = stack.send(process, "waits")
+    stack.wait_until_waiting(process, waiting)
+    writing.goto(f"/request?id=waits&process={process}")
+    writing.get_by_role("button", name="slotkeeper request cancel").click()
+    writing.get_by_role("button", name="Run").click()
+    _see(writing, "Cancel")
+    assert waiting not in stack.item(process).cancelled
+    writing.get_by_role("button", name="Yes").click()
+    writing.get_by_role("button", name="Close").wait_for()
+    assert waiting in stack.item(process).cancelled
+    stack.end(process, "held")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [("/retries", "default"), ("/token", "The token itself is never read here"), ("/alarms", "JanitorSilentAlarm")],
+)
+def test_the_other_pages_show_what_they_are_about(page: Any, address: str, shown: str) -> None:
+    page.goto(address)
+    _see(page, shown)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_each_page_can_be_used_by_keyboard_and_screen_reader(page: Any) -> None:
+    page.goto("/")
+    _see(page, "Read at")
+    for role in ("banner", "navigation", "main", "search"):
+        assert page.get_by_role(role).count() == 1, role
+    assert page.get_by_role("heading", level=1).inner_text() == "Processes"
+    unnamed = "input:not([aria-label]):not([id]), button:not([aria-label]):empty, svg[role=img]:not([aria-label])"
+    assert page.locator(unnamed).count() == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") in ("Processes", "")
