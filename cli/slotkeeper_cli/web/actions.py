@@ -82,10 +82,11 @@ class Actions:
         """A button that shows a command, and runs it if the operator says so."""
         return ui.button(name, icon=icon, on_click=lambda: self.ask(name, command())).props("outline dense no-caps")
 
-    def look(self, name: str, arguments: Sequence[str]) -> ui.button:
+    def look(self, name: str, command: Callable[[], Sequence[str]]) -> ui.button:
         """A button that shows what a command prints which changes nothing."""
 
         async def show() -> None:
+            arguments = command()
             with _dialog() as dialog, ui.card().classes("max-w-full"):
                 ui.label(self.shown(arguments)).classes("font-bold")
                 printed = ui.label("Reading ...").props('role="status"').classes("font-mono whitespace-pre-wrap")

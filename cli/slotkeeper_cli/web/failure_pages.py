@@ -74,7 +74,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
             texts = ui.column().classes("gap-1")
             table = data_table("Downstreams", _BREAKERS, "downstream").props('selection="single"')
             # A scan of the ledger, which a refresh must not make.
-            actions.look("List waiting retries", ["retry", "list"])
+            actions.look("List waiting retries", lambda: ["retry", "list"])
             with ui.row():
                 why = ui.input("Why").props("dense")
 
@@ -102,7 +102,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/alarms")
     def alarms() -> None:
         with Frame(reader, "Alarms", actions.writes) as frame:
-            actions.look("Check the stack", ["doctor"])
+            actions.look("Check the stack", lambda: ["doctor"])
             table = data_table("Alarms", _ALARMS, "alarm")
 
         def show(data: Any) -> None:

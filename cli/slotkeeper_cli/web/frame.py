@@ -26,7 +26,7 @@ _LINK = """<q-td :props="props"><a v-if="props.row.href" :href="props.row.href">
 _BLUE = "#1e4fa3"  # white on it has a contrast of 7.8:1
 _STYLE = """
 body { --nicegui-default-padding: 1rem }
-a { text-decoration: underline }
+a { text-decoration: underline; color: #1e4fa3 }
 .body--dark a { color: #93c5fd }
 .q-header a { color: inherit }
 .q-table td { white-space: normal; overflow-wrap: anywhere; min-width: 6rem }

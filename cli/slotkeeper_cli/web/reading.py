@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,8 @@ from slotkeeper_cli.stack_connection import (
 
 # Seconds between two refreshes of a page, and for which a reading serves every page.
 REFRESH = 5.0
+# Seconds between two readings of a process after which the time between them is shown as not seen.
+LONGEST_GAP = 6 * REFRESH
 # Points of a process's slots that are kept: an hour, if each refresh brings a change.
 KEPT = 720
 MAX_DEAD_LETTERS = 1000
@@ -72,16 +74,33 @@ class Overview:
     not_read: list[str]
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The slots in use and the limit that a reading saw; None from when nobody looked."""
+
+    at: float
+    in_use: int | None = None
+    limit: int | None = None
+
+
 @dataclass
 class Timeline:
     """The slots in use of a process as they were seen since the console was started: instants at which they changed."""
 
-    points: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    points: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT))
+    last_at: float = 0.0
 
     def add(self, at: float, in_use: int, limit: int) -> None:
-        """Note the slots in use and the limit, if they changed."""
-        if not self.points or self.points[-1][1:] != (in_use, limit):
-            self.points.append((at, in_use, limit))
+        """Note the slots in use and the limit. What happened between two readings that are far apart is not known."""
+        if self.points and at - self.last_at > LONGEST_GAP:
+            self.points.append(Seen(self.last_at))
+        self.last_at = at
+        if not self.points or (self.points[-1].in_use, self.points[-1].limit) != (in_use, limit):
+            self.points.append(Seen(at, in_use, limit))
+
+    def until_now(self) -> list[Seen]:
+        """The points, and the last one again at the time of the last reading."""
+        return [*self.points, replace(self.points[-1], at=self.last_at)] if self.points else []
 
 
 class StackReader:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nicegui import app, ui
 
 from slotkeeper_cli.stack_connection import StackConnection
-from slotkeeper_cli.web import failure_pages, request_page, slot_pages
+from slotkeeper_cli.web import failure_pages, history_page, request_page, slot_pages
 from slotkeeper_cli.web.access import TOKEN_FIELD, Access, new_token
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.reading import StackReader
@@ -27,7 +27,7 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, ready
     app.add_middleware(Access, token=token, port=port)
     reader = StackReader(stack)
     actions = Actions(stack, writes, reader.forget)
-    for pages in (slot_pages, request_page, failure_pages):
+    for pages in (slot_pages, history_page, request_page, failure_pages):
         pages.declare(reader, actions)
     address = f"/?{TOKEN_FIELD}={token}"
     kind = "can change the stack" if writes else "read-only; --write lets it change the stack"

@@ -16,6 +16,7 @@ from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, data_table, process_address, request_address, set_rows, text_list
+from slotkeeper_cli.web.history_page import history_address
 from slotkeeper_cli.web.reading import Overview, StackReader, Timeline, alarms_ringing
 from slotkeeper_cli.web.timeline import SPARK, slots_chart, spark, update_chart
 
@@ -64,7 +65,8 @@ def declare(reader: StackReader, actions: Actions) -> None:
     def process(name: str) -> None:
         with Frame(reader, name, actions.writes) as frame:
             facts = ui.column().classes("gap-1")
-            with ui.row():
+            ui.link("History: who held and who waited in the last hours", history_address(name))
+            with ui.row().classes("items-center"):
                 actions.button("Pause", lambda: ["process", "pause", name], "pause")
                 actions.button("Resume", lambda: ["process", "resume", name], "play_arrow")
                 limit = ui.number("Limit", min=0, precision=0).props("dense")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from itertools import pairwise
 from typing import Any
 
 from nicegui import ui
@@ -12,34 +12,32 @@ from slotkeeper_cli.web.reading import Timeline
 
 # The last minutes that a row shows, in a box of this size.
 _RECENT, _WIDTH, _HEIGHT = 900.0, 120, 20
-# Vue puts the row's values into attributes, not into markup.
+# Vue puts the row's value into an attribute, not into markup.
 SPARK = f"""<q-td :props="props"><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img"
-:aria-label="props.row.recent_text"><polyline :points="props.row.recent" fill="none" stroke="currentColor"
+:aria-label="props.row.recent_text"><path :d="props.row.recent" fill="none" stroke="currentColor"
 stroke-width="1.5"/></svg></q-td>"""
 
 
-def steps(timeline: Timeline, now: float) -> list[tuple[float, int, int]]:
-    """The instants, slots in use and limits of a timeline as corners of steps, the last one now."""
-    points = list(timeline.points)
-    corners: list[tuple[float, int, int]] = []
-    for at, in_use, limit in points:
-        if corners:
-            corners.append((at, *corners[-1][1:]))
-        corners.append((at, in_use, limit))
-    return [*corners, (now, *corners[-1][1:])] if corners else []
-
-
 def spark(timeline: Timeline, now: float) -> dict[str, str]:
-    """The fields `recent` and `recent_text` of a row: the last 15 minutes as SVG points, and in words."""
-    shown = [(max(at, now - _RECENT), in_use, limit) for at, in_use, limit in steps(timeline, now)]
-    most = max([1, *(max(in_use, limit) for _, in_use, limit in shown)])
-    points = (
-        f"{_WIDTH * (1 - (now - at) / _RECENT):.1f},{_HEIGHT - 1 - (_HEIGHT - 2) * in_use / most:.1f}"
-        for at, in_use, _ in shown
-    )
-    used = [in_use for _, in_use, _ in shown]
-    text = f"between {min(used)} and {max(used)} in the last {int(_RECENT / 60)} minutes" if used else "not read yet"
-    return {"recent": " ".join(points), "recent_text": text}
+    """The fields `recent` and `recent_text` of a row: the last 15 minutes as an SVG path, and in words."""
+    shown = [
+        (max(start.at, now - _RECENT), end.at, start.in_use, start.limit or 0)
+        for start, end in pairwise(timeline.until_now())
+        if start.in_use is not None and end.at >= now - _RECENT
+    ]
+    most = max([1, *(max(in_use, limit) for _, _, in_use, limit in shown)])
+
+    def place(at: float, in_use: int) -> str:
+        return f"{_WIDTH * (1 - (now - at) / _RECENT):.1f} {_HEIGHT - 1 - (_HEIGHT - 2) * in_use / most:.1f}"
+
+    path, last = "", None
+    for start, end, in_use, _ in shown:
+        path += f"{'L' if start == last else 'M'}{place(start, in_use)}L{place(end, in_use)}"
+        last = end
+    used = [in_use for _, _, in_use, _ in shown]
+    minutes = int(_RECENT / 60)
+    text = f"between {min(used)} and {max(used)} as seen in the last {minutes} minutes" if used else "not seen yet"
+    return {"recent": path, "recent_text": text}
 
 
 def slots_chart(name: str) -> ui.echart:
@@ -67,12 +65,11 @@ def slots_chart(name: str) -> ui.echart:
 
 
 def update_chart(chart: ui.echart, timeline: Timeline) -> None:
-    """Show a timeline until now."""
-    points = [*timeline.points]
-    if points:
-        points.append((time.time(), *points[-1][1:]))
-    for number, series in enumerate(chart.options["series"], 1):
-        series["data"] = [[point[0] * 1000, point[number]] for point in points]
-    since = local_time(points[0][0]) if points else ""
-    chart.options["title"] = {"text": f"seen since {since}", "right": 0, "textStyle": {"fontSize": 11, "color": "#888"}}
+    """Show a timeline until the last reading. A gap is where nobody looked."""
+    points = timeline.until_now()
+    values = ([each.in_use for each in points], [each.limit for each in points])
+    for series, of in zip(chart.options["series"], values, strict=True):
+        series["data"] = [[each.at * 1000, value] for each, value in zip(points, of, strict=True)]
+    seen = f"as seen since {local_time(points[0].at)}" if points else ""
+    chart.options["title"] = {"text": seen, "right": 0, "textStyle": {"fontSize": 11, "color": "#888"}}
     chart.update()

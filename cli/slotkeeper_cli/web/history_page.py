@@ -1,0 +1,72 @@
+"""The page of a process's history: slots over time, who held and who waited, the checks of the audit, and "what if"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nicegui import ui
+
+from slotkeeper_cli.audit.history_reader import MAX_CALLS
+from slotkeeper_cli.audit.timeline import TIMELINE_STYLE, timeline_svg
+from slotkeeper_cli.web.actions import Actions
+from slotkeeper_cli.web.frame import Frame, data_table, process_address, set_rows, text_list
+from slotkeeper_cli.web.reading import StackReader
+
+_CHECKS = {"id": "Check", "result": "Result", "claim": "Claim", "finding": "What the records state"}
+_PERIODS = {1: "1 hour", 3: "3 hours", 12: "12 hours", 24: "24 hours"}
+_STYLE = """
+.history { --text: #1b1f24; --dim: #59636e; --page: #fff; --line: #d1d9e0 }
+.body--dark .history { --text: #e6e9ec; --dim: #9da7b1; --page: #121212; --line: #3a424b }
+"""
+
+
+def declare(reader: StackReader, actions: Actions) -> None:
+    """Declare the page."""
+
+    @ui.page("/history/{name}")
+    def history(name: str, hours: int = 3) -> None:
+        # A number of the address is not trusted: a long period makes many calls.
+        period = hours if hours in _PERIODS else 3
+        with Frame(reader, f"History of {name}", actions.writes) as frame:
+            ui.add_css(TIMELINE_STYLE + _STYLE)
+            with ui.row().classes("items-center"):
+                ui.link("The process now", process_address(name))
+                for number, text in _PERIODS.items():
+                    ui.link(text, f"{history_address(name)}?hours={number}").props(
+                        'aria-current="page"' if number == period else ""
+                    )
+            ui.label(
+                f"From AWS's own records, in at most {MAX_CALLS:,} calls. Dead-letter messages are hidden from other "
+                "commands for a moment."
+            )
+            texts = ui.column().classes("gap-1")
+            with ui.row().classes("items-center"):
+                limit = ui.number("Limit", value=1, min=1, precision=0).props("dense")
+                actions.look("What if?", lambda: ["what-if", name, "--limit", f"{limit.value or 1:.0f}"])
+            timeline = ui.html(sanitize=False).classes("history w-full")
+            checks = data_table("Checks", _CHECKS, "id")
+
+        def show(data: Mapping[str, Any]) -> None:
+            text_list([*_texts(data)], texts)
+            timeline.set_content(timeline_svg(data["history"], name))  # it escapes the texts of senders
+            set_rows(checks, [{key: each[key] for key in _CHECKS} for each in data["checks"]])
+
+        frame.follow(lambda: reader.audit(name, period), show, every=None)
+
+
+def history_address(name: str) -> str:
+    """The address of a process's history."""
+    return process_address(name).replace("/process/", "/history/", 1)
+
+
+def _texts(data: Mapping[str, Any]) -> Iterator[str]:
+    if figures := data["figures"]:
+        executions = figures["executions"].items()
+        yield ", ".join(f"{number:,} {status}" for status, number in executions) or "No execution in this period."
+        for name, spread in (("Wait", figures["wait"]), ("Hand-off", figures["hand_off"])):
+            if spread["count"]:
+                yield f"{name}: p50 {spread['p50']:,.1f} s, p99 {spread['p99']:,.1f} s (of {spread['count']:,})"
+        if figures["utilization"] is not None:
+            yield f"Slots used: {figures['utilization']:.0%}"
+    yield from (f"Not read: {each}" for each in data["not_read"])
