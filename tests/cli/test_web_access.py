@@ -1,4 +1,4 @@
-"""Who may use the console: the token, the Host and the Origin of a request."""
+"""`slotkeeper web`: who may use the console, by the token, the Host and the Origin of a request."""
 
 from __future__ import annotations
 

@@ -1,0 +1,184 @@
+"""`slotkeeper web`: what its pages read, with how many calls, and what they show of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+
+from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.stack_connection import StackConnection, StackResource
+from slotkeeper_cli.web import reading
+from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
+from slotkeeper_cli.web.reading import LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
+from slotkeeper_cli.web.timeline import spark
+from tests.cli.operator_account import Operator
+from tests.support.module_time import replace_time
+
+NOW = 1_790_000_000.0
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the readings, to be changed by a test."""
+    clock = [NOW]
+    replace_time(monkeypatch, reading, time=lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The operations that were called."""
+    made: list[str] = []
+    real = BaseClient._make_api_call
+
+    def counted(client: BaseClient, operation: str, arguments: Any) -> Any:
+        made.append(operation)
+        return real(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", counted)
+    return made
+
+
+@pytest.fixture
+def reader(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> StackReader:
+    # The account of these tests has no CloudFormation resources.
+    monkeypatch.setattr(reading, "resources", lambda _: [StackResource("Alarm", "alarm", "AWS::CloudWatch::Alarm")])
+    return StackReader(StackConnection("slotkeeper"))
+
+
+def test_an_overview_needs_the_calls_that_the_module_states(
+    operator: Operator, reader: StackReader, calls: list[str], now: list[float]
+) -> None:
+    reader.overview()
+    calls.clear()
+    for number in range(50):
+        operator.processes.create(f"process-{number}", 5, "job")
+    operator.hold("a")
+    calls.clear()
+    now[0] += REFRESH
+    shown = reader.overview().data
+    assert len(shown.processes) == 51
+    assert shown.not_read == []
+    counted = {name: calls.count(name) for name in dict.fromkeys(calls)}
+    assert counted == {"Scan": 2, "GetQueueAttributes": 6, "DescribeAlarms": 1}
+
+
+def test_pages_that_are_open_at_the_same_time_share_a_reading(
+    reader: StackReader, calls: list[str], now: list[float]
+) -> None:
+    first = reader.overview()
+    calls.clear()
+    assert reader.overview() is first
+    assert calls == []
+    now[0] += REFRESH
+    assert reader.overview() is not first
+    reader.forget()  # after an action
+    calls.clear()
+    reader.overview()
+    assert "Scan" in calls
+
+
+def test_a_refresh_of_a_process_does_not_grow_with_what_has_ended(
+    operator: Operator, reader: StackReader, calls: list[str], now: list[float]
+) -> None:
+    operator.hold("running")
+    reader.process("sample")
+    calls.clear()
+    now[0] += REFRESH
+    reader.process("sample")
+    before = sorted(calls)
+    for number in range(20):
+        operator.stepfunctions.stop_execution(
+            executionArn=operator.stepfunctions.start_execution(
+                stateMachineArn=operator.outputs["WorkflowArn"], name=f"ended-{number}", input="{}"
+            )["executionArn"]
+        )
+    calls.clear()
+    now[0] += REFRESH
+    reader.process("sample")
+    assert sorted(calls) == before
+
+
+def test_a_process_that_does_not_exist_is_named(reader: StackReader) -> None:
+    with pytest.raises(NotFound, match="there is no process 'other'"):
+        reader.process("other")
+
+
+def test_what_could_not_be_read_is_named_and_the_rest_is_shown(
+    reader: StackReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = BaseClient._make_api_call
+
+    def denied(client: BaseClient, operation: str, arguments: Any) -> Any:
+        if operation != "DescribeAlarms":
+            return real(client, operation, arguments)
+        raise client.exceptions.ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, operation)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", denied)
+    shown = reader.overview().data
+    assert [each.partition(":")[0] for each in shown.not_read] == ["alarms"]
+    assert shown.processes
+
+
+def test_the_page_of_the_token_never_has_the_token(operator: Operator, reader: StackReader) -> None:
+    item = {"token_name": {"S": ITEM_NAME}, "access_token": {"S": "the-secret"}}
+    item |= {name: {"N": str(value)} for name, value in (("generation", 3), ("stored_at", NOW))}
+    operator.dynamodb.put_item(TableName=operator.outputs["TokenTableName"], Item=item)
+    shown = reader.token().data
+    assert shown["generation"] == 3
+    assert "the-secret" not in json.dumps(shown)
+
+
+# ---------------------------------------------------------------------------------------------------------- timelines
+
+
+def test_where_nobody_looked_a_timeline_has_a_gap() -> None:
+    timeline = Timeline()
+    timeline.add(NOW, 1, 3)
+    timeline.add(NOW + REFRESH, 1, 3)
+    timeline.add(NOW + REFRESH + LONGEST_GAP + 1, 2, 3)
+    assert timeline.until_now() == [
+        Seen(NOW, 1, 3),
+        Seen(NOW + REFRESH),
+        Seen(NOW + REFRESH + LONGEST_GAP + 1, 2, 3),
+        Seen(NOW + REFRESH + LONGEST_GAP + 1, 2, 3),
+    ]
+
+
+def test_a_row_shows_the_last_minutes_as_a_line_and_in_words() -> None:
+    timeline = Timeline()
+    assert spark(timeline, NOW) == {"recent": "", "recent_text": "not seen yet"}
+    for at, in_use in ((0, 2), (20, 2), (40, 0), (60, 0)):
+        timeline.add(NOW + at, in_use, 2)
+    shown = spark(timeline, NOW + 60)
+    assert shown["recent"] == "M112.0 1.0L117.3 1.0L117.3 19.0L120.0 19.0"
+    assert shown["recent_text"] == "between 0 and 2 as seen in the last 15 minutes"
+
+
+# ------------------------------------------------------------------------------------------------------------ actions
+
+
+def test_a_command_s_question_is_found_in_what_it_prints(operator: Operator) -> None:
+    operator.hold("a")
+    ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop")
+    assert Outcome(ended.exit_code, ended.stderr).question.startswith("Stop")
+    assert Outcome(3, "slotkeeper: it cannot be cancelled. Nothing was changed.").question == ""
+
+
+def test_the_shown_command_names_the_stack(operator: Operator) -> None:
+    actions = Actions(StackConnection("other", profile="night"), False, lambda: None)
+    assert actions.shown(["process", "pause", "a b"]).startswith("slotkeeper --stack other --profile night --region ")
+    assert actions.shown(["process", "pause", "a b"]).endswith("process pause 'a b'")
+
+
+def test_without_write_no_command_runs(operator: Operator) -> None:
+    actions = Actions(StackConnection("slotkeeper"), False, lambda: None)
+    refused = asyncio.run(actions.run(["process", "pause", "sample"], confirmed=True))
+    assert refused == Outcome(3, READ_ONLY)
+    assert not operator.process().paused
