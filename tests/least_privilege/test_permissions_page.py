@@ -164,6 +164,9 @@ NOT_CALLED = {
         *("dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:DescribeExecution"),
         *("sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
     },
+    "web": {"lambda:InvokeFunction"}
+    | {f"dynamodb:{each}Item" for each in ("Delete", "Put", "Update")}
+    | {"sqs:DeleteMessage"},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},

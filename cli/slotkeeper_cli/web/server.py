@@ -27,8 +27,10 @@ def serve(stack: StackConnection, port: int, *, writes: bool, shows: bool, ready
     app.add_middleware(Access, token=token, port=port)
     reader = StackReader(stack)
     actions = Actions(stack, writes, reader.forget)
-    for pages in (slot_pages, history_page, request_page, failure_pages):
-        pages.declare(reader, actions)
+    slot_pages.declare(reader, actions)
+    history_page.declare(reader, actions)
+    request_page.declare(reader, actions)
+    failure_pages.declare(reader, actions)
     address = f"/?{TOKEN_FIELD}={token}"
     kind = "can change the stack" if writes else "read-only; --write lets it change the stack"
     app.on_startup(lambda: ready(f"Console ({kind}): http://{HOST}:{port}{address}"))
