@@ -138,7 +138,7 @@ def test_the_page_of_the_token_never_has_the_token(operator: Operator, reader: S
 # ---------------------------------------------------------------------------------------------------------- timelines
 
 
-def test_where_nobody_looked_a_timeline_has_a_gap() -> None:
+def test_where_no_page_was_open_a_timeline_has_a_gap() -> None:
     timeline = Timeline()
     timeline.add(NOW, 1, 3)
     timeline.add(NOW + REFRESH, 1, 3)

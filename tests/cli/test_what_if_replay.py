@@ -68,7 +68,7 @@ def performed(requests: Sequence[PastRequest], limit: int) -> list[PastRequest]:
         pytest.param([(0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)], 2, [0, 0, 10, 11], id="a turn"),
     ],
 )
-def test_requests_start_as_computed_by_hand(requests: list[Any], limit: int, expected: list[float]) -> None:
+def test_requests_start_as_computed_manually(requests: list[Any], limit: int, expected: list[float]) -> None:
     assert [at for _, at in sorted(starts(at_limit(arrived(*requests), limit)).items())] == expected
 
 

@@ -64,7 +64,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
 
         def show(queues: list[dict[str, Any]]) -> None:
             text_list([*_summary(queues)], summary)
-            set_rows(table, [_letter_row(each["queue"], one) for each in queues for one in each["messages"]])
+            set_rows(table, [_message_row(each["queue"], one) for each in queues for one in each["messages"]])
 
         frame.follow(reader.dead_letters, show, every=None)
 
@@ -122,7 +122,7 @@ def _summary(queues: list[dict[str, Any]]) -> Iterator[str]:
             yield f"Not read: {each['unread']}"
 
 
-def _letter_row(queue: str, message: Mapping[str, Any]) -> dict[str, Any]:
+def _message_row(queue: str, message: Mapping[str, Any]) -> dict[str, Any]:
     request_id, process = message["request_id"], message.get("process", "")
     return {
         "message_id": message["message_id"],

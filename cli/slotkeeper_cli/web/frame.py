@@ -87,7 +87,7 @@ class Frame:
 
         Args:
             show: receives the data. It changes the page's elements, so that focus, filter and scrolling stay.
-            every: None for a page that is read again only when somebody asks.
+            every: None for a page that is read again only when the operator asks.
         """
 
         async def refresh() -> None:

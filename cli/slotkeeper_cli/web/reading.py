@@ -8,7 +8,7 @@ The calls of a refresh depend on what exists now, never on the length of the his
     retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
     token        one GetItem
 
-Dead letters and the audit are read only when somebody asks for them: reading a queue hides its messages from others.
+Dead letters and the audit are read only when an operator asks for them: reading a queue hides its messages from others.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Seen:
-    """The slots in use and the limit that a reading saw; None from when nobody looked."""
+    """The slots in use and the limit that a reading saw; None: no page was open from then on."""
 
     at: float
     in_use: int | None = None

@@ -65,7 +65,7 @@ def slots_chart(name: str) -> ui.echart:
 
 
 def update_chart(chart: ui.echart, timeline: Timeline) -> None:
-    """Show a timeline until the last reading. A gap is where nobody looked."""
+    """Show a timeline until the last reading. A gap is where no page was open."""
     points = timeline.until_now()
     values = ([each.in_use for each in points], [each.limit for each in points])
     for series, of in zip(chart.options["series"], values, strict=True):
