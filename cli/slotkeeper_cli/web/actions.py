@@ -39,7 +39,7 @@ class Actions:
     """Runs commands on the console's stack.
 
     Args:
-        writes: whether they may change something. Without, each action is refused here, whatever a page shows.
+        writes: whether they may change something. Without, each action is refused here, also if a page offers it.
         changed: called after each command.
     """
 
