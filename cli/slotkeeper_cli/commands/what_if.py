@@ -92,12 +92,9 @@ def _render(console: Console, data: dict[str, Any], result: Result) -> None:
     recording, counts = result.recording, data["requests"]
     length = duration(recording.until - recording.since)
     console.print(
-        f"Process {data['process']}, {local_time(recording.since)} to {local_time(recording.until)} ({length})"
-    )
-    console.print(
-        f"{count(counts['samples'], 'request')} with known arrival, start and end, {counts['waiting_at_begin']:,} of "
-        f"them sent before the period; {counts['running_at_begin']:,} ran at its begin, "
-        f"{counts['running_at_end']:,} at its end"
+        f"{local_time(recording.since)} to {local_time(recording.until)} ({length}): "
+        f"{count(counts['samples'], 'request')} of process {data['process']} with known arrival, start and end. "
+        f"{counts['waiting_at_begin']:,} waited and {counts['running_at_begin']:,} ran at the begin."
     )
     factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}
     if scaled := ", ".join(f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1):
