@@ -51,18 +51,18 @@ def performed(requests: Sequence[PastRequest], limit: int) -> list[PastRequest]:
     return list(at_limit(requests, limit).requests)
 
 
-def by_hand(limit: int, *requests: Any) -> list[float]:
+def started_at(limit: int, *requests: Any) -> list[float]:
     """The starts of the requests, in their order."""
     return [at for _, at in sorted(starts(at_limit(arrived(*requests), limit)).items())]
 
 
-def test_requests_start_as_computed_by_hand() -> None:
-    assert by_hand(2, (0, 10), (0, 4), (0, 3), (1, 5), (20, 1)) == [0, 0, 4, 7, 20]
-    assert by_hand(1, (0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)) == [0, 30, 20, 10]
+def test_requests_start_as_computed() -> None:
+    assert started_at(2, (0, 10), (0, 4), (0, 3), (1, 5), (20, 1)) == [0, 0, 4, 7, 20]
+    assert started_at(1, (0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)) == [0, 30, 20, 10]
     # Free slots are collected for a heavy request of high priority.
-    assert by_hand(2, (0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)) == [0, 0, 20, 25]
+    assert started_at(2, (0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)) == [0, 0, 20, 25]
     # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
-    assert by_hand(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 11]
+    assert started_at(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 11]
 
 
 def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
@@ -139,6 +139,14 @@ def test_what_delayed_a_request_without_a_rule_delays_it_in_the_replay_too() -> 
     assert result.check is not None
     assert result.check.waits == result.replayed.waits == [3, 13]
     assert replay(recording(past, 1), 2, least=0).replayed.waits == [3, 3]
+
+
+def test_the_usual_hand_off_is_that_of_the_records() -> None:
+    past = [PastRequest(f"p-{number}", 12.0 * number, 12.0 * number + 10, 0.0) for number in range(6)]
+    result = replay(recording(past, 1), 2, least=0)
+    assert result.check is not None
+    assert result.check.waits == [0, 12, 24, 36, 48, 60]
+    assert result.replayed.waits == [0, 0, 12, 12, 24, 24]
 
 
 def test_the_check_follows_the_recorded_limits() -> None:

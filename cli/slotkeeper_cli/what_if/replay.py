@@ -4,8 +4,8 @@ The layer decides: `refusal` whether a request may start, `Process.to_wake` whic
 module is only the clock and the queue: messages of one group are delivered one after the other, a refused one again
 when it is woken.
 
-A replay has no delays of its own. What a request took although no rule held it back, such as a cold start of the
-starter, is taken from the records: the replay at the recorded limits shows which requests those are.
+A replay has no delays of its own. What starts took beyond the rules, such as a cold start of the starter and the usual
+hand-off of a slot, is taken from the records: a replay at the recorded limits and ends shows it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from statistics import median
 from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, WaitingRequest
@@ -98,7 +99,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Result:
+class ReplayResult:
     """The records and their replays.
 
     Attributes:
@@ -137,7 +138,7 @@ def replay(
     duration_factor: float = 1.0,
     arrival_factor: float = 1.0,
     least: int = MIN_SAMPLES,
-) -> Result:
+) -> ReplayResult:
     """Replay the requests at a limit.
 
     Args:
@@ -152,20 +153,31 @@ def replay(
     past, since, until = recording.requests, recording.since, recording.until
     in_force = [(max(at, since), value) for at, end, value in recording.limits.intervals if end > since]
     steps = [(at, value) for at, value in in_force if value is not None]
-    check, delays = None, dict[str, float]()
+    check, delays = None, (dict[str, float](), 0.0)
     if steps == in_force:
-        started = {each.execution: each.started for each in past}
-        delays = {
-            each.execution: max(0.0, started[each.execution] - each.started)
-            for each in _Simulation(recording, steps, past, {}).run()
-            if each.started == max(since, each.arrival)
-        }
-        check = Course(recording, until, _Simulation(recording, steps, past, delays).run(), LimitSteps(steps))
+        delays = _delays(recording, steps)
+        check = Course(recording, until, _Simulation(recording, steps, past, *delays).run(), LimitSteps(steps))
     scaled = [_scaled(each, since, duration_factor, arrival_factor) for each in past]
-    replayed = _Simulation(recording, [(since, limit)], scaled, delays).run()
+    replayed = _Simulation(recording, [(since, limit)], scaled, *delays).run()
     original = Course(recording, until, past, recording.limits)
     other = Course(recording, since + (until - since) / arrival_factor, replayed, LimitSteps([(since, limit)]))
-    return Result(recording, limit, duration_factor, arrival_factor, original, check, other)
+    return ReplayResult(recording, limit, duration_factor, arrival_factor, original, check, other)
+
+
+def _delays(recording: Recording, limits: Sequence[tuple[float, int]]) -> tuple[dict[str, float], float]:
+    """What delayed starts beyond the rules, in seconds: from each arrival, by execution, and a usual hand-off."""
+    started, delays, hand_offs = (
+        {each.execution: each.started for each in recording.requests},
+        dict[str, float](),
+        [0.0],
+    )
+    for each in _Simulation(recording, limits, recording.requests, {}, 0.0, keeps_ends=True).run():
+        late = started[each.execution] - each.started
+        if each.started == max(recording.since, each.arrival):
+            delays[each.execution] = max(0.0, late)
+        elif each.started < math.inf:
+            hand_offs.append(late)
+    return delays, max(0.0, median(hand_offs or [0.0]))
 
 
 def _check(recording: Recording, limit: int, least: int) -> None:
@@ -204,7 +216,8 @@ class _Simulation:
     Args:
         limits: the first one is in force from the begin.
         requests: of each its arrival, and for how long it holds its slot (`freed` - `started`).
-        delays: seconds after which a request is delivered, by its execution.
+        delays, hand_off: seconds after an arrival, by execution, and after a wake.
+        keeps_ends: each slot is free at its recorded end, whenever the request starts.
     """
 
     def __init__(
@@ -213,8 +226,11 @@ class _Simulation:
         limits: Sequence[tuple[float, int]],
         requests: Sequence[PastRequest],
         delays: Mapping[str, float],
+        hand_off: float,
+        keeps_ends: bool = False,
     ) -> None:
-        of, self._since, self._delays = recording.process, recording.since, delays
+        of, self._since, self._keeps_ends = recording.process, recording.since, keeps_ends
+        self._delays, self._hand_off = delays, hand_off
         # Changed in place. The counter stays 0: if it is less than the holders' weights, the rules take these.
         self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
         self._waiting: dict[Priority, WaitingRequest] = {}
@@ -227,7 +243,7 @@ class _Simulation:
         self._process = replace(of, slot_limit=limits[0][1], slots_in_use=0, paused=False, target="replay", **own)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
-        self._wakes: dict[Priority, int] = {}
+        self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
         self._done: list[PastRequest] = []
         self._groups: dict[Priority, deque[PastRequest]] = defaultdict(deque)
         for at, limit in limits[1:]:
@@ -256,7 +272,7 @@ class _Simulation:
                 case "delivered":
                     self._deliver(subject, 1, now)
                 case "woken":
-                    if self._wakes.get(subject) == number:  # no later wake has set another time
+                    if self._wakes.get(subject, (-1,))[0] == number:  # no later wake has set another time
                         self._deliver(subject, self._waiting[subject].receives + 1, now)
         never = (each for group in self._groups.values() for each in group)
         return [*self._done, *(replace(each, started=math.inf, ended=None) for each in never)]
@@ -293,12 +309,16 @@ class _Simulation:
 
     def _hold(self, request: PastRequest, started: float) -> None:
         self._holders[request.execution] = Holder("RUNNING", int(started), "replay", None, {}, request.weight)
-        freed = started + (request.freed - request.started)
+        freed = request.freed if self._keeps_ends else started + (request.freed - request.started)
+        freed = max(started, freed)
         self._done.append(replace(request, started=started, ended=freed))
         if freed < math.inf:
             self._at(freed, "freed", request.execution)
 
     def _wake(self, now: float) -> None:
-        if due := self._process.to_wake:
-            visible = now + self._process.wake_delay(due.priority, now)
-            self._wakes[due.priority] = self._at(visible, "woken", due.priority)
+        due = self._process.to_wake
+        if due is None or (due.priority in self._wakes and now >= self._wakes[due.priority][1]):
+            return  # the message is already visible
+        visible = now + self._process.wake_delay(due.priority, now)
+        number = self._at(visible + self._hand_off, "woken", due.priority)
+        self._wakes[due.priority] = (number, visible)
