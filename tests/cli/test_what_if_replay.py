@@ -39,7 +39,7 @@ def arrived(*requests: tuple[float, float] | tuple[float, float, str, int]) -> l
 
 
 def starts(course: Course) -> dict[str, float]:
-    return {each.request.execution: each.started for each in course.spans}
+    return {each.execution: each.started for each in course.requests}
 
 
 def at_limit(requests: Sequence[PastRequest], limit: int, **options: float) -> Course:
@@ -48,28 +48,21 @@ def at_limit(requests: Sequence[PastRequest], limit: int, **options: float) -> C
 
 def performed(requests: Sequence[PastRequest], limit: int) -> list[PastRequest]:
     """The requests as the rules let them start at a limit."""
-    spans = {each.request.execution: each for each in at_limit(requests, limit).spans}
-    return [replace(of, started=spans[of.execution].started, ended=spans[of.execution].freed) for of in requests]
+    return list(at_limit(requests, limit).requests)
 
 
-@pytest.mark.parametrize(
-    ("requests", "limit", "expected"),
-    [
-        pytest.param(
-            [(0, 10), (0, 4), (0, 3), (1, 5), (20, 1)], 2, [0, 0, 4, 7, 20], id="in order as slots become free"
-        ),
-        pytest.param(
-            [(0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)], 1, [0, 30, 20, 10], id="priorities"
-        ),
-        pytest.param(
-            [(0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)], 2, [0, 0, 20, 25], id="a heavy one collects slots"
-        ),
-        # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
-        pytest.param([(0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)], 2, [0, 0, 10, 11], id="a turn"),
-    ],
-)
-def test_requests_start_as_computed_manually(requests: list[Any], limit: int, expected: list[float]) -> None:
-    assert [at for _, at in sorted(starts(at_limit(arrived(*requests), limit)).items())] == expected
+def started_at(limit: int, *requests: Any) -> list[float]:
+    """The starts of the requests, in their order."""
+    return [at for _, at in sorted(starts(at_limit(arrived(*requests), limit)).items())]
+
+
+def test_requests_start_as_computed() -> None:
+    assert started_at(2, (0, 10), (0, 4), (0, 3), (1, 5), (20, 1)) == [0, 0, 4, 7, 20]
+    assert started_at(1, (0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)) == [0, 30, 20, 10]
+    # Free slots are collected for a heavy request of high priority.
+    assert started_at(2, (0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)) == [0, 0, 20, 25]
+    # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
+    assert started_at(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 11]
 
 
 def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
@@ -99,9 +92,9 @@ def test_a_replay_of_what_the_rules_did_has_the_same_waits_and_keeps_limit_and_o
     assert result.check is not None
     assert starts(result.check) == starts(result.recorded)
     assert max(number for _, number in result.replayed.used) <= limit
-    in_order = sorted(result.replayed.spans, key=lambda each: each.sent)
+    in_order = sorted(result.replayed.requests, key=lambda each: each.arrival)
     for priority in PRIORITIES:
-        of = [each.started for each in in_order if each.request.priority == priority]
+        of = [each.started for each in in_order if each.priority == priority]
         assert of == sorted(of)
     unlimited = replay(recording(past, limit), 1000, least=0).replayed
     assert set(unlimited.waits) == {0}
@@ -148,6 +141,14 @@ def test_what_delayed_a_request_without_a_rule_delays_it_in_the_replay_too() -> 
     assert replay(recording(past, 1), 2, least=0).replayed.waits == [3, 3]
 
 
+def test_the_usual_hand_off_is_that_of_the_records() -> None:
+    past = [PastRequest(f"p-{number}", 12.0 * number, 12.0 * number + 10, 0.0) for number in range(6)]
+    result = replay(recording(past, 1), 2, least=0)
+    assert result.check is not None
+    assert result.check.waits == [0, 12, 24, 36, 48, 60]
+    assert result.replayed.waits == [0, 0, 12, 12, 24, 24]
+
+
 def test_the_check_follows_the_recorded_limits() -> None:
     past = [*arrived((0, 10)), PastRequest("p-1", 5.0, 15.0, 1.0)]
     raised = replace(recording(past), limits=LimitSteps([(-math.inf, 1), (5.0, 2)]))
@@ -169,26 +170,14 @@ def test_a_request_without_a_known_arrival_takes_a_slot_and_has_no_wait() -> Non
     assert result.replayed.waits == [9]
 
 
-def test_a_limit_below_a_weight_is_refused_and_names_the_heaviest_request() -> None:
+def test_a_limit_below_a_weight_and_too_few_samples_are_refused_with_what_to_do() -> None:
     past = arrived((0, 1, "normal", 2), (0, 1, "high", 5))
     with pytest.raises(CannotReplay, match=r"2 of the recorded requests .* p-1 of weight 5: give --limit 5 or more"):
         replay(recording(past), 1, least=0)
-
-
-def test_too_few_samples_are_refused_with_what_is_missing() -> None:
     past = [*arrived((0, 1)), PastRequest("p-x", 5.0, 6.0), PastRequest("p-y", 7.0, None, 7.0)]
     text = r"has 1 requests .* 20 are needed. Of 3 that started, the arrival of 1 is not .*, and 1 still run\. Give an"
     with pytest.raises(CannotReplay, match=text):
         replay(recording(past), 1)
-
-
-def test_more_slots_cost_more_write_units_for_each_write_and_fewer_waits() -> None:
-    past = performed(arrived(*((0.0, 10.0) for _ in range(40))), 2)
-    result = replay(recording(past, 2), 40, least=0)
-    recorded, replayed = result.recorded.figures(), result.replayed.figures()
-    assert (recorded["starter_invocations"], replayed["starter_invocations"]) == (40 + 38, 40)
-    assert (recorded["waited"], replayed["waited"]) == (38, 0)
-    assert replayed["write_units"] % 40 == 0
 
 
 # ---------------------------------------------------------------------------------------------------------- recording

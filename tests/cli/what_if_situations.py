@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from tests.cli.audit_situations import HOUR, ran
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
-from tests.cli.situations import Names, Situation
+from tests.cli.situations import Situation
 
 
 def logged(operator: Operator, *lines: dict[str, Any]) -> None:
@@ -24,20 +25,18 @@ def logged(operator: Operator, *lines: dict[str, Any]) -> None:
     operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
 
 
-def _burst(number: int, weight: int = 1) -> Any:
+def _burst(number: int) -> Callable[[Operator], None]:
     """Requests that were sent together and ran for ten seconds each, one after the other."""
 
-    def run(operator: Operator) -> Names:
+    def run(operator: Operator) -> None:
         names = [ran(operator, f"r{each}", 10 * each, 10 * each + 10) for each in range(number)]
-        logged(operator, *({"execution": name, "sent_at": NOW, "weight": weight} for name in names))
-        return {"first": names[0]}
+        logged(operator, *({"execution": name, "sent_at": NOW} for name in names))
 
     return run
 
 
-def _without_log(operator: Operator) -> Names:
+def _without_log(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
-    return {"first": ran(operator, "a", 0, 10)}
 
 
 SITUATIONS = [
@@ -46,7 +45,7 @@ SITUATIONS = [
         state=_burst(20),
         question="what-if sample --limit 5",
         says=(
-            "20 requests with known arrival, start and end",
+            "(3 min 20 s): 20 requests of process sample with known arrival, start and end. 0 waited and 0 ran",
             "recorded    check  limit 5",
             "wait p50                            90.0 s   90.0 s   10.0 s",
             "wait p99                           190.0 s  190.0 s   30.0 s",
@@ -61,6 +60,8 @@ SITUATIONS = [
             "check.wait.p99": 190.0,
             "replayed.wait.p99": 30.0,
             "replayed.slot_hours_used": 0.056,
+            "recorded.starter_invocations": 20 + 19,
+            "replayed.starter_invocations": 20 + 15,
             "notes": [],
         },
         at=NOW + 200,
@@ -71,16 +72,6 @@ SITUATIONS = [
         question="what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",
         says=("Replayed with durations x 0.5, arrivals x 2", "wait p99", "190.0 s  190.0 s   95.0 s"),
         at=NOW + 200,
-    ),
-    Situation(
-        name="a request is heavier than the limit",
-        state=_burst(20, weight=4),
-        question="what-if sample --limit 3",
-        says=(
-            "20 of the recorded requests of process sample would never start at limit 3, such as {first} of weight 4",
-        ),
-        exit_code=3,
-        at=HOUR,
     ),
     Situation(
         name="there are too few samples",

@@ -147,6 +147,7 @@ def test_the_page_lists_every_service_that_a_deployment_uses() -> None:
 
 EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # GetCallerIdentity needs no permission
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
+QUEUES = {"sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
     "process list": {"dynamodb:GetItem", "dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
@@ -160,13 +161,9 @@ NOT_CALLED = {
     "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem"},
     "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
-    "what-if": {
-        *("dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns", "states:DescribeExecution"),
-        *("sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"),
-    },
-    "web": {"lambda:InvokeFunction"}
-    | {f"dynamodb:{each}Item" for each in ("Delete", "Put", "Update")}
-    | {"sqs:DeleteMessage"},
+    "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", *QUEUES},
+    "web": {"lambda:InvokeFunction", "sqs:DeleteMessage"}
+    | {f"dynamodb:{each}Item" for each in ("Delete", "Put", "Update")},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
     "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},

@@ -75,6 +75,8 @@ def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(gap: float, 
     past = [PastRequest(f"sample-{at}", START + at, START + at + 10, START) for at in starts]
     made = Recording(clean().processes["sample"], START, START + 100, past, LimitSteps([(-math.inf, 1)]))
     assert replay_agrees(made, 1).result is result
+    not_logged = replace(made, requests=[replace(each, sent=None) for each in past])
+    assert replay_agrees(not_logged, 1).result is Result.FAILS
 
 
 OUTPUTS: Mapping[str, Any] = {name("a"): {"days": 1}}

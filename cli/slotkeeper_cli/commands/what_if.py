@@ -18,9 +18,10 @@ from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandRefused
 from slotkeeper_cli.formatting import count, duration, local_time, period_seconds
 from slotkeeper_cli.output import table
-from slotkeeper_cli.what_if import MIN_SAMPLES, CannotReplay, Result, read_recording, replay
+from slotkeeper_cli.what_if import CannotReplay, ReplayResult, read_recording, replay
 from slotkeeper_cli.what_if.picture import draw_result
 from slotkeeper_cli.what_if.recording import MAX_CALLS
+from slotkeeper_cli.what_if.replay import MIN_SAMPLES
 
 # Step Functions service quotas, "Execution history retention time".
 MAX_PERIOD = 90 * 86400
@@ -88,16 +89,13 @@ def what_if(
     context.out.result(data, lambda console: _render(console, data, result))
 
 
-def _render(console: Console, data: dict[str, Any], result: Result) -> None:
+def _render(console: Console, data: dict[str, Any], result: ReplayResult) -> None:
     recording, counts = result.recording, data["requests"]
     length = duration(recording.until - recording.since)
     console.print(
-        f"Process {data['process']}, {local_time(recording.since)} to {local_time(recording.until)} ({length})"
-    )
-    console.print(
-        f"{count(counts['samples'], 'request')} with known arrival, start and end, {counts['waiting_at_begin']:,} of "
-        f"them sent before the period; {counts['running_at_begin']:,} ran at its begin, "
-        f"{counts['running_at_end']:,} at its end"
+        f"{local_time(recording.since)} to {local_time(recording.until)} ({length}): "
+        f"{count(counts['samples'], 'request')} of process {data['process']} with known arrival, start and end. "
+        f"{counts['waiting_at_begin']:,} waited and {counts['running_at_begin']:,} ran at the begin."
     )
     factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}
     if scaled := ", ".join(f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1):

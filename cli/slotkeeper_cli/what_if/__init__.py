@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from slotkeeper_cli.what_if.recording import PastRequest, Recording, read_recording
-from slotkeeper_cli.what_if.replay import MIN_SAMPLES, CannotReplay, Course, Result, replay
+from slotkeeper_cli.what_if.replay import CannotReplay, Course, ReplayResult, replay
 
-__all__ = ["MIN_SAMPLES", "CannotReplay", "Course", "PastRequest", "Recording", "Result", "read_recording", "replay"]
+__all__ = ["CannotReplay", "Course", "PastRequest", "Recording", "ReplayResult", "read_recording", "replay"]

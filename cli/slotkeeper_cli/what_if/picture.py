@@ -10,13 +10,13 @@ from slotkeeper_cli.audit import chart
 from slotkeeper_cli.audit.chart import Panel
 from slotkeeper_cli.audit.picture import UNITS
 from slotkeeper_cli.formatting import local_time
-from slotkeeper_cli.what_if.replay import Result
+from slotkeeper_cli.what_if.replay import ReplayResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_result(result: Result, path: Path) -> None:
+def draw_result(result: ReplayResult, path: Path) -> None:
     """Draw the records and the replay below each other, over the same time.
 
     Raises:

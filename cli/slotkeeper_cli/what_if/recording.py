@@ -7,6 +7,7 @@ because StartExecution of a redelivered request must have the same input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,11 +34,12 @@ MOST_UNKNOWN = 0.1
 
 @dataclass(frozen=True)
 class PastRequest:
-    """One attempt that held a slot. Times are seconds since the epoch.
+    """One attempt that held a slot, as recorded or replayed. Times are seconds since the epoch.
 
     Attributes:
-        sent: when its message was sent; None if no line of the starter states it.
+        started: infinite if it never starts in a replay.
         ended: None if it has not ended. The slot was free a fraction of a second earlier.
+        sent: when its message was sent; None if no line of the starter states it.
     """
 
     execution: str
@@ -46,6 +48,16 @@ class PastRequest:
     sent: float | None = None
     priority: Priority = "normal"
     weight: int = 1
+
+    @property
+    def arrival(self) -> float:
+        """When it was sent; if that is not known, when it started."""
+        return self.started if self.sent is None else self.sent
+
+    @property
+    def freed(self) -> float:
+        """When its slot is free: infinite if it has not ended."""
+        return math.inf if self.ended is None else self.ended
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,7 @@ def recording_of(history: WorkHistory, name: str, lines: Mapping[str, Mapping[st
     process, own = history.processes[name], history.by_process.get(name, [])
     # A redriven execution holds no slot, and is listed as one from its first start on.
     requests = [_request(each, lines.get(each.execution, {}), process) for each in own if not each.redrives]
-    first = min((each.started if each.sent is None else each.sent for each in requests), default=history.since)
+    first = min((each.arrival for each in requests), default=history.since)
     made = Recording(process, max(history.since, first), history.until, requests, limit_steps(history, name))
     unknown, started = made.counts["arrival_unknown"], made.counts["started"]
     numbers = {

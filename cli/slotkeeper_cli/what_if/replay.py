@@ -4,8 +4,8 @@ The layer decides: `refusal` whether a request may start, `Process.to_wake` whic
 module is only the clock and the queue: messages of one group are delivered one after the other, a refused one again
 when it is woken.
 
-A replay has no delays of its own. What a request took although no rule held it back, such as a cold start of the
-starter, is taken from the records: the replay at the recorded limits shows which requests those are.
+A replay has no delays of its own. What starts took beyond the rules, such as a cold start of the starter and the usual
+hand-off of a slot, is taken from the records: a replay at the recorded limits and ends shows it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from statistics import median
 from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, WaitingRequest
@@ -39,43 +40,34 @@ class CannotReplay(ValueError):
 
 
 @dataclass(frozen=True)
-class Span:
-    """A request in one course of events. `started` and `freed` are infinite if they do not happen."""
-
-    request: PastRequest
-    sent: float
-    started: float
-    freed: float
-
-
-@dataclass(frozen=True)
 class Course:
-    """How a period went, or would have gone. `spans`: also of requests that ran when it began."""
+    """How a period went, or would have gone. `requests`: also those that ran when it began."""
 
     recording: Recording
     until: float
-    spans: Sequence[Span]
+    requests: Sequence[PastRequest]
     limits: LimitSteps
 
     @cached_property
-    def _counted(self) -> list[Span]:
+    def _waited(self) -> list[tuple[float, float]]:
+        """From sending to start, for the requests of which both are known in the period."""
         since = self.recording.since
-        return [each for each in self.spans if each.request.sent is not None and each.request.started >= since]
+        return [(each.sent, each.started) for each in self.requests if each.sent is not None and each.started >= since]
 
     @property
     def waits(self) -> list[float]:
         """The waits of the requests whose arrival is known, infinite for those that never start."""
-        return [each.started - each.sent for each in self._counted]
+        return [started - sent for sent, started in self._waited]
 
     @property
     def queue(self) -> list[tuple[float, int]]:
         """(instant, requests that wait from then on)."""
-        return weighted_steps(((each.sent, each.started), 1) for each in self._counted)
+        return weighted_steps((wait, 1) for wait in self._waited)
 
     @property
     def used(self) -> list[tuple[float, int]]:
         """(instant, weight in use from then on)."""
-        return weighted_steps(((each.started, each.freed), each.request.weight) for each in self.spans)
+        return weighted_steps(((each.started, each.freed), each.weight) for each in self.requests)
 
     def figures(self) -> dict[str, Any]:
         """The figures as JSON shows them; times in seconds, None for what is not known or does not happen.
@@ -84,7 +76,7 @@ class Course:
         least twice, and an item with all holders is the largest.
         """
         window = (self.recording.since, self.until)
-        held = ((each.request.weight, overlap_seconds([(each.started, each.freed)], window)) for each in self.spans)
+        held = ((each.weight, overlap_seconds([(each.started, each.freed)], window)) for each in self.requests)
         used = math.fsum(weight * length for weight, length in held)
         parts = [(overlap_seconds([(at, end)], window), limit) for at, end, limit in self.limits.intervals]
         is_known = all(limit is not None for length, limit in parts if length)
@@ -107,7 +99,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Result:
+class ReplayResult:
     """The records and their replays.
 
     Attributes:
@@ -146,7 +138,7 @@ def replay(
     duration_factor: float = 1.0,
     arrival_factor: float = 1.0,
     least: int = MIN_SAMPLES,
-) -> Result:
+) -> ReplayResult:
     """Replay the requests at a limit.
 
     Args:
@@ -158,33 +150,34 @@ def replay(
         CannotReplay: there are fewer samples, or a request is heavier than the limit.
     """
     _check(recording, limit, least)
-    since, until = recording.since, recording.until
-    recorded = [
-        Span(each, each.started if each.sent is None else each.sent, each.started, each.ended or math.inf)
-        for each in recording.requests
-    ]
+    past, since, until = recording.requests, recording.since, recording.until
     in_force = [(max(at, since), value) for at, end, value in recording.limits.intervals if end > since]
     steps = [(at, value) for at, value in in_force if value is not None]
-    check, delays = None, dict[str, float]()
+    check, delays = None, (dict[str, float](), 0.0)
     if steps == in_force:
-        ideal = _Simulation(recording, steps, recorded, {}).run()
-        delays = {
-            each.request.execution: max(0.0, each.request.started - each.started)
-            for each in ideal
-            if each.started == max(since, each.sent)
-        }
-        check = Course(recording, until, _Simulation(recording, steps, recorded, delays).run(), LimitSteps(steps))
-    scaled = [_scaled(each, since, duration_factor, arrival_factor) for each in recorded]
-    replayed = _Simulation(recording, [(since, limit)], scaled, delays).run()
-    return Result(
-        recording,
-        limit,
-        duration_factor,
-        arrival_factor,
-        Course(recording, until, recorded, recording.limits),
-        check,
-        Course(recording, since + (until - since) / arrival_factor, replayed, LimitSteps([(since, limit)])),
+        delays = _delays(recording, steps)
+        check = Course(recording, until, _Simulation(recording, steps, past, *delays).run(), LimitSteps(steps))
+    scaled = [_scaled(each, since, duration_factor, arrival_factor) for each in past]
+    replayed = _Simulation(recording, [(since, limit)], scaled, *delays).run()
+    original = Course(recording, until, past, recording.limits)
+    other = Course(recording, since + (until - since) / arrival_factor, replayed, LimitSteps([(since, limit)]))
+    return ReplayResult(recording, limit, duration_factor, arrival_factor, original, check, other)
+
+
+def _delays(recording: Recording, limits: Sequence[tuple[float, int]]) -> tuple[dict[str, float], float]:
+    """What delayed starts beyond the rules, in seconds: from each arrival, by execution, and a usual hand-off."""
+    started, delays, hand_offs = (
+        {each.execution: each.started for each in recording.requests},
+        dict[str, float](),
+        [0.0],
     )
+    for each in _Simulation(recording, limits, recording.requests, {}, 0.0, keeps_ends=True).run():
+        late = started[each.execution] - each.started
+        if each.started == max(recording.since, each.arrival):
+            delays[each.execution] = max(0.0, late)
+        elif each.started < math.inf:
+            hand_offs.append(late)
+    return delays, max(0.0, median(hand_offs or [0.0]))
 
 
 def _check(recording: Recording, limit: int, least: int) -> None:
@@ -204,12 +197,17 @@ def _check(recording: Recording, limit: int, least: int) -> None:
         )
 
 
-def _scaled(span: Span, since: float, duration_factor: float, arrival_factor: float) -> Span:
+def _scaled(request: PastRequest, since: float, duration_factor: float, arrival_factor: float) -> PastRequest:
     """The request as it is replayed: its arrival, and for how long it holds its slot."""
-    if span.started < since:  # it ran when the period began
-        return replace(span, freed=since + (span.freed - since) * duration_factor)
-    sent = since + (span.sent - since) / arrival_factor if span.sent > since else span.sent
-    return replace(span, sent=sent, freed=span.started + (span.freed - span.started) * duration_factor)
+    if request.started < since:  # it ran when the period began
+        return replace(request, ended=since + (request.freed - since) * duration_factor)
+
+    def moved(at: float) -> float:
+        return since + (at - since) / arrival_factor if at > since else at
+
+    started, sent = moved(request.started), None if request.sent is None else moved(request.sent)
+    ended = started + (request.freed - request.started) * duration_factor
+    return replace(request, sent=sent, started=started, ended=ended)
 
 
 class _Simulation:
@@ -217,19 +215,23 @@ class _Simulation:
 
     Args:
         limits: the first one is in force from the begin.
-        spans: how each request arrives, and for how long it holds its slot (`freed` - `started`).
-        delays: seconds after which a request is delivered, by its execution.
+        requests: of each its arrival, and for how long it holds its slot (`freed` - `started`).
+        delays, hand_off: seconds after an arrival, by execution, and after a wake.
+        keeps_ends: each slot is free at its recorded end, whenever the request starts.
     """
 
     def __init__(
         self,
         recording: Recording,
         limits: Sequence[tuple[float, int]],
-        spans: Sequence[Span],
+        requests: Sequence[PastRequest],
         delays: Mapping[str, float],
+        hand_off: float,
+        keeps_ends: bool = False,
     ) -> None:
-        of, self._since, self._delays = recording.process, recording.since, delays
-        # Changed in place. The counter stays 0: where it is less than the holders' weights, the rules take these.
+        of, self._since, self._keeps_ends = recording.process, recording.since, keeps_ends
+        self._delays, self._hand_off = delays, hand_off
+        # Changed in place. The counter stays 0: if it is less than the holders' weights, the rules take these.
         self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
         self._waiting: dict[Priority, WaitingRequest] = {}
         own: dict[str, Any] = {
@@ -241,22 +243,22 @@ class _Simulation:
         self._process = replace(of, slot_limit=limits[0][1], slots_in_use=0, paused=False, target="replay", **own)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
-        self._wakes: dict[Priority, int] = {}
-        self._done: list[Span] = []
-        self._groups: dict[Priority, deque[Span]] = defaultdict(deque)
+        self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
+        self._done: list[PastRequest] = []
+        self._groups: dict[Priority, deque[PastRequest]] = defaultdict(deque)
         for at, limit in limits[1:]:
             self._at(at, "limit", limit)
-        in_order = sorted(spans, key=lambda each: (each.sent, each.request.started))
-        self._sequence = {each.request.execution: str(number) for number, each in enumerate(in_order)}
+        in_order = sorted(requests, key=lambda each: (each.arrival, each.started))
+        self._sequence = {each.execution: str(number) for number, each in enumerate(in_order)}
         for each in in_order:
-            if each.request.started < self._since:
-                self._hold(each, each.started, each.freed)
+            if each.started < self._since:
+                self._hold(each, each.started)
             else:
-                self._groups[each.request.priority].append(each)
+                self._groups[each.priority].append(each)
         for priority in self._groups:
             self._deliver_next(priority, self._since)
 
-    def run(self) -> list[Span]:
+    def run(self) -> list[PastRequest]:
         """The requests, in the order of their starts."""
         while self._events:
             now, number, event, subject = heapq.heappop(self._events)
@@ -270,10 +272,10 @@ class _Simulation:
                 case "delivered":
                     self._deliver(subject, 1, now)
                 case "woken":
-                    if self._wakes.get(subject) == number:  # no later wake has set another time
+                    if self._wakes.get(subject, (-1,))[0] == number:  # no later wake has set another time
                         self._deliver(subject, self._waiting[subject].receives + 1, now)
-        never = (span for group in self._groups.values() for span in group)
-        return [*self._done, *(replace(each, started=math.inf, freed=math.inf) for each in never)]
+        never = (each for group in self._groups.values() for each in group)
+        return [*self._done, *(replace(each, started=math.inf, ended=None) for each in never)]
 
     def _at(self, at: float, event: str, subject: Any) -> int:
         number = next(self._numbers)
@@ -283,14 +285,13 @@ class _Simulation:
     def _deliver_next(self, priority: Priority, now: float) -> None:
         """SQS delivers the next message of a group after the one before it was deleted."""
         if group := self._groups[priority]:
-            ready = group[0].sent + self._delays.get(group[0].request.execution, 0.0)
+            ready = group[0].arrival + self._delays.get(group[0].execution, 0.0)
             self._at(max(now, ready), "delivered", priority)
 
     def _deliver(self, priority: Priority, receives: int, now: float) -> None:
-        span = self._groups[priority][0]
-        request, sequence = span.request, self._sequence[span.request.execution]
-        group = message_group(self._process.name, priority)
-        delivery = Delivery(request.execution, "", group, "", sequence, receives, span.sent)
+        request = self._groups[priority][0]
+        sequence, group = self._sequence[request.execution], message_group(self._process.name, priority)
+        delivery = Delivery(request.execution, "", group, "", sequence, receives, request.arrival)
         candidate = Candidate(self._process.name, request.execution, request.weight, priority, delivery)
         self._wakes.pop(priority, None)
         if refusal(candidate, self._process) is not None:
@@ -301,19 +302,23 @@ class _Simulation:
         self._waiting.pop(priority, None)
         if delivery.has_waited(now):
             self._turns[priority] = int(now * 1000)
-        self._hold(self._groups[priority].popleft(), now, now + (span.freed - span.started))
+        self._hold(self._groups[priority].popleft(), now)
         if receives > 1:
             self._wake(now)
         self._deliver_next(priority, now)
 
-    def _hold(self, span: Span, started: float, freed: float) -> None:
-        request = span.request
+    def _hold(self, request: PastRequest, started: float) -> None:
         self._holders[request.execution] = Holder("RUNNING", int(started), "replay", None, {}, request.weight)
-        self._done.append(replace(span, started=started, freed=freed))
+        freed = request.freed if self._keeps_ends else started + (request.freed - request.started)
+        freed = max(started, freed)
+        self._done.append(replace(request, started=started, ended=freed))
         if freed < math.inf:
             self._at(freed, "freed", request.execution)
 
     def _wake(self, now: float) -> None:
-        if due := self._process.to_wake:
-            visible = now + self._process.wake_delay(due.priority, now)
-            self._wakes[due.priority] = self._at(visible, "woken", due.priority)
+        due = self._process.to_wake
+        if due is None or (due.priority in self._wakes and now >= self._wakes[due.priority][1]):
+            return  # the message is already visible
+        visible = now + self._process.wake_delay(due.priority, now)
+        number = self._at(visible + self._hand_off, "woken", due.priority)
+        self._wakes[due.priority] = (number, visible)
