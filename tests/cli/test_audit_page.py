@@ -37,7 +37,8 @@ def _acts() -> list[OperatorAct]:
 
 def test_texts_of_senders_stay_text_and_task_tokens_are_hidden() -> None:
     failed = attempt(HOSTILE, 0, 10, "FAILED", error=HOSTILE, cause=f'{{"task_token": "{TOKEN}", "why": "{HOSTILE}"}}')
-    page = _page(history([failed, attempt(f"{HOSTILE}2", 11)], acts=_acts()))
+    others = [attempt(f"{HOSTILE}2", 11), attempt(f'{{"task_token": "{TOKEN}"}}', 12)]
+    page = _page(history([failed, *others], acts=_acts()))
     text = "\n".join(page.texts)
     assert text.count(HOSTILE) >= 6
     assert "MARKER" not in text + str(page.elements)
@@ -101,7 +102,7 @@ def test_many_executions_are_drawn_as_means_and_the_page_says_so() -> None:
     assert tags["rect"] == 0
     assert tags["tr"] < MAX_BARS + 50
     text = " ".join(page.texts)
-    assert "1,000 executions, 1,000 waits: too many for bars. A column is a mean of" in text
+    assert "1,000 executions are too many for bars: each column is a mean of" in text
     assert "Requests (400, the newest 400 of 1,000)" in text
 
 

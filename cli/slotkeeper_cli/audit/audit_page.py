@@ -19,7 +19,6 @@ from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, Row, changes
 from slotkeeper_cli.audit.work_history import KeptRequest, WorkHistory
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.html_page import document, escaped, html_row, html_table
-from slotkeeper_cli.requests import hide_tokens
 
 # Processes with most executions that have a section; names of requests in a row of failures; requests whose table is
 # open when the page is.
@@ -138,7 +137,7 @@ def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest])
     causes: dict[tuple[str, str], list[KeptRequest]] = defaultdict(list)
     for each in failures:
         if history.since <= each.at <= history.until:
-            causes[each.code or "no code", fingerprint(hide_tokens(each.reason), each.code)].append(each)
+            causes[each.code or "no code", fingerprint(each.reason, each.code)].append(each)
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.at for each in some)

@@ -60,7 +60,7 @@ TIMELINE_STYLE = """
   .tl-gone { --hue: #d99be2 } .tl-late { --hue: #e6c44e } .tl-run { --hue: #52d3a8 } .tl-wait { --hue: #98a2ad }
   .tl-limit, .tl-mark, .tl-pause { --hue: #ff8a80 } }
 .tl svg { display: block; width: 100%; overflow: visible; print-color-adjust: exact; -webkit-print-color-adjust: exact }
-.tl rect, .tl path { fill: color-mix(in srgb, var(--hue) 22%, var(--page)); stroke: var(--hue);
+.tl rect, .tl path { fill: color-mix(in srgb, var(--hue) 27%, var(--page)); stroke: var(--hue);
   vector-effect: non-scaling-stroke }
 .tl .tl-use, .tl .tl-pause { stroke: none } .tl .tl-pause { fill: color-mix(in srgb, var(--hue) 13%, var(--page)) }
 .tl .tl-wait { stroke-dasharray: 3 2 } .tl .tl-limit { fill: none; stroke-width: 2 }
@@ -393,9 +393,10 @@ def _notes(
         yield f"… is the common beginning of the names: {escaped(common)}"
     if axis.is_part:
         yield "The rest of the period, in which nothing is recorded, is not drawn."
-    if _are_many(holders) or _are_many(waiting):
-        column = length((axis.until - axis.since) / COLUMNS)
-        yield f"{len(holders):,} executions, {len(waiting):,} waits: too many for bars. A column is a mean of {column}."
+    for noun, bars in (("executions", holders), ("waits", waiting)):
+        if _are_many(bars):
+            column = length((axis.until - axis.since) / COLUMNS)
+            yield f"{len(bars):,} {noun} are too many for bars: each column is a mean of {column}."
     if unknown := sum(each.wait is None for each, _ in holders):
         yield f"For how long {count(unknown, 'execution')} waited is not recorded."
     if None in limit_steps(history, name).values(axis.since, axis.until):
