@@ -106,15 +106,10 @@ def _figures(of: dict[str, Any]) -> Iterator[str]:
         "free slot while a request waited": of["free_slot"],
     }
     names = ("p50", "p90", "p99", "max")
-    made = [
-        html_row(
-            name,
-            f"{each['count']:,}",
-            *(length(each[one]) if each.get(one) is not None else "-" for one in names),
-            text_columns=1,
-        )
-        for name, each in spreads.items()
-    ]
+    made = []
+    for name, each in spreads.items():
+        texts = [length(each[one]) if each.get(one) is not None else "-" for one in names]
+        made.append(html_row(name, f"{each['count']:,}", *texts, text_columns=1))
     yield "<h3>Figures</h3>"
     yield f"<p>Executions: {escaped(ended)}. Utilization: {'not known' if share is None else f'{share:.0%}'}.</p>"
     yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)

@@ -126,13 +126,6 @@ class Row:
     why: str = ""
     held: Interval | None = None
 
-    @property
-    def title(self) -> str:
-        waited = f"; waited {length(self.wait[1] - self.wait[0])} from {iso(self.wait[0])}" if self.wait else ""
-        why = f" ({self.why})" if self.why else ""
-        ran = f"; held from {iso(self.held[0])} for {length(self.held[1] - self.held[0])}" if self.held else ""
-        return f"{self.label}: {self.kind.label}{waited}{why}{ran}"
-
 
 _Bar = tuple[Row, Interval]
 _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
@@ -146,7 +139,6 @@ def rows(history: WorkHistory, name: str) -> list[Row]:
     used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
-
     instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
     in_force = [limits.values(at, at)[-1] for at in instants[:-1]]
     free = [None if most is None else most - value_at(used, at) for at, most in zip(instants, in_force, strict=False)]
@@ -372,8 +364,9 @@ def _bars(title: str, axis: _Axis, bars: Sequence[_Bar], common: str, css: str =
         mark = "" if css and each.held else each.kind.mark
         label = "…" * bool(common) + each.label.removeprefix(common)
         label += f" (weight {each.weight:,})" if each.weight > 1 else ""
+        about = f"{each.label}: {each.kind.label}; {iso(start)}, {length(end - start)}{f'; {each.why}' if css else ''}"
         drawn += f'<rect class="{css or each.kind.css}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" '
-        drawn += f'height="{pitch - 2}" rx="2"><title>{escaped(each.title)}</title></rect>'
+        drawn += f'height="{pitch - 2}" rx="2"><title>{escaped(about)}</title></rect>'
         needed = _CHARACTER * len(label) + 8 + 14 * bool(mark)
         fits = next((name for name, pixels in _WIDTHS.items() if width / 100 * pixels >= needed), "")
         if fits and pitch > 14:
