@@ -15,7 +15,7 @@ from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.picture import figures
-from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, Row, changes, length, rows, timeline_svg
+from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
 from slotkeeper_cli.audit.work_history import KeptRequest, WorkHistory
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.html_page import document, escaped, html_row, html_table
@@ -145,7 +145,7 @@ def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest])
         yield html_table(title, columns, made, text_columns=3)
 
 
-def _request(of: Row) -> str:
+def _request(of: TimelineRow) -> str:
     waited = length(of.wait[1] - of.wait[0]) if of.wait else "not known"
     started = iso(of.held[0]) if of.held else "not started"
     ran = length(of.held[1] - of.held[0]) if of.held else ""
