@@ -31,9 +31,11 @@ h3 { margin: 1.4rem 0 .4rem }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 } dd { margin: 0 }
 dt { color: var(--dim) } .unread { background: var(--box); border-left: 4px solid var(--lost); padding: .5rem 1rem }
 .unread h2, .unread ul { margin: .2rem 0 } section h2 { margin-top: 1.2rem } tbody .lost { color: var(--lost) }
-summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem }
+summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem } details tbody th { min-width: 11rem }
 @media (max-width: 600px) { th, td { padding: .25rem .35rem } td { min-width: 7.5rem } }
-@media print { body { max-width: none; margin: 0 } .wide { overflow: visible } .tl, tr { break-inside: avoid } }
+@media print { body { max-width: none; margin: 0; font-size: 11px } .wide { overflow: visible }
+  .tl, tr { break-inside: avoid } th, td, details tbody th { min-width: 4.5rem; padding: .15rem .3rem }
+  td.number { min-width: 0 } }
 """
 
 
