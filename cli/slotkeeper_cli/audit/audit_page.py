@@ -15,11 +15,10 @@ from slotkeeper.slots.executions import failure_reason
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.picture import figures
-from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, Row, changes, length, rows, timeline_svg
+from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
 from slotkeeper_cli.audit.work_history import KeptRequest, WorkHistory
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.html_page import document, escaped, html_row, html_table
-from slotkeeper_cli.requests import hide_tokens
 
 # Processes with most executions that have a section; names of requests in a row of failures; requests whose table is
 # open when the page is.
@@ -32,9 +31,11 @@ h3 { margin: 1.4rem 0 .4rem }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .6rem 0 } dd { margin: 0 }
 dt { color: var(--dim) } .unread { background: var(--box); border-left: 4px solid var(--lost); padding: .5rem 1rem }
 .unread h2, .unread ul { margin: .2rem 0 } section h2 { margin-top: 1.2rem } tbody .lost { color: var(--lost) }
-summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem }
+summary { cursor: pointer; font-weight: 600; margin: 1.4rem 0 .4rem } details tbody th { min-width: 11rem }
 @media (max-width: 600px) { th, td { padding: .25rem .35rem } td { min-width: 7.5rem } }
-@media print { body { max-width: none; margin: 0 } .wide { overflow: visible } .tl, tr { break-inside: avoid } }
+@media print { body { max-width: none; margin: 0; font-size: 11px } .wide { overflow: visible }
+  .tl, tr { break-inside: avoid } th, td, details tbody th { min-width: 4.5rem; padding: .15rem .3rem }
+  td.number { min-width: 0 } }
 """
 
 
@@ -107,15 +108,10 @@ def _figures(of: dict[str, Any]) -> Iterator[str]:
         "free slot while a request waited": of["free_slot"],
     }
     names = ("p50", "p90", "p99", "max")
-    made = [
-        html_row(
-            name,
-            f"{each['count']:,}",
-            *(length(each[one]) if each.get(one) is not None else "-" for one in names),
-            text_columns=1,
-        )
-        for name, each in spreads.items()
-    ]
+    made = []
+    for name, each in spreads.items():
+        texts = [length(each[one]) if each.get(one) is not None else "-" for one in names]
+        made.append(html_row(name, f"{each['count']:,}", *texts, text_columns=1))
     yield "<h3>Figures</h3>"
     yield f"<p>Executions: {escaped(ended)}. Utilization: {'not known' if share is None else f'{share:.0%}'}.</p>"
     yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)
@@ -138,7 +134,7 @@ def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest])
     causes: dict[tuple[str, str], list[KeptRequest]] = defaultdict(list)
     for each in failures:
         if history.since <= each.at <= history.until:
-            causes[each.code or "no code", fingerprint(hide_tokens(each.reason), each.code)].append(each)
+            causes[each.code or "no code", fingerprint(each.reason, each.code)].append(each)
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.at for each in some)
@@ -151,7 +147,7 @@ def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest])
         yield html_table(title, columns, made, text_columns=3)
 
 
-def _request(of: Row) -> str:
+def _request(of: TimelineRow) -> str:
     waited = length(of.wait[1] - of.wait[0]) if of.wait else "not known"
     started = iso(of.held[0]) if of.held else "not started"
     ran = length(of.held[1] - of.held[0]) if of.held else ""

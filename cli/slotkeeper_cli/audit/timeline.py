@@ -34,7 +34,7 @@ _MOST_TICKS, _FEW_TICKS = 12, 4
 
 
 @dataclass(frozen=True)
-class Kind:
+class OutcomeKind:
     """How an outcome is drawn: a class of TIMELINE_STYLE, and a mark, so that the color is not the only sign."""
 
     css: str
@@ -44,13 +44,15 @@ class Kind:
 
 _CROSS = "\N{MULTIPLICATION SIGN}"
 OUTCOMES = {
-    "SUCCEEDED": Kind("tl-ok", "succeeded"),
-    "FAILED": Kind("tl-bad", "failed", _CROSS),
-    "ABORTED": Kind("tl-gone", "aborted", "■"),
-    "TIMED_OUT": Kind("tl-late", "timed out", "◊"),
+    "SUCCEEDED": OutcomeKind("tl-ok", "succeeded"),
+    "FAILED": OutcomeKind("tl-bad", "failed", _CROSS),
+    "ABORTED": OutcomeKind("tl-gone", "aborted", "■"),
+    "TIMED_OUT": OutcomeKind("tl-late", "timed out", "◊"),
 }
-RUNNING = Kind("tl-run", "running", "►")
-WAITED, WAITS, REFUSED = (Kind("tl-wait", *each) for each in (("waited",), ("waits", "►"), ("dead-lettered", _CROSS)))
+RUNNING = OutcomeKind("tl-run", "running", "►")
+WAITED, WAITS, REFUSED = (
+    OutcomeKind("tl-wait", *each) for each in (("waited",), ("waits", "►"), ("dead-lettered", _CROSS))
+)
 
 TIMELINE_STYLE = """
 .tl { container-type: inline-size; margin: .8rem 0 }
@@ -60,7 +62,7 @@ TIMELINE_STYLE = """
   .tl-gone { --hue: #d99be2 } .tl-late { --hue: #e6c44e } .tl-run { --hue: #52d3a8 } .tl-wait { --hue: #98a2ad }
   .tl-limit, .tl-mark, .tl-pause { --hue: #ff8a80 } }
 .tl svg { display: block; width: 100%; overflow: visible; print-color-adjust: exact; -webkit-print-color-adjust: exact }
-.tl rect, .tl path { fill: color-mix(in srgb, var(--hue) 22%, var(--page)); stroke: var(--hue);
+.tl rect, .tl path { fill: color-mix(in srgb, var(--hue) 27%, var(--page)); stroke: var(--hue);
   vector-effect: non-scaling-stroke }
 .tl .tl-use, .tl .tl-pause { stroke: none } .tl .tl-pause { fill: color-mix(in srgb, var(--hue) 13%, var(--page)) }
 .tl .tl-wait { stroke-dasharray: 3 2 } .tl .tl-limit { fill: none; stroke-width: 2 }
@@ -76,7 +78,7 @@ TIMELINE_STYLE = """
 
 
 @dataclass(frozen=True)
-class Change:
+class OperatorChange:
     """A change by an operator. `by`: empty if it is known from the versions of the item alone."""
 
     at: float
@@ -84,15 +86,17 @@ class Change:
     by: str = ""
 
 
-def changes(history: WorkHistory, name: str) -> list[Change]:
+def changes(history: WorkHistory, name: str) -> list[OperatorChange]:
     """The changes of a process in the period that concern its slots, and those of breakers, by time."""
     acts = [each for each in acts_of(history, name) if each.action.startswith(("process ", "holder ", "stack "))]
     breakers = [each for each in history.acts if each.action.startswith("retry breaker")]
     # Without the account, which the ARN of a caller contains.
-    found = [Change(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers]
+    found = [
+        OperatorChange(each.at, _text(each.action, each.fields), each.by.split(":", 5)[-1]) for each in acts + breakers
+    ]
     if history.versions_of(name):
         steps = pairwise(limit_steps(history, name).steps)
-        found += [Change(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
+        found += [OperatorChange(at, f"limit {before} to {after}") for (_, before), (at, after) in steps]
     return sorted((each for each in found if history.since <= each.at <= history.until), key=lambda each: each.at)
 
 
@@ -110,7 +114,7 @@ def length(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """A request in the timeline and in the table of the page: an execution, or a message that started none.
 
     Attributes:
@@ -120,25 +124,18 @@ class Row:
     """
 
     label: str
-    kind: Kind
+    kind: OutcomeKind
     weight: int
     wait: Interval | None = None
     why: str = ""
     held: Interval | None = None
 
-    @property
-    def title(self) -> str:
-        waited = f"; waited {length(self.wait[1] - self.wait[0])} from {iso(self.wait[0])}" if self.wait else ""
-        why = f" ({self.why})" if self.why else ""
-        ran = f"; held from {iso(self.held[0])} for {length(self.held[1] - self.held[0])}" if self.held else ""
-        return f"{self.label}: {self.kind.label}{waited}{why}{ran}"
 
-
-_Bar = tuple[Row, Interval]
+_Bar = tuple[TimelineRow, Interval]
 _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 
 
-def rows(history: WorkHistory, name: str) -> list[Row]:
+def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     """The requests of a process in the period, by the times of their sending or start."""
     default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
     own = [each for each in waits(history) if each[0].process == name and each[1][0] <= history.until]
@@ -146,7 +143,6 @@ def rows(history: WorkHistory, name: str) -> list[Row]:
     used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
-
     instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
     in_force = [limits.values(at, at)[-1] for at in instants[:-1]]
     free = [None if most is None else most - value_at(used, at) for at, most in zip(instants, in_force, strict=False)]
@@ -168,11 +164,11 @@ def rows(history: WorkHistory, name: str) -> list[Row]:
             wait = known[attempt.execution][1] if attempt.execution in known else None
             label = (attempt.request_id or attempt.execution) + f", attempt {attempt.number}" * (attempt.number > 1)
             kind, weight = OUTCOMES.get(attempt.status, RUNNING), attempt.weight or default
-            found.append(Row(label, kind, weight, wait, held=span))
+            found.append(TimelineRow(label, kind, weight, wait, held=span))
     for execution in known.keys() - history.by_execution.keys():
         sending, wait = known[execution]
         kind, weight = WAITS if wait[1] == history.now else REFUSED, sending.weight or default
-        found.append(Row(ids.get(execution) or execution, kind, weight, wait))
+        found.append(TimelineRow(ids.get(execution) or execution, kind, weight, wait))
     found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
     # Of the others only means are drawn.
     newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])
@@ -264,10 +260,14 @@ def timeline_svg(history: WorkHistory, name: str, ident: str = "timeline") -> st
     )
 
 
-def _legend(drawn: Sequence[Row]) -> str:
+def _legend(drawn: Sequence[TimelineRow]) -> str:
     kinds = {each.kind for each in drawn} | ({WAITED} if any(each.wait for each in drawn) else set())
-    boxes = [Kind("tl-use", "slots in use"), *sorted(kinds, key=attrgetter("css", "label")), Kind("tl-pause", "pause")]
-    lines = [Kind("tl-limit", "limit"), Kind("tl-mark", "change by an operator")]
+    boxes = [
+        OutcomeKind("tl-use", "slots in use"),
+        *sorted(kinds, key=attrgetter("css", "label")),
+        OutcomeKind("tl-pause", "pause"),
+    ]
+    lines = [OutcomeKind("tl-limit", "limit"), OutcomeKind("tl-mark", "change by an operator")]
     items = (
         f'<li><svg aria-hidden="true"><path class="{each.css}" d="{path}"/><text x="9" y="11">{each.mark}</text></svg>'
         f"{each.label}</li>"
@@ -277,7 +277,7 @@ def _legend(drawn: Sequence[Row]) -> str:
     return f"<ul>{''.join(items)}</ul>"
 
 
-def _labels(axis: _Axis, marks: Sequence[Change]) -> _Part:
+def _labels(axis: _Axis, marks: Sequence[OperatorChange]) -> _Part:
     """The labels of changes, in rows in which none overlaps another one on a phone, as far as there is space."""
     drawn, placed = "", list[tuple[int, float, float]]()
     for number, mark in enumerate(marks, 1):
@@ -342,7 +342,7 @@ def _means(axis: _Axis, bars: Sequence[_Bar]) -> list[tuple[float, float]]:
     return [(axis.since + number * width, value) for number, value in enumerate(sums)]
 
 
-def _common(drawn: Sequence[Row]) -> str:
+def _common(drawn: Sequence[TimelineRow]) -> str:
     """The beginning that the names of all requests have, if bars are easier to distinguish without it."""
     labels = sorted(each.label for each in drawn)
     pairs = zip(labels[0], labels[-1], strict=False) if len(labels) > 1 else ()
@@ -372,8 +372,9 @@ def _bars(title: str, axis: _Axis, bars: Sequence[_Bar], common: str, css: str =
         mark = "" if css and each.held else each.kind.mark
         label = "…" * bool(common) + each.label.removeprefix(common)
         label += f" (weight {each.weight:,})" if each.weight > 1 else ""
+        about = f"{each.label}: {each.kind.label}; {iso(start)}, {length(end - start)}{f'; {each.why}' if css else ''}"
         drawn += f'<rect class="{css or each.kind.css}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" '
-        drawn += f'height="{pitch - 2}" rx="2"><title>{escaped(each.title)}</title></rect>'
+        drawn += f'height="{pitch - 2}" rx="2"><title>{escaped(about)}</title></rect>'
         needed = _CHARACTER * len(label) + 8 + 14 * bool(mark)
         fits = next((name for name, pixels in _WIDTHS.items() if width / 100 * pixels >= needed), "")
         if fits and pitch > 14:
@@ -393,9 +394,10 @@ def _notes(
         yield f"… is the common beginning of the names: {escaped(common)}"
     if axis.is_part:
         yield "The rest of the period, in which nothing is recorded, is not drawn."
-    if _are_many(holders) or _are_many(waiting):
-        column = length((axis.until - axis.since) / COLUMNS)
-        yield f"{len(holders):,} executions, {len(waiting):,} waits: too many for bars. A column is a mean of {column}."
+    for noun, bars in (("executions", holders), ("waits", waiting)):
+        if _are_many(bars):
+            column = length((axis.until - axis.since) / COLUMNS)
+            yield f"{len(bars):,} {noun} are too many for bars: each column is a mean of {column}."
     if unknown := sum(each.wait is None for each, _ in holders):
         yield f"For how long {count(unknown, 'execution')} waited is not recorded."
     if None in limit_steps(history, name).values(axis.since, axis.until):
