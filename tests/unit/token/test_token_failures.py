@@ -10,7 +10,6 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -25,24 +24,8 @@ from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_search
 from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import KnownToken
-from tests.support.boundary import Killed, kill_before, lose_answer, refuse
+from tests.support.boundary import lose_answer, refuse
 from tests.unit.token_instances import BRIEF, NOW, QUICK, Instances, VirtualTime, lock_of_another
-
-
-def test_f30_a_holder_that_dies_between_post_and_store_delays_the_others_until_its_lease_ends(
-    instances: Instances,
-) -> None:
-    doomed = boto3.client("dynamodb")
-    instances.table._table.dynamodb = doomed
-    instances.api.before_answer = lambda: kill_before(doomed, "UpdateItem")
-    with pytest.raises(Killed):
-        instances.new().get()
-    instances.table._table.dynamodb = instances.dynamodb
-    instances.api.before_answer = lambda: None
-    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
-        instances.new().get(within=0)
-    instances.time += QUICK.lease
-    assert instances.new(timing=Timing(clock_skew=0)).call(instances.api.ask) == "answer"
 
 
 def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_leaves_a_dead_token(
