@@ -15,6 +15,7 @@ from tests.least_privilege.resolved_template import Stack
 from tests.support.cold_functions import RESPONSE_URL
 from tests.support.http_servers import Listener, ok
 from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SLOTS, TOKENS
+from tests.unit.conftest import request_record
 
 DAY = 86_400
 Item = dict[str, Any]
@@ -32,23 +33,23 @@ def put(table: str, *items: Item) -> Callable[[Recorded], None]:
     return arrange
 
 
-def message(body: Any, queue: str, receives: int = 1, age: float = 0, **attributes: Any) -> dict[str, Any]:
+def message(body: Any, queue: str, age: float = 0, **attributes: Any) -> dict[str, Any]:
     """An event of the event source mapping with one message."""
-    record = {
-        "messageId": "message-1",
-        "receiptHandle": "handle-1",
-        "body": body if isinstance(body, str) else json.dumps(body),
-        "attributes": {
-            "ApproximateReceiveCount": str(receives),
-            "SentTimestamp": str(int((time.time() - age) * 1000)),
-            "MessageGroupId": "p",
-            "SequenceNumber": "18849496460467696128",
-        },
-        "messageAttributes": attributes,
-        "eventSource": "aws:sqs",
-        "eventSourceARN": f"arn:aws:sqs:us-east-1:123456789012:{queue}",
-    }
-    return {"Records": [record]}
+    record = request_record(body, sent_at=time.time() - age)
+    source = f"arn:aws:sqs:us-east-1:123456789012:{queue}"
+    return {"Records": [record | {"messageAttributes": attributes, "eventSourceARN": source}]}
+
+
+def custom_resource(request: str, name: str, properties: Any, **more: Any) -> dict[str, Any]:
+    """CloudFormation's event for a resource of this logical id."""
+    return {
+        "RequestType": request,
+        "ResponseURL": RESPONSE_URL,
+        "StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/slotkeeper/1",
+        "RequestId": "request",
+        "LogicalResourceId": name,
+        "ResourceProperties": properties,
+    } | more
 
 
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -190,14 +191,8 @@ def with_caller(target: str, caller: str) -> Iterator[Case]:
 def process_registrar(job: str) -> Iterator[Case]:
     def deployment(request: str, before: str = "") -> dict[str, Any]:
         properties = {"ProcessName": "p", "SlotLimit": "3", "Target": job}
-        return {
-            "RequestType": request,
-            "ResponseURL": RESPONSE_URL,
-            "StackId": "stack",
-            "RequestId": "request",
-            "LogicalResourceId": "Process",
-            "ResourceProperties": properties,
-        } | ({"OldResourceProperties": properties | {"Target": before}} if before else {})
+        old = {"OldResourceProperties": properties | {"Target": before}} if before else {}
+        return custom_resource(request, "Process", properties, **old)
 
     def there(*items: Item, **job_is: Any) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
@@ -212,21 +207,13 @@ def process_registrar(job: str) -> Iterator[Case]:
     yield Case(function, "another job", deployment("Update", "before"), there(process("before")))
     yield Case(function, "a job that retries", deployment("Create"), there(MaxRetries=1))
     yield Case(function, "the stack is deleted", deployment("Delete"), there())
-    jobs = deployment("Update") | {"ResourceType": "Custom::PermittedJobs"}
-    jobs["ResourceProperties"] = {"SampleJob": "", "JobArns": [f"arn:aws:glue:us-east-1:123456789012:job/{job}"]}
+    permitted = {"SampleJob": "", "JobArns": [f"arn:aws:glue:us-east-1:123456789012:job/{job}"]}
+    jobs = custom_resource("Update", "PermittedJobs", permitted, ResourceType="Custom::PermittedJobs")
     yield Case(function, "a job is in use", jobs, there(process("another", **held("RUNNING", "another"))))
 
 
 def registered_state_machine(target: str) -> Case:
-    properties = {"ProcessName": "p", "SlotLimit": "3", "Target": target}
-    event = {
-        "RequestType": "Create",
-        "ResponseURL": RESPONSE_URL,
-        "StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/slotkeeper/1",
-        "RequestId": "request",
-        "LogicalResourceId": "Process",
-        "ResourceProperties": properties,
-    }
+    event = custom_resource("Create", "Process", {"ProcessName": "p", "SlotLimit": "3", "Target": target})
     return Case("ProcessRegistrarFunction", "a new process with a state machine", event, put(SLOTS))
 
 
@@ -274,14 +261,7 @@ def chatbot(stack: Stack, api: Listener) -> Iterator[Case]:
 
 
 def token_refresher(stack: Stack) -> Iterator[Case]:
-    deployment = {
-        "RequestType": "Create",
-        "ResponseURL": RESPONSE_URL,
-        "StackId": "stack",
-        "RequestId": "request",
-        "LogicalResourceId": "TokenAtDeployment",
-        "ResourceProperties": {},
-    }
+    deployment = custom_resource("Create", "TokenAtDeployment", {})
     locked = {"refresh_lock": {"M": {"release_code": {"S": "code-1"}, "expires": number(time.time() + 9)}}}
     function = "TokenRefresherFunction"
     yield Case(function, "the schedule", {}, _secrets(stack, TOKEN))

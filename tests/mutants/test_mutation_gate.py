@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
-from tests.mutants.__main__ import run
+from tests.mutants.__main__ import main, run
 from tests.mutants.mutant_catalogue import Change, Mutant
+from tests.mutants.trial import first_failure
 
 CODE = """
 def admits(held, limit):
@@ -59,3 +61,13 @@ def test_the_gate_passes_only_if_a_guard_catches_the_mutant(
     mutant = Mutant("m", "slots", ("F6",), "a bug", (guard,), (Change("code_under_test.py", old, new),))
     assert run(Console(file=output, width=200), [mutant], 1, source=tree, report=report) == code
     assert verdict in output.getvalue() + (report.read_text() if report.exists() else "")
+
+
+def test_guards_that_do_not_end_catch_nothing(tree: Path) -> None:
+    (tree / "code_under_test.py").write_text("while True: pass")
+    assert first_failure("m", [GUARD], tree, seconds=2.0).message == "the tests did not end within 2 s"
+
+
+def test_an_unknown_mutant_is_a_usage_error() -> None:
+    refused = CliRunner().invoke(main, ["--only", "f99"])
+    assert (refused.exit_code, "f99" in refused.output) == (2, True)

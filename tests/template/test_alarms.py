@@ -72,27 +72,6 @@ def test_a_description_starts_with_the_symptom_and_ends_with_the_first_step_and_
     assert not unknown_references(_description(alarm))
 
 
-@pytest.mark.parametrize(
-    ("description", "fault"),
-    [
-        ("A request failed. Runbook: ${RunbookUrl}#deadletteralarm", "has not the form"),
-        ("A request failed. First step: read the log.", "has not the form"),
-        ("When a request fails. First step: read the log. Runbook: ${RunbookUrl}#deadletteralarm", "does not start"),
-        ("This alarm rings. First step: read the log. Runbook: ${RunbookUrl}#deadletteralarm", "does not start"),
-        ("A request failed. First step: read the log. Runbook: ${RunbookUrl}#failurealarm", "links to #failurealarm"),
-        (
-            "It failed. First step: `slotkeeper dlq look`. Runbook: ${RunbookUrl}#deadletteralarm",
-            "slotkeeper has no command 'look'",
-        ),
-        ("It failed. First step: `slotkeeper status --all`. Runbook: ${RunbookUrl}#deadletteralarm", "No such option"),
-    ],
-)
-def test_a_description_of_another_form_is_refused(description: str, fault: str) -> None:
-    """Negative control of the form."""
-    (found,) = form_faults(description)
-    assert fault in found
-
-
 @pytest.mark.parametrize("alarm", ALARMS)
 def test_a_description_with_the_longest_runbook_address_fits(alarm: str) -> None:
     """CloudWatch API Reference, PutMetricAlarm: 1,024 characters."""

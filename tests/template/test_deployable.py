@@ -56,16 +56,6 @@ def test_a_statement_of_a_queues_policy_covers_that_queue_alone(name: str) -> No
         assert list(queue_policy_faults(policy)) == []
 
 
-def test_a_statement_over_several_queues_is_noticed() -> None:
-    """Negative control of the rule."""
-    for resource in (["arn:1", "arn:2"], ["arn:1"], "arn:1"):
-        policy = {
-            "Queues": ["1", "2"],
-            "PolicyDocument": {"Statement": [{"Sid": "S", "Action": "sqs:*", "Resource": resource}]},
-        }
-        assert list(queue_policy_faults(policy))
-
-
 @pytest.mark.parametrize("key", ["", KEY])
 def test_a_queue_is_encrypted_by_exactly_one_kind_of_key(key: str) -> None:
     """SQS API reference, SetQueueAttributes: a queue supports one kind of encryption, SSE-KMS or SSE-SQS.

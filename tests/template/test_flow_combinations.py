@@ -56,15 +56,6 @@ def test_no_resource_of_an_absent_flow_is_deployed(stack: Stack, flows: dict[str
         assert [name for name in stack.resources if WORDS[parameter].search(name)] == []
 
 
-@pytest.mark.parametrize(
-    "node", [{"Ref": "WorkQueue"}, {"Fn::Sub": "${WorkQueue.Arn}"}, {"Fn::GetAtt": ["WorkQueue", "QueueName"]}]
-)
-def test_a_reference_to_an_absent_resource_is_found(node: dict[str, Any]) -> None:
-    """Negative control of `Stack`, which resolves every reference of a combination."""
-    with pytest.raises((AssertionError, KeyError), match="WorkQueue"):
-        Stack().resolve(node)
-
-
 def test_outputs_are_those_of_the_deployed_flows(stack: Stack, flows: dict[str, str]) -> None:
     unused = _absent(flows) | {"HasKey", "HasRefresher"}  # of parameters that no combination sets
     expected = {n for n, output in TEMPLATE["Outputs"].items() if output.get("Condition") not in unused}

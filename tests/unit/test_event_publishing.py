@@ -34,6 +34,10 @@ class Sender:
     def __init__(self, seconds_left: float = 100.0) -> None:
         self.client = boto3.client("events")
         self.bus = Bus(self.client)
+        self.asked: list[dict[str, Any]] = []
+        self.client.meta.events.register(
+            "before-parameter-build.events.PutEvents", lambda params, **_: self.asked.append(params)
+        )
         self.unsent: list[str] = []
         self.events = CompletionEvents(
             self.client,
@@ -51,12 +55,8 @@ def sender() -> Sender:
 
 
 def test_an_event_has_the_request_and_its_outcome(sender: Sender) -> None:
-    asked: list[dict[str, Any]] = []
-    sender.client.meta.events.register(
-        "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
-    )
     assert sender.events.publish("SUCCEEDED", "r/1", DONE | {"result": {"parts": 2}, "started_at": None})
-    (entry,) = asked[0]["Entries"]
+    (entry,) = sender.asked[0]["Entries"]
     assert json.loads(entry.pop("Detail")) == {
         **DONE,
         "version": "1",
@@ -116,12 +116,8 @@ def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
 
 def test_a_breakers_event_has_the_change_and_another_source(sender: Sender) -> None:
     """Rules for completion events, by source and stack, do not match it."""
-    asked: list[dict[str, Any]] = []
-    sender.client.meta.events.register(
-        "before-parameter-build.events.PutEvents", lambda params, **_: asked.append(params)
-    )
     assert sender.events.publish_breaker("bank", "OPEN", "15 of the last 16 calls failed", NOW, 7)
-    (entry,) = asked[0]["Entries"]
+    (entry,) = sender.asked[0]["Entries"]
     assert json.loads(entry.pop("Detail")) == {
         "version": "1",
         "stack": "a-stack",

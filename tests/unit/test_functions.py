@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import urllib3
 
-from dev.tools.sign_event import SAMPLE_KEY, SAMPLE_MOMENT, freshen
 from slotkeeper.settings import (
     JanitorSettings,
     MissingSetting,
@@ -21,10 +19,7 @@ from slotkeeper.settings import (
 from slotkeeper.slots.janitor import RunLease
 from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import passed_values, refuse
-from tests.unit.chatbot_account import KEY, SIGNING, ChatbotAccount
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_refused_message_and_its_successors_are_failed_items(account: Account, load: Load) -> None:
@@ -111,46 +106,6 @@ def test_a_failed_run_returns_its_lease(load: Load, monkeypatch: pytest.MonkeyPa
         with pytest.raises(TimeoutError):
             janitor.handler({}, CONTEXT)
     assert janitor.handler({}, CONTEXT) == {}
-
-
-def _sample(function: str, name: str) -> dict[str, Any]:
-    event: dict[str, Any] = json.loads((ROOT / "events" / function / f"{name}.json").read_text())
-    return event
-
-
-@pytest.fixture
-def sample_chatbot(chat: ChatbotAccount, load: Load) -> ModuleType:
-    """The chatbot at the time of the sample events, with their signing key."""
-    chat.secretsmanager.put_secret_value(SecretId=SIGNING, SecretString=json.dumps({"signing_key": SAMPLE_KEY}))
-    module = load("chatbot")
-    module._chatbot._clock = lambda: SAMPLE_MOMENT
-    return module
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("wrong_signature", "WrongSignature"),
-        ("missing_signature", "MissingHeader"),
-        ("stale_timestamp", "StaleTimestamp"),
-        ("malformed_timestamp", "MalformedTimestamp"),
-        ("not_json", "MalformedMessage"),
-    ],
-)
-def test_a_sample_message_that_is_signed_again_is_refused_for_the_same_reason(
-    sample_chatbot: ModuleType, name: str, code: str
-) -> None:
-    """tests/runtime has each sample message as it is."""
-    later = SAMPLE_MOMENT + 10**6
-    sample_chatbot._chatbot._clock = lambda: later
-    event = freshen(_sample("chatbot", name), SAMPLE_KEY, later)
-    assert json.loads(sample_chatbot.handler(event, CONTEXT)["body"])["code"] == code
-
-
-def test_a_sample_message_passes_when_it_is_signed_again_with_another_key(chat: ChatbotAccount, load: Load) -> None:
-    chatbot = load("chatbot")
-    fresh = freshen(_sample("chatbot", "happy"), KEY, time.time())
-    assert chatbot.handler(fresh, CONTEXT)["statusCode"] == 200
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:

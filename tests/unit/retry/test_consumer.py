@@ -320,19 +320,6 @@ def test_a_retry_that_does_not_fit_the_queue_is_dead_lettered_with_its_size(work
     assert workplace.row()["status"] == DEAD_LETTERED
 
 
-@pytest.mark.parametrize("length", [1_048_576 - 100, 1_048_576])
-@pytest.mark.parametrize("payload", [{"fails": 1}, {"poison": "bad"}, {"dies": 1}])
-def test_f25_a_message_of_a_mebibyte_always_leaves_the_queue(
-    workplace: WorkerHarness, length: int, payload: dict[str, Any]
-) -> None:
-    """The queue accepts the maximum of SQS, so there is no space for the history."""
-    workplace.use(max_message_bytes=1_048_576)
-    empty = json.dumps({"request_id": "r", "payload": {**payload, "filling": ""}})
-    workplace.send(body=empty.replace('"filling": ""', f'"filling": "{"x" * (length - len(empty))}"'))
-    workplace.live()
-    assert len(workplace.dead_letters) + len(workplace.effects) >= 1
-
-
 @pytest.mark.parametrize(
     ("result", "recorded"),
     [

@@ -195,18 +195,3 @@ def test_r4_the_reason_contains_the_numbers_of_the_decision() -> None:
         "attempt 2 would start 90 s after the first (90 s from now, by the downstream's Retry-After), "
         "and the policy allows 60 s",
     ]
-
-
-@pytest.mark.parametrize(
-    ("attempts", "uncounted", "field"),
-    [
-        ((), 0, "attempts"),
-        ((nan,), 0, "attempts"),
-        ((1.0, inf), 0, "attempts"),
-        ((1.0,), 1, "uncounted"),
-        ((1.0, 2.0), -1, "uncounted"),
-    ],
-)
-def test_an_invalid_history_is_refused_with_the_expected_value(attempts: Any, uncounted: int, field: str) -> None:
-    with pytest.raises(ValueError, match=rf"^AttemptHistory\.{field} must be .*, got "):
-        AttemptHistory("k", attempts, uncounted)

@@ -83,25 +83,16 @@ def test_decorrelated_jitter_uses_the_share_of_each_earlier_attempt() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [
-        ("backoff", "cubic", "one of exponential, linear, fixed"),
-        ("jitter", "FULL", "one of none, full, equal, decorrelated"),
-        ("jitter", None, "one of"),
         ("base", 0, "above 0"),
         ("base", -1.0, "above 0"),
         ("base", nan, "above 0"),
-        ("base", "30", "a number of seconds"),
-        ("base", True, "a number of seconds"),
         ("cap", 29.9, "at least base, which is 30"),
         ("cap", inf, "at most 2592000"),
-        ("cap", 10**400, "at most 2592000"),
         ("max_attempts", 0, "from 1 to 100"),
         ("max_attempts", 101, "from 1 to 100"),
-        ("max_attempts", 8.0, "a whole number"),
-        ("max_attempts", True, "a whole number"),
         ("max_age", 0, "above 0"),
         ("max_age", 2592001, "at most 2592000 (30 days)"),
         ("max_age", nan, "above 0"),
-        ("counts", 0, "True or False"),
     ],
 )
 def test_an_invalid_rule_names_field_value_and_the_expected_value(field: str, value: Any, expected: str) -> None:
@@ -114,12 +105,6 @@ def test_the_ends_of_every_range_are_allowed() -> None:
     least = Rule(base=1e-9, cap=1e-9, max_attempts=1, max_age=1e-9)
     most = Rule(base=MAX_AGE_SECONDS, cap=MAX_AGE_SECONDS, max_attempts=MAX_ATTEMPTS, max_age=MAX_AGE_SECONDS)
     assert (least.max_attempts, most.max_attempts) == (1, 100)
-
-
-@pytest.mark.parametrize("bad", [{"default": {}}, {"errors": {"": Rule()}}, {"errors": {"A": None}}])
-def test_a_policy_is_made_of_rules(bad: Any) -> None:
-    with pytest.raises(ValueError, match=r"^Policy\.\w+ must be"):
-        Policy(**bad)
 
 
 def test_the_most_specific_type_that_has_a_rule_decides() -> None:

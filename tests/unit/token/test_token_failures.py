@@ -10,7 +10,6 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -22,27 +21,9 @@ from slotkeeper.token import (
     Waited,
 )
 from slotkeeper.token import lock as token_lock
-from slotkeeper.token import refresh as token_search
-from slotkeeper.token.item import RefreshLock, TokenItem
 from slotkeeper.token.timing import KnownToken
-from tests.support.boundary import Killed, kill_before, lose_answer, refuse
+from tests.support.boundary import lose_answer, refuse
 from tests.unit.token_instances import BRIEF, NOW, QUICK, Instances, VirtualTime, lock_of_another
-
-
-def test_f30_a_holder_that_dies_between_post_and_store_delays_the_others_until_its_lease_ends(
-    instances: Instances,
-) -> None:
-    doomed = boto3.client("dynamodb")
-    instances.table._table.dynamodb = doomed
-    instances.api.before_answer = lambda: kill_before(doomed, "UpdateItem")
-    with pytest.raises(Killed):
-        instances.new().get()
-    instances.table._table.dynamodb = instances.dynamodb
-    instances.api.before_answer = lambda: None
-    with pytest.raises(TokenTimeout, match="another instance is refreshing it"):
-        instances.new().get(within=0)
-    instances.time += QUICK.lease
-    assert instances.new(timing=Timing(clock_skew=0)).call(instances.api.ask) == "answer"
 
 
 def test_t3_f29_a_holder_that_resumes_after_its_lease_neither_overwrites_nor_leaves_a_dead_token(
@@ -124,14 +105,6 @@ def test_the_lock_lasts_for_the_lease(instances: Instances) -> None:
     instances.api.before_answer = lambda: seen.append(float(instances.raw_item()["refresh_lock"]["M"]["expires"]["N"]))
     instances.new(timing=Timing()).get()
     assert seen == [NOW + Timing().lease]
-
-
-def test_a_new_lock_is_watched_from_its_first_read(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
-    monotonic = iter([0.0, 1.0, 1.0, 5.0, 5.0, 5.0, 9.0])
-    monkeypatch.setattr(token_search, "time", SimpleNamespace(monotonic=lambda: next(monotonic)))
-    search = token_search.TokenRefresh(instances.new()._deps, None, 20)
-    locks = [TokenItem(lock=RefreshLock(code, NOW)) for code in ("a", "a", "b", "b")]
-    assert [search._watch(lock) for lock in locks] == [0.0, 4.0, 0.0, 4.0]
 
 
 @pytest.mark.usefixtures("virtual_time")

@@ -202,17 +202,9 @@ class RetryQueue:
                 VisibilityTimeout=min(MAX_VISIBILITY_SECONDS, math.ceil(seconds)),
             )
 
-    def bring_forward(self, message: Message) -> None:
-        """Send the attempt to the queue without delay, then delete its schedule, if there is one.
-
-        Raises as `schedule` and `scheduled_body` do.
-        """
+    def send_now(self, message: Message) -> None:
+        """Send the attempt to the queue without delay. An existing schedule of it stays. Raises as `schedule` does."""
         self._send(message, message.to_json(), 0)
-        try:
-            self._scheduler.delete_schedule(**self._schedule_of(message))
-        except ClientError as error:
-            if _code(error) != "ResourceNotFoundException":
-                raise
 
     def scheduled_body(self, message: Message) -> str | None:
         """Read the body from the schedule of the message's attempt; None if no such schedule exists.
@@ -227,6 +219,16 @@ class RetryQueue:
                 raise
             return None
         return schedule["Target"].get("Input")
+
+    def delete_schedule(self, message: Message) -> bool:
+        """Delete the schedule of the message's attempt; False if none exists. Raises as `scheduled_body` does."""
+        try:
+            self._scheduler.delete_schedule(**self._schedule_of(message))
+        except ClientError as error:
+            if _code(error) != "ResourceNotFoundException":
+                raise
+            return False
+        return True
 
     def schedule_name(self, message: Message) -> str:
         """The name of the schedule of the message's attempt, whether or not it exists."""

@@ -139,7 +139,8 @@ class RetryOperations:
             return MessageOutOfReach(row.attempts + 1, row.next_attempt_at)
         if not self._ledger.make_due(request_id, row, self._clock()):
             return NoRetryWaiting(self._ledger.read(request_id))
-        self._queue.bring_forward(message)
+        self._queue.send_now(message)
+        self._queue.delete_schedule(message)
         return RetrySentNow(message.attempt)
 
     def _bring(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> RetryCancelled:
@@ -147,7 +148,8 @@ class RetryOperations:
         message = self._message(request_id, row, payload)
         if message is None:
             return RetryCancelled(row.attempts, sent=False, due=row.next_attempt_at)
-        self._queue.bring_forward(message)
+        self._queue.send_now(message)
+        self._queue.delete_schedule(message)
         return RetryCancelled(row.attempts, sent=True)
 
     def _message(self, request_id: str, row: Row, payload: Mapping[str, Any] | None) -> Message | None:

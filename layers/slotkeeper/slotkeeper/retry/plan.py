@@ -36,26 +36,11 @@ class AttemptHistory:
         key: the request's id, from which jitter is computed.
         attempts: when each attempt started, seconds since the epoch. The last is the one that has just failed.
         uncounted: how many of those before it did not count.
-
-    Raises:
-        ValueError: a field is not valid. The message contains the field, its value and what was expected.
     """
 
     key: str
     attempts: tuple[float, ...]
     uncounted: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.attempts or not all(isfinite(started_at) for started_at in self.attempts):
-            raise ValueError(
-                "AttemptHistory.attempts must be the start times of all attempts, at least of the failed one, in "
-                f"seconds since the epoch, got {self.attempts!r}"
-            )
-        if not 0 <= self.uncounted < len(self.attempts):
-            raise ValueError(
-                f"AttemptHistory.uncounted must be from 0 to {len(self.attempts) - 1}, the number of attempts before "
-                f"the failed one, got {self.uncounted!r}"
-            )
 
 
 @dataclass(frozen=True)
