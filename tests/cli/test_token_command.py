@@ -65,21 +65,19 @@ def test_show_before_the_first_token(operator: Operator) -> None:
     assert "none yet" in operator.run("token", "show").stdout
 
 
-def test_show_of_a_stored_token(operator: Operator) -> None:
-    put(operator)
-    shown = operator.run("token", "show", "--json").json
-    assert (shown["generation"], shown["stored"], shown["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
-    assert "10 min" in operator.run("token", "show").stdout
-
-
 @pytest.mark.parametrize(
     ("expires_in", "expired", "expected"), [(8, False, "the lock expires in"), (-60, True, "its holder has died")]
 )
-def test_show_of_a_lock(operator: Operator, expires_in: float, expired: bool, expected: str) -> None:
+def test_show_of_a_stored_token_and_of_its_lock(
+    operator: Operator, expires_in: float, expired: bool, expected: str
+) -> None:
     put(operator, refresh_lock=lock(expires_in))
-    shown = operator.run("token", "show", "--json").json["lock"]
-    assert (shown["expired"], set(shown)) == (expired, {"since", "expires", "expired"})
-    assert expected in operator.run("token", "show").stdout
+    shown = operator.run("token", "show", "--json").json
+    assert (shown["generation"], shown["stored"], shown["age_seconds"]) == (7, True, pytest.approx(600, abs=30))
+    assert (shown["lock"]["expired"], set(shown["lock"])) == (expired, {"since", "expires", "expired"})
+    text = operator.run("token", "show").stdout
+    assert "10 min" in text
+    assert expected in text
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(20, False), (-20, True)])
