@@ -62,7 +62,6 @@ class EmbeddedAws:
         cls,
         state_dir: Path,
         *,
-        port: int = 0,
         faults: bool = False,
         downstream: bool = False,
         chat_service: bool = False,
@@ -76,7 +75,6 @@ class EmbeddedAws:
         Until `detach`, the engine ends when this process ends, even if this process is killed.
 
         Args:
-            port: 0 takes a free one.
             faults: apply the rules of dev.emulator.faults.
             downstream: follow the script of dev.emulator.downstream.
             chat_service: run the simulated chat API in the engine.
@@ -92,18 +90,17 @@ class EmbeddedAws:
         cls._refuse_a_second(state_dir)
         bridge = docker_bridge.listening_address(container_host) if container_host else ""
         for attempt in range(3):
-            chosen = port or free_port()
             named = ["faults"] * faults + ["downstream"] * downstream
             settings = _kept(state_dir) if lasting else {}
             settings |= {"SLOTKEEPER_ENGINE_BRIDGE": bridge} | dict(environment or {})
-            aws = cls._launch(state_dir, chosen, named, free_port() if chat_service else None, settings)
+            aws = cls._launch(state_dir, free_port(), named, free_port() if chat_service else None, settings)
             aws.container_host = container_host
             try:
                 aws._wait_until_ready()
             except EngineError:
                 aws.stop()
-                # Another process may have taken the free port in between. A port that the caller chose is reported.
-                if port or attempt == 2 or "already in use" not in aws.log_tail():
+                # Another process may have taken the free port in between.
+                if attempt == 2 or "already in use" not in aws.log_tail():
                     raise
                 continue
             except BaseException:

@@ -81,14 +81,13 @@ def _job(script: str, parameters: dict[str, str], arguments: str) -> OwnJob | No
 
 
 @main.command()
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 takes a free one.")
 @click.option("--job", default="", metavar="SCRIPT", help="Script of your Glue job; without: the sample job.")
 @click.option("--arguments", default="", metavar="'--NAME=VALUE ...'", help="Default arguments of that job.")
 @click.option(
     "--parameters", default="", callback=_parameters, metavar="'NAME=VALUE ...'", help="Parameters of the template."
 )
 @click.option("--docker", is_flag=True, help="Let containers reach it: listen on Docker's bridge too.")
-def up(port: int, job: str, arguments: str, parameters: dict[str, str], docker: bool) -> None:
+def up(job: str, arguments: str, parameters: dict[str, str], docker: bool) -> None:
     """Start it, deploy template.yaml, upload one month of sample data, and leave it running.
 
     All flows are deployed; ChatApiUrl= in --parameters leaves out the chatbot, DeployWorker=false the worker.
@@ -99,7 +98,7 @@ def up(port: int, job: str, arguments: str, parameters: dict[str, str], docker: 
     if own_job:
         parameters |= {GLUE_JOB_NAME: own_job.name}
     try:
-        aws, started = _running(port, chat_service=CHAT_API_URL not in parameters, docker=docker)
+        aws, started = _running(chat_service=CHAT_API_URL not in parameters, docker=docker)
         try:
             chat_api = None if CHAT_API_URL in parameters else aws.chat_service
             flows = {"DeployWorker": "true"} | ({CHAT_API_URL: chat_api} if chat_api else {})
@@ -122,14 +121,14 @@ def up(port: int, job: str, arguments: str, parameters: dict[str, str], docker: 
     say_next_steps(aws, deployed, chat_api)
 
 
-def _running(port: int, *, chat_service: bool, docker: bool) -> tuple[EmbeddedAws, bool]:
+def _running(*, chat_service: bool, docker: bool) -> tuple[EmbeddedAws, bool]:
     """The engine, and whether this command has started it."""
     try:
         aws = EmbeddedAws.attach(STATE_DIR)
     except EngineError:
         # Docker Desktop's containers reach 127.0.0.1 without a further address.
         host = docker_bridge.container_host() if docker or sys.platform != "linux" else ""
-        started = EmbeddedAws.start(STATE_DIR, port=port, chat_service=chat_service, container_host=host, say=say)
+        started = EmbeddedAws.start(STATE_DIR, chat_service=chat_service, container_host=host, say=say)
         return started, True
     if docker and not aws.container_host:
         raise EngineError(

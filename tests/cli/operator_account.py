@@ -96,6 +96,26 @@ class Operator:
         assert isinstance(code, int)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
+    def refuses(self, *arguments: str) -> str:
+        """The reason for which a command is refused, with exit code 3: it changes nothing, and writes no audit line."""
+        before = self.contents(), self.audited()
+        ended = self.run(*arguments)
+        assert (ended.exit_code, self.contents(), self.audited()) == (3, *before), ended.stderr
+        return ended.stderr
+
+    def contents(self) -> dict[str, Any]:
+        """The items of all tables, the numbers of messages in all queues, and the executions."""
+        counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found: dict[str, Any] = {}
+        for name, value in self.outputs.items():
+            if name.endswith("TableName"):
+                found[name] = self.dynamodb.scan(TableName=value)["Items"]
+            elif name.endswith("QueueUrl"):
+                asked = self.sqs.get_queue_attributes(QueueUrl=value, AttributeNames=counts)["Attributes"]
+                found[name] = sum(map(int, asked.values()))
+        listed = self.stepfunctions.list_executions(stateMachineArn=self.outputs["WorkflowArn"])["executions"]
+        return found | {"executions": [(one["name"], one["status"]) for one in listed]}
+
     def process(self, name: str = "sample") -> Process:
         """A process, which must exist."""
         process = self.slots.read(name)

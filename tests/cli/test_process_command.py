@@ -152,11 +152,7 @@ def test_resume_is_refused_while_executions_run_without_a_slot(operator: Operato
     operator.release(execution)
     operator.processes.pause("sample")
 
-    ended = operator.run("process", "resume", "sample")
-
-    assert ended.exit_code == 3
-    assert "reconcile" in ended.stderr
-    assert operator.process().paused
+    assert "reconcile" in operator.refuses("process", "resume", "sample")
     assert operator.run("process", "resume", "sample", "--force").exit_code == 0
     assert not operator.process().paused
 
@@ -182,25 +178,14 @@ def test_add_stores_its_settings_and_set_turn_changes_one(operator: Operator) ->
     assert [operator.audited()[-1][key] for key in ("action", "before", "after")] == ["process set-turn", 0, 5]
 
 
-def test_add_leaves_an_existing_process_unchanged(operator: Operator) -> None:
+def test_add_refuses_an_existing_process_and_a_job_with_all_its_problems(operator: Operator) -> None:
     operator.hold("a")
-
-    ended = operator.run("process", "add", "sample", "--limit", "5", "--target", "sample-job")
-
-    assert ended.exit_code == 3
-    assert operator.process().slot_limit == 1
-    assert operator.process().holders
-
-
-def test_add_refuses_a_job_with_all_its_problems(operator: Operator) -> None:
+    operator.refuses("process", "add", "sample", "--limit", "5", "--target", "sample-job")
     operator.glue.create_job(Name="retrying", Role="r", Command={"Name": "x"}, MaxRetries=2)
 
-    ended = operator.run("process", "add", "second", "--limit", "2", "--target", "retrying")
-
-    assert ended.exit_code == 3
-    assert "MaxRetries 2" in ended.stderr
-    assert "MoreGlueJobArns" in ended.stderr
-    assert operator.slots.read("second") is None
+    reason = operator.refuses("process", "add", "second", "--limit", "2", "--target", "retrying")
+    assert "MaxRetries 2" in reason
+    assert "MoreGlueJobArns" in reason
     assert operator.run("process", "add", "second", "--limit", "2", "--target", "retrying", "--force").exit_code == 0
     assert operator.audited()[-1]["forced"] is True
 
@@ -213,21 +198,17 @@ def test_add_accepts_a_job_of_the_parameters_and_refuses_an_unknown_job(operator
     assert "does not exist" in operator.run("process", "add", "third", "--limit", "2", "--target", "nowhere").stderr
 
 
-def test_remove_wakes_the_first_waiting_request(operator: Operator, woken: list[str]) -> None:
+def test_remove_wakes_the_first_waiting_request_and_warns_of_cancelled_ones(
+    operator: Operator, woken: list[str]
+) -> None:
+    """Cancellations are stored in the process's item, and are removed with it."""
     operator.processes.pause("sample")
     operator.wait("a")
-    operator.run("process", "remove", "sample", "--yes")
-
-    assert woken == ["handle-a"]
-
-
-def test_remove_warns_of_cancelled_requests(operator: Operator) -> None:
-    """Cancellations are stored in the process's item, and are removed with it."""
     operator.processes.cancellations.add("sample", "sample-cancelled", 1_790_000_000.0)
 
     ended = operator.run("process", "remove", "sample", "--yes")
 
-    assert ended.exit_code == 0
+    assert (ended.exit_code, woken) == (0, ["handle-a"])
     assert "sample-cancelled" in ended.stderr
     assert operator.audited()[-1]["cancelled"] == ["sample-cancelled"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import pytest
 
@@ -59,20 +58,6 @@ def furnished(operator: Operator) -> Operator:
     return operator
 
 
-def _contents(operator: Operator) -> dict[str, Any]:
-    """The items of all tables, the numbers of messages in all queues, and the running executions."""
-    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found: dict[str, Any] = {}
-    for name, value in operator.outputs.items():
-        if name.endswith("TableName"):
-            found[name] = operator.dynamodb.scan(TableName=value)["Items"]
-        elif name.endswith("QueueUrl"):
-            asked = operator.sqs.get_queue_attributes(QueueUrl=value, AttributeNames=counts)["Attributes"]
-            found[name] = sum(map(int, asked.values()))
-    listed = operator.stepfunctions.list_executions(stateMachineArn=operator.outputs["WorkflowArn"])["executions"]
-    return found | {"executions": [(one["name"], one["status"]) for one in listed]}
-
-
 CONFIRMED = {
     "process remove sample": "Remove process sample?",
     "request cancel new --process sample": "It has not been received yet",
@@ -98,23 +83,23 @@ UNCONFIRMED = (
 
 @pytest.mark.parametrize(("command", "question"), CONFIRMED.items(), ids=CONFIRMED)
 def test_without_a_terminal_a_question_is_refused(furnished: Operator, command: str, question: str) -> None:
-    before = _contents(furnished)
+    before = furnished.contents()
 
     ended = furnished.run(*shlex.split(command))
 
     assert (ended.exit_code, ended.stdout) == (3, "")
     assert question in ended.stderr
     assert "give --yes to confirm" in ended.stderr
-    assert (_contents(furnished), furnished.audited()) == (before, [])
+    assert (furnished.contents(), furnished.audited()) == (before, [])
 
 
 @pytest.mark.parametrize("command", [*(f"{command} --yes" for command in CONFIRMED), *UNCONFIRMED])
 def test_nothing_is_changed_without_an_audit_line(furnished: Operator, command: str) -> None:
-    before = _contents(furnished)
+    before = furnished.contents()
     furnished.logs.delete_log_group(logGroupName=furnished.outputs["AuditLogGroupName"])
 
     ended = furnished.run(*shlex.split(command))
 
     assert ended.exit_code == 3
     assert "audit" in ended.stderr
-    assert _contents(furnished) == before
+    assert furnished.contents() == before

@@ -87,17 +87,15 @@ def test_a_removed_process_leaves_no_source(operator: Operator) -> None:
     operator.processes.create("other", 1, "sample-job")
     edit(operator, "slot_limit", None, "other")
 
-    assert operator.run("process", "repair", "other", "--yes").exit_code == 3
+    operator.refuses("process", "repair", "other", "--yes")
 
 
 def test_without_the_audit_log_the_parameter_is_no_source_of_the_limit(operator: Operator) -> None:
     """A later set-limit may have lowered it."""
-
     edit(operator, "slot_limit", None)
 
     with StubbedCalls("logs", {"FilterLogEvents": lambda _: {"Error": {"Code": "AccessDeniedException"}}}):
         ended = operator.run(*REPAIR)
-
     assert ended.exit_code == 3
     assert "--set slot_limit=VALUE" in ended.stderr
     assert "The audit log, another source, could not be read" in ended.stderr
@@ -205,9 +203,7 @@ def test_the_target_of_a_holder_is_asked_for_if_its_history_does_not_state_it(op
     name = operator.hold("a")
     edit(operator, f"holders/{name}/job", {"N": "1"})
 
-    ended = operator.run(*REPAIR)
-    assert ended.exit_code == 3
-    assert f"--set holders.{name}.job=VALUE" in ended.stderr
+    assert f"--set holders.{name}.job=VALUE" in operator.refuses(*REPAIR)
 
     assert _repair(operator, "--set", f"holders.{name}.job=sample-job")["holders"]["M"][name]["M"]["job"] == {
         "S": "sample-job"
@@ -284,7 +280,7 @@ def test_without_holders_the_process_stays_paused_until_reconcile_has_adopted(op
     _repair(operator)
 
     assert operator.process().paused
-    assert operator.run("process", "resume", "sample").exit_code == 3
+    operator.refuses("process", "resume", "sample")
     assert operator.run("stack", "reconcile", "--check", "--json").json["adopted"] == [name]
 
 

@@ -147,9 +147,12 @@ def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> 
     assert len(waiting(operator, "RequestQueue")) == 1
 
 
-def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
+def test_submit_warns_of_a_paused_process_and_of_a_cancelled_request(operator: Operator) -> None:
     operator.processes.pause("sample")
-    assert "sample is paused" in operator.run("request", "submit", "--process", "sample").stderr
+    operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
+    warned = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
+    assert "sample is paused" in warned
+    assert "request a of sample is cancelled" in warned
 
 
 @pytest.mark.parametrize(
@@ -172,12 +175,6 @@ def test_submit_warns_of_a_paused_process(operator: Operator) -> None:
 def test_submit_rejects_contradictory_options(operator: Operator, options: tuple[str, ...]) -> None:
     assert operator.run("request", "submit", *options).exit_code == 2
     assert waiting(operator, "RequestQueue") == []
-
-
-def test_submit_warns_of_a_cancelled_request(operator: Operator) -> None:
-    operator.processes.cancellations.add("sample", execution_name("sample", "a", 1), 1_790_000_000.0)
-    output = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
-    assert "request a of sample is cancelled" in output
 
 
 def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:
@@ -307,9 +304,11 @@ def _ending(operator: Operator, monkeypatch: pytest.MonkeyPatch, ends: dict[str,
     return StubbedCalls("stepfunctions", {"DescribeExecution": describe})
 
 
-def test_submit_waits_until_all_have_succeeded(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [execution_name("sample", one, 1) for one in "ab"]
-    polls = _ending(operator, monkeypatch, dict.fromkeys(names, "SUCCEEDED"))
+def test_submit_waits_until_all_have_succeeded_and_for_the_next_attempt_of_a_returned_request(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other, second = (execution_name("sample", *one) for one in (("a", 1), ("b", 1), ("a", 2)))
+    polls = _ending(operator, monkeypatch, {first: "RequestReturned", other: "SUCCEEDED", second: "SUCCEEDED"})
     with polls:
         ended = operator.run("request", "submit", "--file", "-", "--wait", "--json", stdin=_lines("ab"))
     assert ended.exit_code == 0
@@ -328,14 +327,3 @@ def test_submit_fails_if_an_execution_fails(operator: Operator, monkeypatch: pyt
     with polls:
         text = operator.run("request", "submit", "--process", "sample", "--request-id", "b", "--wait").stdout
     assert text == f"sent: b  {names[1]}  FAILED: no such month\n"
-
-
-def test_submit_waits_for_the_next_attempt_of_a_returned_request(
-    operator: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = (execution_name("sample", "a", attempt) for attempt in (1, 2))
-    polls = _ending(operator, monkeypatch, {first: "RequestReturned", second: "SUCCEEDED"})
-    with polls:
-        ended = operator.run("request", "submit", "--process", "sample", "--request-id", "a", "--wait", "--json")
-    assert ended.exit_code == 0
-    assert ended.json["sent"][0]["status"] == "SUCCEEDED"

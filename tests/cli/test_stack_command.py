@@ -31,23 +31,6 @@ def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_reconcile_adopts_executions_above_the_limit(operator: Operator) -> None:
-    operator.processes.set_limit("sample", 2)
-    names = [operator.hold("a"), operator.hold("b")]
-    for name in names:
-        operator.release(name)
-    operator.processes.set_limit("sample", 1)
-
-    ended = operator.run("stack", "reconcile", "--json")
-
-    assert sorted(ended.json["adopted"]) == sorted(names)
-    process = operator.process()
-    assert process.slots_in_use == len(process.holders) == 2
-    assert {holder.state for holder in process.holders.values()} == {"RUNNING"}
-    assert {holder.target for holder in process.holders.values()} == {"sample-job"}
-    assert not process.fits(1)
-
-
 def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     operator: Operator,
 ) -> None:
@@ -64,17 +47,20 @@ def test_reconcile_adopts_with_the_job_that_the_execution_runs(
     assert operator.process().holders[name].target == "earlier-job"
 
 
-def test_reconcile_adopts_with_the_weight_of_the_request_or_the_process(operator: Operator) -> None:
+def test_reconcile_adopts_above_the_limit_with_the_weight_of_the_request_or_the_process(operator: Operator) -> None:
     operator.processes.create("weighted", 9, "sample-job", default_weight=2)
     stated, default = operator.hold("a", "weighted", weight=5), operator.hold("b", "weighted")
     for name in (stated, default):
         operator.release(name, "weighted")
+    operator.processes.set_limit("weighted", 1)
 
-    operator.run("stack", "reconcile")
+    ended = operator.run("stack", "reconcile", "--json")
 
+    assert sorted(ended.json["adopted"]) == sorted((stated, default))
     process = operator.process("weighted")
-    assert {name: holder.weight for name, holder in process.holders.items()} == {stated: 5, default: 2}
-    assert process.slots_in_use == 7
+    adopted = {name: (holder.weight, holder.state, holder.target) for name, holder in process.holders.items()}
+    assert adopted == {stated: (5, "RUNNING", "sample-job"), default: (2, "RUNNING", "sample-job")}
+    assert (process.slots_in_use, process.fits(1)) == (7, False)
 
 
 def test_reconcile_does_not_adopt_an_execution_that_released_its_slot(
