@@ -110,7 +110,8 @@ class RequestFinder:
         if not read.is_complete:
             self.search.note_unread("AuditLogGroup", "it has too many redrives: only the oldest were read")
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
-        skipped = self.search.try_read("SettledTable", lambda: list(control.skipped.all()), list[SkippedRequest]())
+        none: list[SkippedRequest] = []
+        skipped = self.search.try_read("SettledTable", lambda: list(control.skipped.all_notes()), none)
         self._skipped = {each.execution: each for each in skipped}
 
     @property

@@ -310,7 +310,7 @@ def without_execution(skipped: SkippedRequests, run: Run, now: float) -> Run:
         return run
     if run.request.is_too_late(now - LATE_SECONDS):
         return replace(run, is_too_late=True)
-    note = skipped.read(run.request.execution_name) if run.request.when_busy == "skip" else None
+    note = skipped.note_of(run.request.execution_name) if run.request.when_busy == "skip" else None
     return replace(run, skipped=note.reason) if note else run
 
 

@@ -46,7 +46,7 @@ def a_request_that_skips_waits(patch: Patch) -> None:
 
 
 def no_note_is_read(patch: Patch) -> None:
-    patch.setattr(SkippedRequests, "read", lambda *_: None)
+    patch.setattr(SkippedRequests, "note_of", lambda *_: None)
 
 
 def the_deadline_is_not_checked(patch: Patch) -> None:

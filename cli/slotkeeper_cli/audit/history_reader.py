@@ -140,7 +140,7 @@ class _Reader:
         )
 
     def _skipped(self) -> frozenset[str]:
-        return frozenset(each.execution for each in self._control.skipped.all() if self._concerns(each.process))
+        return frozenset(each.execution for each in self._control.skipped.all_notes() if self._concerns(each.process))
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)

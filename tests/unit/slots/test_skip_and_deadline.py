@@ -79,17 +79,17 @@ def test_a_request_that_skips_ends_when_it_is_refused_and_is_never_registered(
     assert outcome.reason == f"it could not start when it was received, since {cause}"
     assert account.item().waiting == before
     assert (account.executions(), account.messages(account.dead_letter_url)) == ([], [])
-    note = account.skipped.read(NAME)
+    note = account.skipped.note_of(NAME)
     assert note is not None
     assert (note.request_id, note.reason, note.since) == ("nightly", outcome.reason, NOW)
-    assert list(account.skipped.all()) == [note]
+    assert list(account.skipped.all_notes()) == [note]
 
 
 def test_a_request_that_skips_starts_in_a_free_slot_with_the_calls_of_any_request(account: Account) -> None:
     calls = Calls(account.dynamodb, account.sqs, account.stepfunctions)
     assert isinstance(account.starter.admit(delivery(SKIP), NOW), Admitted)
     assert calls.made == ["UpdateItem", "StartExecution"]
-    assert account.skipped.read(NAME) is None
+    assert account.skipped.note_of(NAME) is None
 
 
 def test_a_request_that_skips_is_not_skipped_because_of_an_error(account: Account) -> None:
@@ -159,7 +159,7 @@ def test_what_has_started_is_neither_skipped_nor_too_late(
     account.fill()
     outcome = account.starter.admit(delivery(request_, receives=2), DEADLINE)
     assert isinstance(outcome, expected)
-    assert account.skipped.read(NAME) is None
+    assert account.skipped.note_of(NAME) is None
     assert account.messages(account.dead_letter_url) == []
 
 

@@ -200,7 +200,7 @@ class Starter:
         if request.is_too_late(now):
             return self._too_late(delivery, request, now)
         if request.when_busy == "skip" and delivery.receives > 1:
-            note = self.skipped.read(request.execution_name)
+            note = self.skipped.note_of(request.execution_name)
             if note and note.message_id == delivery.message_id:
                 return self._skip(delivery, request, note.reason)
         return self._reserve_and_start(delivery, request, now)
@@ -258,7 +258,7 @@ class Starter:
         if started := self.workflow.find(request):
             return self._conclude(started, delivery, request, now, made_here=False, was_registered=False)
         reason = f"it could not start when it was received, since {_CAUSES[because]}"
-        self.skipped.note(request, delivery, reason, now)
+        self.skipped.add_note(request, delivery, reason, now)
         return self._skip(delivery, request, reason)
 
     def _skip(self, delivery: Delivery, request: Request, reason: str) -> Skipped:
@@ -276,10 +276,10 @@ class Starter:
                 reason = f"start_before was {request.start_before}, and the request had not started by then"
                 return self._dead_letter(delivery, now, "TooLate", reason, request)
             started = Started()  # its workflow has confirmed the slot, and is not described yet
-        is_repeated = delivery.receives > 1
-        if is_repeated:
-            self.slots.end_wait(Candidate.of(request, delivery))
-        return self._conclude(started, delivery, request, now, made_here=False, was_registered=is_repeated)
+        candidate, was_registered = Candidate.of(request, delivery), delivery.receives > 1
+        if was_registered:
+            self.slots.end_wait(candidate)
+        return self._conclude(started, delivery, request, now, made_here=False, was_registered=was_registered)
 
     def _hide_seconds(self, delivery: Delivery, request: Request, seen: Process, now: float) -> int:
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)

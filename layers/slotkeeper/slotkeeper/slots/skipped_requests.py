@@ -47,7 +47,7 @@ class SkippedRequests:
     def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
         self._table = Table(dynamodb, table_name, "execution_name")
 
-    def note(self, request: Request, delivery: Delivery, reason: str, now: float) -> None:
+    def add_note(self, request: Request, delivery: Delivery, reason: str, now: float) -> None:
         """Record that a request was skipped. A later message of the same request replaces the note."""
         item: Item = {
             "execution_name": {"S": PREFIX + request.execution_name},
@@ -63,11 +63,11 @@ class SkippedRequests:
             item["caller"] = {"S": request.caller}
         self._table.dynamodb.put_item(TableName=self._table.name, Item=item)
 
-    def read(self, execution: str) -> SkippedRequest | None:
+    def note_of(self, execution: str) -> SkippedRequest | None:
         """The note of an execution's name; None if there is none."""
         return _parse(self._table.read(PREFIX + execution))
 
-    def all(self) -> Iterator[SkippedRequest]:
+    def all_notes(self) -> Iterator[SkippedRequest]:
         """Scan every note."""
         pages = self._table.dynamodb.get_paginator("scan").paginate(
             TableName=self._table.name, FilterExpression="attribute_exists(skipped_at)"
