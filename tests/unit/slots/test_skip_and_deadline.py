@@ -211,7 +211,7 @@ def test_a_request_that_waits_at_its_deadline_is_dead_lettered_and_keeps_no_othe
     assert (account.executions(), account.item().waiting.keys(), woken) == ([], {"low"}, [low.receipt_handle])
 
 
-def test_a_request_whose_deadline_has_passed_when_it_was_sent_is_dead_lettered_at_once(account: Account) -> None:
+def test_a_request_whose_deadline_passed_before_it_was_sent_is_dead_lettered(account: Account) -> None:
     outcome = account.starter.admit(delivery(LIMITED), DEADLINE + 86_400)
     assert outcome == DeadLettered("TooLate", LATE_REASON)
     assert account.item().holders == {}
