@@ -192,7 +192,8 @@ def test_after_an_error_a_request_with_a_deadline_is_hidden_no_longer_than_until
     sent = replace(account.send(LIMITED), receives=10)
     account.starter.defer(sent, DEADLINE - 60, ValueError())
     account.starter.defer(sent, NOW, ValueError())
-    assert hidden == [60, VISIBILITY]
+    account.starter.defer(sent, DEADLINE, ValueError())
+    assert hidden == [60, VISIBILITY, VISIBILITY]
 
 
 def test_a_request_that_waits_at_its_deadline_is_dead_lettered_and_keeps_no_other_out(account: Account) -> None:

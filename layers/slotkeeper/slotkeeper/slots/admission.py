@@ -398,9 +398,12 @@ class Starter:
 
 
 def _until_deadline(request: Request, seconds: int, now: float) -> int:
-    """At most the seconds until `start_before`, when the message must be received again."""
+    """At most the seconds until `start_before`, when the message must be received again.
+
+    After it, an error must not be repeated each second: that would use up the receives.
+    """
     deadline = request.deadline
-    return seconds if deadline is None else min(seconds, max(1, math.ceil(deadline - now)))
+    return seconds if deadline is None or now >= deadline else min(seconds, math.ceil(deadline - now))
 
 
 def _why_never(refused: HeldByAnother | UnknownProcess | LeasesOnly | Cancelled, request: Request) -> tuple[str, str]:
