@@ -15,7 +15,7 @@ from slotkeeper.slots.process import MAX_HOLDERS, MAX_TOKEN_BYTES, RETENTION_SEC
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper_cli.formatting import count, duration, iso
+from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
 from slotkeeper_cli.holders import holder_as_dict
 from slotkeeper_cli.request_ids import RequestIds
 
@@ -210,7 +210,7 @@ def as_dict(
         "blocked": process.is_blocked(waiting),
         "conditions": [each.as_dict() for each in conditions],
         "because": because(conditions),
-    }
+    } | ({} if waiting.start_before is None else {"start_before": iso(waiting.start_before)})
 
 
 def label(waiting: dict[str, Any]) -> str:
@@ -221,8 +221,11 @@ def label(waiting: dict[str, Any]) -> str:
 
 
 def waited(waiting: dict[str, Any]) -> str:
-    """A waiting request of `as_dict`, and for how long it has waited, as text."""
-    return f"{label(waiting)}, waiting for {duration(waiting['waited_seconds'])}"
+    """A waiting request of `as_dict`, for how long it has waited, and until when it may start, as text."""
+    text = f"{label(waiting)}, waiting for {duration(waiting['waited_seconds'])}"
+    if start_before := waiting.get("start_before"):
+        text += f", to start before {local_time(seconds(start_before))}"
+    return text
 
 
 def holders_as_dicts(process: Process, request_ids: RequestIds, now: float) -> list[dict[str, Any]]:

@@ -192,6 +192,8 @@ def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
             return _ended_badly(one, last, facts)
         case RequestState.CANCELLED:
             return _cancelled(one, last)
+        case RequestState.SKIPPED:
+            return _skipped(one, last)
         case RequestState.LOST:
             return _lost(one, last)
         case _:
@@ -210,6 +212,8 @@ def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> E
         answer += ". A wake makes its message visible immediately; the janitor repeats a lost one within a minute"
     else:
         answer += f". Its message is hidden until a wake{_back(waiting, facts.now)}"
+    if waiting.start_before is not None:
+        answer += f". If it has not started before {local_time(waiting.start_before)}, it is dead-lettered as TooLate"
     ahead = [each.weight for each in ahead_of(process, waiting)]
     expected = _expected(process, conditions, ahead, waiting.weight, facts)
     return Explanation(last.state, f"{answer}.", conditions, expected, (*_ends(conditions), _cancel(one)))
@@ -249,6 +253,14 @@ def _sent(attempt: RequestAttempt) -> str:
         else "the workflow of the attempt before, which had lost its slot,"
     )
     return f"{whom} sent attempt {attempt.number} at {at}, and it has not been received since"
+
+
+def _skipped(one: RequestAttempts, last: RequestAttempt) -> Explanation:
+    at = local_time(seconds(last.details["since"]))
+    answer = f"it was skipped at {at}: {last.details['reason']}. Nothing of it runs, and it is in no queue"
+    # As its next attempt: SQS drops a message with the same deduplication id for five minutes.
+    again = submission(one.process.name, one.request_id, one.next_number)
+    return Explanation(last.state, f"{answer}.", next_steps=(again,))
 
 
 def _lost(one: RequestAttempts, last: RequestAttempt) -> Explanation:
@@ -295,6 +307,8 @@ def _redrive_steps(one: RequestAttempts, code: str, queue: str) -> tuple[str, ..
             return f"slotkeeper process add {one.process.name} --limit 1 --target JOB_OR_ARN", redrive
         case "RequestIdReused":
             return (submission(one.process.name, _NEW_ID, 1),)
+        case "TooLate":
+            return (f"{redrive} --start-before HH:MM",)
         case "InvalidRequest" | "LeasesOnly":
             return (f"slotkeeper dlq show {queue}",)
         case _:

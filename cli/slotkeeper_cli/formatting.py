@@ -1,7 +1,7 @@
 """Format times, durations, counts and long texts."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 
 
 def duration(seconds: float) -> str:
@@ -36,6 +36,18 @@ def period_seconds(text: str) -> float | None:
 def local_time(moment: float) -> str:
     """Seconds since the epoch in the local time zone."""
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def start_time(text: str, now: float) -> str:
+    """A time in ISO 8601 with its zone: of a time of day such as `08:00`, the next one in the local time zone.
+
+    Any other text is returned unchanged.
+    """
+    if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text) is None:
+        return text
+    today = datetime.fromtimestamp(now).date()
+    days = (datetime.combine(today + timedelta(days), time.fromisoformat(text)).astimezone() for days in (0, 1))
+    return next(each for each in days if each.timestamp() > now).isoformat()
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -7,6 +7,7 @@ or the ledger's row.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -130,10 +131,16 @@ class Redrive:
         )
 
 
-def plan(dead_letter: DeadLetterMessage, processes: Collection[str], malformed: Collection[str] = ()) -> Redrive:
+def plan(
+    dead_letter: DeadLetterMessage,
+    processes: Collection[str],
+    malformed: Collection[str] = (),
+    start_before: str = "",
+) -> Redrive:
     """Decide what to send for a dead-letter message.
 
     Args:
+        start_before: replaces that of a request which states one.
         processes: names of the processes that exist and can be read.
         malformed: names of the others.
 
@@ -156,6 +163,12 @@ def plan(dead_letter: DeadLetterMessage, processes: Collection[str], malformed: 
         )
     if request.attempt >= MAX_ATTEMPTS:
         raise NotRedrivable(f"it was attempt {request.attempt}, which is the maximum: submit it with a different id")
+    if request.start_before and start_before:
+        request = replace(request, start_before=start_before)
+    if request.is_too_late(time.time()):
+        raise NotRedrivable(
+            f"its start_before, {request.start_before}, has passed: give a later one with --start-before"
+        )
     again = replace(request, attempt=request.attempt + 1)
     return Redrive(dead_letter, again.to_json(), again.attempt, request=again)
 

@@ -1,4 +1,4 @@
-"""Find the attempts of a request: in SlotTable, Step Functions, the dead-letter queues and the audit log.
+"""Find the attempts of a request: in SlotTable, Step Functions, the dead-letter queues, SettledTable and the audit log.
 
 Each attempt has an execution name. RequestQueue is not searched: receiving a message there would invalidate the receipt
 handle with which the message is woken. A request that is found nowhere else may therefore be queued. The audit log
@@ -16,6 +16,7 @@ from typing import Any
 from slotkeeper.slots.executions import Execution, failed_run, failure_reason
 from slotkeeper.slots.process import RETENTION_SECONDS, Holder, MalformedProcess, Process
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.skipped_requests import SkippedRequest
 from slotkeeper.slots.targets import NO_TARGET, kind_of
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.conditions import ahead_of, as_dict, waiting_requests
@@ -109,6 +110,9 @@ class RequestFinder:
         if not read.is_complete:
             self.search.note_unread("AuditLogGroup", "it has too many redrives: only the oldest were read")
         self._redrives = {name: sent for line in read.lines for name, sent in _redrives(line)}
+        none: list[SkippedRequest] = []
+        skipped = self.search.try_read("SettledTable", lambda: list(control.skipped.all_notes()), none)
+        self._skipped = {each.execution: each for each in skipped}
 
     @property
     def stand_ins(self) -> list[Process]:
@@ -132,7 +136,8 @@ class RequestFinder:
                 raise NotFound(f"there is no execution {request_id}: give the id of the request instead")
             request_id, known = real, [one for one in known if one.name == named["process"]]
         elif all(one.request_id != request_id for one in self._dead_letters):
-            of_message = (one.request_id for one in self._dead_letters if one.message_id == request_id)
+            ended: list[DeadLetterMessage | SkippedRequest] = [*self._dead_letters, *self._skipped.values()]
+            of_message = (one.request_id for one in ended if one.message_id == request_id)
             request_id = next(of_message, request_id)
         found = [each for of in in_parallel(lambda one: self._find(one, request_id, given), known) for each in of]
         if named:
@@ -154,6 +159,8 @@ class RequestFinder:
     def _request_id_of(self, execution: str, processes: Iterable[Process]) -> str | None:
         if dead_letter := next((one for one in self._dead_letters if one.execution == execution), None):
             return dead_letter.request_id
+        if skipped := self._skipped.get(execution):
+            return skipped.request_id
         for process in processes:
             for named in process.named.values():
                 if named.execution == execution:
@@ -188,7 +195,12 @@ class RequestFinder:
         named = {given} if _EXECUTION.fullmatch(given) and given not in process.holders else set[str]()
         described = map(self._control.workflow.describe, sorted((kept | named) - plain))
         stated = (fields_in(execution.input).get("caller") for execution in described if execution)
-        return {one.caller for one in of_request if one.caller} | {str(caller) for caller in stated if caller}
+        skipped = {one.caller for one in self._skipped_of(process, request_id) if one.caller}
+        return {one.caller for one in of_request if one.caller} | {str(caller) for caller in stated if caller} | skipped
+
+    def _skipped_of(self, process: Process, request_id: str) -> list[SkippedRequest]:
+        notes = self._skipped.values()
+        return [each for each in notes if (each.process, each.request_id) == (process.name, request_id)]
 
     def _attempts(self, process: Process, request_id: str, caller: str) -> list[RequestAttempt]:
         dead_letters = {
@@ -199,7 +211,8 @@ class RequestFinder:
         last = max((one.attempt for one in dead_letters.values() if one.request_id == request_id), default=0)
         redrives = self._redrives.values()
         redriven = (each.attempt for each in redrives if (each.process, each.request_id) == (process.name, request_id))
-        last = max(last, *redriven, 0)
+        skipped = (each.attempt for each in self._skipped_of(process, request_id))
+        last = max(last, *redriven, *skipped, 0)
         result: list[RequestAttempt] = []
         number, nothing = 1, 0
         while nothing < _GAP or number <= last:
@@ -239,6 +252,9 @@ class RequestFinder:
         elif in_item := self._in_item(process, name):
             state, more = in_item
             details |= more
+        elif skipped := self._skipped.get(name):
+            details |= {"since": iso(skipped.since), "reason": skipped.reason}
+            state = RequestState.SKIPPED
         elif redrive := self._redrives.get(name):
             details |= {"since": redrive.at, "by": redrive.by}
             state = RequestState.QUEUED

@@ -33,6 +33,7 @@ class RequestState(StrEnum):
     FAILED = "failed"
     DEAD_LETTERED = "dead-lettered"
     CANCELLED = "cancelled"
+    SKIPPED = "skipped"  # it could not start when it was received, and has when_busy skip
     LOST = "lost"  # its message has left RequestQueue, and nothing has handled it
 
 

@@ -12,6 +12,7 @@ from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
@@ -35,6 +36,7 @@ class SlotControl:
         self.queue = RequestQueue(stack.client("sqs"), stack.outputs["RequestQueueUrl"])
         self.operations = Operations(self.processes, self.slots, self.queue)
         self.workflow = Workflow(stack.client("stepfunctions"), stack.outputs["WorkflowArn"])
+        self.skipped = SkippedRequests(dynamodb, stack.outputs["SettledTableName"])
         self.glue = GlueRuns(stack.client("glue"))
         self.children = Children(stack.client("stepfunctions"))
 

@@ -24,9 +24,10 @@ from slotkeeper.slots.request import (
     message_group,
     parse_request,
 )
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, kind_of
 from slotkeeper_cli.errors import CommandError
-from slotkeeper_cli.formatting import one_line
+from slotkeeper_cli.formatting import one_line, start_time
 from slotkeeper_cli.requests import RETURNED, fields_in
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 from slotkeeper_cli.target_checks import target_text
@@ -34,6 +35,8 @@ from slotkeeper_cli.target_checks import target_text
 BATCH = 10  # SQS API Reference, SendMessageBatch
 TRIES = 5
 FIRST_WAIT = 0.2  # seconds, doubled at each try
+# After `start_before`: the starter's time-out, with which an earlier receive may start the request, and a clock's lead.
+LATE_SECONDS = 60
 
 
 class InvalidRequests(CommandError):
@@ -82,12 +85,28 @@ def check(body: str) -> Request:
     """Parse a request, and give it an id if it has none. Raises InvalidRequest."""
     delivery = Delivery(str(uuid4()), body, group_of(body), "", "0", 1, 0.0)
     request = parse_request(delivery)
+    if request.is_too_late(time.time()):
+        raise InvalidRequest(f"start_before {request.start_before} has passed, so it would be dead-lettered as TooLate")
     if request.task_token:
         raise InvalidRequest("it has a task_token, which only the task that waits for the answer can send: remove it")
     size = len(request.to_json().encode())
     if size > MAX_BODY_BYTES:
         raise InvalidRequest(f"it has {size:,} bytes; the maximum is {MAX_BODY_BYTES:,}")
     return request
+
+
+def deadline_of(text: str) -> str:
+    """The `start_before` that an option states.
+
+    Raises:
+        typer.BadParameter: it is no time, has no zone, or has passed.
+    """
+    start_before = start_time(text, time.time())
+    try:
+        check(json.dumps({"process": "p", "start_before": start_before}))
+    except InvalidRequest as error:
+        raise typer.BadParameter(f"--start-before takes HH:MM, or a date and a time with its zone: {error}") from error
+    return start_before
 
 
 def group_of(body: str) -> str:
@@ -122,6 +141,8 @@ def fields_of(request: Request) -> dict[str, Any]:
         "execution": request.execution_name,
         "priority": request.priority,
         "weight": request.weight,
+        **({"when_busy": request.when_busy} if request.when_busy != "wait" else {}),
+        **({"start_before": request.start_before} if request.start_before else {}),
     }
 
 
@@ -222,15 +243,24 @@ def refuse_wrong_kind(known: Mapping[str, Process], requests: Sequence[Request])
 
 @dataclass(frozen=True)
 class Run:
-    """The last known attempt of a request, and its execution; None if it has not started."""
+    """The last known attempt of a request, and its execution; None if it has not started.
+
+    Attributes:
+        skipped: why it was skipped; "" if it was not.
+        is_too_late: whether it has not started, and cannot any more, because its `start_before` has passed.
+    """
 
     request: Request
     execution: Execution | None = None
+    skipped: str = ""
+    is_too_late: bool = False
 
     @property
     def status(self) -> str:
-        """The status of the execution; `not started` without one."""
-        return self.execution.status if self.execution else "not started"
+        """The status of the execution; without one `skipped`, `too late` or `not started`."""
+        if self.execution is not None:
+            return self.execution.status
+        return "skipped" if self.skipped else "too late" if self.is_too_late else "not started"
 
     @property
     def was_returned(self) -> bool:
@@ -240,17 +270,19 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """Whether the request has ended, with or without success."""
-        return self.execution is not None and self.execution.is_closed and not self.was_returned
+        if self.execution is None:
+            return bool(self.skipped) or self.is_too_late
+        return self.execution.is_closed and not self.was_returned
 
     @property
     def has_failed(self) -> bool:
         """Whether the request has ended without success."""
-        return self.has_ended and self.status != "SUCCEEDED"
+        return self.has_ended and not self.skipped and self.status != "SUCCEEDED"
 
     @property
     def reason(self) -> str:
-        """Why the attempt failed; "" if it did not."""
-        return failure_reason(self.execution.cause) if self.execution else ""
+        """Why the attempt failed or was skipped; "" if neither."""
+        return failure_reason(self.execution.cause) if self.execution else self.skipped
 
     @property
     def differences(self) -> list[str]:
@@ -270,6 +302,16 @@ def read_runs(workflow: Workflow, runs: Sequence[Run]) -> list[Run]:
     """Read the execution of each attempt."""
     executions = in_parallel(lambda one: workflow.describe(one.request.execution_name), runs)
     return [Run(one.request, execution) for one, execution in zip(runs, executions, strict=True)]
+
+
+def without_execution(skipped: SkippedRequests, run: Run, now: float) -> Run:
+    """The run, with what is known of its request if it has no execution: that it was skipped, or is too late."""
+    if run.execution is not None:
+        return run
+    if run.request.is_too_late(now - LATE_SECONDS):
+        return replace(run, is_too_late=True)
+    note = skipped.note_of(run.request.execution_name) if run.request.when_busy == "skip" else None
+    return replace(run, skipped=note.reason) if note else run
 
 
 def last_attempt(workflow: Workflow, run: Run) -> Run:

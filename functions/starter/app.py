@@ -19,13 +19,14 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
-from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Starter, Waiting
+from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Skipped, Starter, Waiting
 from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, Request
 from slotkeeper.slots.request_events import RequestEvents
+from slotkeeper.slots.skipped_requests import SkippedRequests
 
 # Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
 AFTER_EVENT_SECONDS = 1
@@ -47,7 +48,8 @@ def _add_log_keys(request: Request) -> None:
 
 @cache
 def _callers() -> Callers:
-    # Only a dead-lettered request with a caller needs it. One attempt, since the message is not deleted before its end.
+    # Only a dead-lettered or skipped request with a caller needs it. One attempt, since the message is not deleted
+    # before its end.
     return Callers(boto3.client("stepfunctions", config=client_config(read_timeout=3, attempts=1)))
 
 
@@ -59,12 +61,14 @@ def _answer(token: str, code: str, reason: str) -> AnswerOutcome:
 # waits between the attempts. A longer call would end the invocation before it could log the outcome of the message.
 _client_config = client_config(read_timeout=3, attempts=3)
 _settings = load_settings(StarterSettings)
+_dynamodb = boto3.client("dynamodb", config=_client_config)
 _starter = Starter(
-    Slots(boto3.client("dynamodb", config=_client_config), _settings.slot_table_name),
+    Slots(_dynamodb, _settings.slot_table_name),
     RequestQueue(
         boto3.client("sqs", config=_client_config), _settings.request_queue_url, _settings.request_dead_letter_queue_url
     ),
     Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn),
+    SkippedRequests(_dynamodb, _settings.settled_table_name),
     _settings.queue_visibility_seconds,
     _settings.queue_retention_seconds,
     _settings.queue_max_receives,
@@ -111,6 +115,8 @@ def _consume(delivery: Delivery) -> bool:
     _report(admission, delivery.sent_at, now - delivery.sent_at)
     if isinstance(admission, DeadLettered):
         _request_events.dead_lettered(delivery, admission.request, admission.code, admission.reason)
+    elif isinstance(admission, Skipped):
+        _request_events.skipped(delivery, admission.request, admission.reason)
     return not isinstance(admission, Waiting | Deferred)
 
 
@@ -138,8 +144,11 @@ def _report(admission: Admission, sent_at: float, waited: float) -> None:
         case DeadLettered(code, reason):
             logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
             metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
-            if admission.answered in _UNANSWERED:
-                metrics.add_metric(_UNANSWERED[admission.answered], MetricUnit.Count, 1)
+            _report_answer(admission.answered)
+        case Skipped(_, reason):
+            logger.info("Skipped the request", reason=reason)
+            metrics.add_metric("RequestsSkipped", MetricUnit.Count, 1)
+            _report_answer(admission.answered)
         case Waiting(request, because):
             logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
@@ -149,6 +158,11 @@ def _report(admission: Admission, sent_at: float, waited: float) -> None:
         case Deferred(_, reason):
             logger.error("Left the message on the queue", reason=reason)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+
+
+def _report_answer(answered: AnswerOutcome | None) -> None:
+    if answered in _UNANSWERED:
+        metrics.add_metric(_UNANSWERED[answered], MetricUnit.Count, 1)
 
 
 def _unless_default(request: Request) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from slotkeeper.slots.admission import Starter, Waiting
 from slotkeeper.slots.request import Delivery, execution_name
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from tests.cli.operator_account import Operator
 
 NOW = 1_790_000_000.0
 
 
 def starter(operator: Operator) -> Starter:
-    return Starter(operator.slots, operator.queue, operator.workflow, 180, 1_209_600, 1000)
+    skipped = SkippedRequests(operator.dynamodb, operator.outputs["SettledTableName"])
+    return Starter(operator.slots, operator.queue, operator.workflow, skipped, 180, 1_209_600, 1000)
 
 
 def receive(operator: Operator) -> Delivery:

@@ -9,11 +9,12 @@ import pytest
 from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.admission import Admitted, Starter
+from slotkeeper.slots.admission import Admitted
 from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name, parse_request
 from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
+from tests.cli import refused_requests
 from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, give_up, move_by_sqs, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
@@ -218,7 +219,7 @@ def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
     (first,) = waiting(operator, "RequestQueue")
     operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
-    starter = Starter(operator.slots, operator.queue, operator.workflow, 180, 1_209_600, 1000)
+    starter = refused_requests.starter(operator)
     for message_id in ("first", "second"):
         delivery = Delivery(message_id, first["Body"], "sample", "handle", "1", 1, 1_790_000_000.0)
         assert starter.admit(delivery, 1_790_000_000.0) == Admitted(parse_request(delivery))

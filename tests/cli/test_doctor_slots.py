@@ -24,7 +24,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 30
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 31
 
 
 SHARED = [process(name="a"), process(name="b")]  # with 3 slots each

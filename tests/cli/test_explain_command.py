@@ -160,7 +160,7 @@ def test_the_text_of_an_estimate_that_has_passed_or_is_not_known() -> None:
 
 def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
     slots = ["SlotTable", "executions", "RequestDeadLetterQueue", "FailedRequestQueue", "AuditLogGroup"]
-    slots += ["event source of RequestQueue", "recent executions"]
+    slots += ["SettledTable", "event source of RequestQueue", "recent executions"]
     work = ["RequestLedgerTable", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"]
     assert _show(operator, "unknown")["searched"] == slots + work
     ledger = operator.outputs.pop("RequestLedgerTableName")

@@ -102,6 +102,10 @@ def starter(job: str) -> Iterator[Case]:
     function = "StarterFunction"
     yield Case(function, "a free slot", sent, put(SLOTS, process(job, **WAITING)))
     yield Case(function, "no free slot", sent, put(SLOTS, process(job, **held("RUNNING"))))
+    skips = message(REQUEST | {"when_busy": "skip"}, "requests.fifo", receives=2)
+    yield Case(function, "no free slot, and the request skips", skips, put(SLOTS, process(job, **held("RUNNING"))))
+    late = message(REQUEST | {"start_before": "2020-11-28T08:00:00Z"}, "requests.fifo")
+    yield Case(function, "too late", late, put(SLOTS, process(job)))
     yield Case(function, "paused", sent, put(SLOTS, process(job, paused={"BOOL": True})))
     yield Case(function, "no such process", sent, put(SLOTS))
     yield Case(function, "a malformed item", sent, put(SLOTS, process(job, slot_limit={"S": "1"})))

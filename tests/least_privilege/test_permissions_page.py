@@ -158,7 +158,7 @@ NOT_CALLED = {
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},
     "process repair": {"states:ListExecutions"},
-    "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+    "request submit": {"dynamodb:UpdateItem"},
     "doctor": {"dynamodb:GetItem"},
     "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
     "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", *QUEUES},

@@ -93,6 +93,13 @@ EXPECTED: dict[str, Expectation] = {
     ),
     "starter/full": _waits("full"),
     "starter/paused": _waits("paused"),
+    "starter/skipped": lambda outcome: (
+        (outcome.failed_items, outcome.counted("RequestsSkipped")) == (0, [1.0])
+        and outcome.row("SettledTable", f"#skipped:{execution_name('full', '2012-01', 1)}")["request_id"] == "2012-01"
+        and not outcome.waits("full")
+        and not outcome.messages("RequestDeadLetterQueue")
+    ),
+    "starter/too_late": _request_dead_lettered("TooLate"),
     "starter/expired": _request_dead_lettered("Expired"),
     "starter/not_json": _request_dead_lettered("InvalidRequest"),
     "starter/unknown_field": _request_dead_lettered("InvalidRequest"),

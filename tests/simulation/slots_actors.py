@@ -22,6 +22,7 @@ from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from slotkeeper.slots.work import Children, GlueRuns
 from tests.simulation.aws.stepfunctions import WORKFLOW
 from tests.simulation.transcript import Outside, Program, Question
@@ -53,6 +54,7 @@ def start(
         Slots(outside.client("dynamodb"), SLOTS, large=large),
         RequestQueue(sqs, REQUESTS, DEAD_LETTERS),
         Workflow(outside.client("stepfunctions"), WORKFLOW),
+        SkippedRequests(outside.client("dynamodb"), SETTLED),
         VISIBILITY,
         RETENTION,
         MOST_RECEIVES,

@@ -349,14 +349,19 @@ class SlotsProperties(SlotsState):
         }
         started = {request_of(execution["input"]) for execution in executions.fields.values()}
         waiting = {request_of(message["body"]) for message in self._queue()["messages"]}  # blocked requests
+        rows = self.services["dynamodb"][code.SETTLED].fields.values()
+        skipped = {(row["request_id"]["S"], int(row["attempt"]["N"])) for row in rows if "skipped_at" in row}
         for request in set(self.plan.requests) - self.removed:
-            if request not in started and request not in dead | waiting:
+            if request not in started and request not in dead | waiting and (id_of(request), 1) not in skipped:
                 raise Violation("S3", f"request {request} was neither started nor dead-lettered")
+        bodies = [json.loads(message["body"]) for message in self.services["sqs"][code.DEAD_LETTERS]["messages"]]
+        ended = skipped | {(body["request_id"], body.get("attempt", 1)) for body in bodies}
         for name in self._unsuccessful():
             request = json.loads(executions[name]["input"])
             caller = request.get("caller", "")
             again = execution_name(request["process"], request["request_id"], request["attempt"] + 1, caller)
-            if name not in kept and again not in executions and not self.has_succeeded(name):
+            is_again = again in executions or (request["request_id"], request["attempt"] + 1) in ended
+            if name not in kept and not is_again and not self.has_succeeded(name):
                 raise Violation("S3", f"{name} ended as {executions[name]['status']}: neither kept nor queued again")
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from tests.simulation.aws.stepfunctions import OPEN
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Question
 from tests.simulation.workflow import FAILED, REQUESTS, SLOTS
-from tests.simulation.worlds import Actor, Choice, World
+from tests.simulation.worlds import BEGINNING, Actor, Choice, World
 
 PROCESS, SECOND, JOB = "p", "q", "job"
 _ORDER = {"high": 0, "": 1, "low": 2}  # of message groups' suffixes
@@ -81,6 +82,9 @@ class Plan:
         namesakes: how many executions with the name of a child another workflow may start, before the child.
         child_redrives: how many closed children an operator may redrive, at any time.
         large_outputs: the output of a child is above the limit of a task's result.
+        skips: the ids of the requests that are skipped if they cannot start.
+        deadlines: the ids of the requests that start before a time.
+        deadline: that time, in seconds after the beginning.
         damages: how often an attribute of the items becomes malformed after a workflow has ended without success. It is
             repaired at any time later.
         containers: how many containers of the janitor take turns, each with its own memory. With 0, each run has a new
@@ -140,6 +144,9 @@ class Plan:
     namesakes: int = 0
     child_redrives: int = 0
     large_outputs: bool = False
+    skips: str = ""
+    deadlines: str = ""
+    deadline: int = 0
     damages: int = 0
 
 
@@ -171,6 +178,9 @@ def body_of(request: str, plan: Plan) -> str:
     takes_input = (process_of(request) in plan.machines) != plan.wrong_kind
     fields |= {"input" if takes_input else "arguments": arguments} if arguments else {}
     fields |= {"task_token": token} if (token := token_of(request, plan.callers)) else {}
+    fields |= {"when_busy": "skip"} if id_of(request) in plan.skips else {}
+    if id_of(request) in plan.deadlines:
+        fields["start_before"] = datetime.fromtimestamp(BEGINNING + plan.deadline, UTC).isoformat()
     fields |= {"priority": _SIGNS[request[0]]} if request[0] in _SIGNS else {}
     fields |= {"weight": int(character) for character in request if character.isdigit()}  # noqa: B035
     return json.dumps(fields)

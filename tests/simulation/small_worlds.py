@@ -11,6 +11,7 @@ from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import (
     downstream_properties,
     downstream_world,
+    endings_world,
     frozen,
     retry_properties,
     retry_world,
@@ -24,6 +25,7 @@ from tests.simulation import (
     worlds,
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
+from tests.simulation.endings_world import EndingsWorld
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
@@ -63,6 +65,15 @@ def _target(
     return Small(lambda: TargetsWorld(plan, timeless=timeless), faults, quick)
 
 
+def _ending(requests: str, *, timeless: bool = True, quick: bool = True, **more: Any) -> Small:
+    """Requests, separated by spaces, of which some are skipped or have a deadline. Without a clock none is too late."""
+    given = {"starters": 1, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
+    if not timeless:
+        given |= {"aim": "starter"}
+    plan = Plan(tuple(requests.split()), **given)
+    return Small(lambda: EndingsWorld(plan, timeless=timeless), 1, quick)
+
+
 _DENIED = {
     "timeless": False,
     "starters": 1,
@@ -97,6 +108,7 @@ def _tokens(
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
     "downstream": downstream_world.random_world,
+    "endings": endings_world.random_world,
     "retry": retry_world.random_world,
     "slots": slots_world.random_world,
     "targets": targets_world.random_world,
@@ -105,7 +117,7 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "retry": 2, "slots": 7, "targets": 3, "token": 8}
+SHARES = {"downstream": 1, "endings": 2, "retry": 2, "slots": 7, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": _slots("a", 1, janitor_runs=1, janitor_ahead=True, faults=1),
@@ -239,6 +251,15 @@ SMALL: dict[str, Small] = {
     ),
     "child with settle time, any fault": _target(
         "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), faults=1, quick=False
+    ),
+    "a request that skips, a caller": _ending("a b", skips="b", callers="b"),
+    "a request that skips, one of a lower priority waits": _ending("+a -b", skips="a", quick=False),
+    "a deadline next to a lost answer": _ending("a", timeless=False, deadlines="a", deadline=10),
+    "a deadline while it waits, a caller": _ending(
+        "a b", timeless=False, deadlines="b", deadline=70, callers="b", run_seconds=(100,)
+    ),
+    "a deadline while it waits, one of a lower priority behind it": _ending(
+        "a b -c", timeless=False, deadlines="b", deadline=70, run_seconds=(100,), quick=False
     ),
     "retry of a request sent twice": _retry(('{"fails": 1}',) * 2, faults=1),
     "retry by Scheduler, delivered twice": _retry(('{"fails": 1, "retry_after": 1980}',), copies=1, faults=1),

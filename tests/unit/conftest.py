@@ -29,6 +29,7 @@ from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
 from slotkeeper.slots.request import Delivery, Priority, message_group
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement, SettlementTable
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
@@ -93,7 +94,8 @@ class Account:
         self.processes = Processes(self.dynamodb, self.slot_table)
         self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
-        self.starter = Starter(self.slots, self.queue, self.workflow, VISIBILITY, RETENTION, MAX_RECEIVES)
+        self.skipped = SkippedRequests(self.dynamodb, self.settled_table)
+        self.starter = Starter(self.slots, self.queue, self.workflow, self.skipped, VISIBILITY, RETENTION, MAX_RECEIVES)
         self.children = Children(self.stepfunctions)
         self.settlement = Settlement(
             self.workflow,

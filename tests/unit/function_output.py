@@ -73,6 +73,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
         admission.Admitted(request),
         admission.Repeated(request.execution_name, "p"),
         admission.DeadLettered("Code", "why"),
+        admission.Skipped(request, "why"),
         admission.Waiting(request, "full", 60.0),
         admission.Deferred("p", "why"),
         None,

@@ -143,6 +143,7 @@ def test_each_kind_of_event_has_a_valid_example() -> None:
         ("worker", "SUCCEEDED"),
         (LIMITED_FLOW, "FAILED"),
         (LIMITED_FLOW, "DEAD_LETTERED"),
+        (LIMITED_FLOW, "SKIPPED"),
     }
 
 

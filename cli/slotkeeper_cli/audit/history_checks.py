@@ -422,6 +422,8 @@ class _Places:
             following = {execution_name(*key[:2], attempt.number + 1, caller) for caller in callers}
             if following & (history.by_execution.keys() | self._named | self._kept | self._sent):
                 return "queued again"
+            if following & history.skipped:
+                return "queued again, then skipped"
             if key in self._redriven:
                 return "queued again"
             if key in self._discarded:
@@ -430,7 +432,7 @@ class _Places:
 
     def _missing(self, attempt: Attempt) -> str:
         history, ended = self._history, attempt.stopped or 0.0
-        if lacking := history.lacks("FailedRequestQueue", "AuditLogGroup", "SlotTable"):
+        if lacking := history.lacks("FailedRequestQueue", "AuditLogGroup", "SlotTable", "SettledTable"):
             return f"not known, since not all could be read ({lacking[0]})"
         if not attempt.is_read:
             return "not known, since their requests were not read"

@@ -141,6 +141,7 @@ class _Reader:
             sendings=[*_of_items(processes), *_of_messages(messages), *_of_attempts(attempts, acts)],
             kept=kept,
             acts=acts,
+            skipped=self._search.try_read("SettledTable", self._skipped, frozenset[str]()),
             queued=None if queued is None else sum(message_counts(queued).values()),
             not_read=self._search.not_read,
             samples=self._samples,
@@ -159,6 +160,9 @@ class _Reader:
             not_read=self._search.not_read,
             samples=self._samples,
         )
+
+    def _skipped(self) -> frozenset[str]:
+        return frozenset(each.execution for each in self._control.skipped.all_notes() if self._concerns(each.process))
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)

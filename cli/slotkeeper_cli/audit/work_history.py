@@ -273,6 +273,7 @@ class WorkHistory:
         now: when the records were read.
         processes: the present items of SlotTable, without malformed ones.
         queued: the approximate number of messages on RequestQueue; None if it is not known.
+        skipped: the names of the executions that skipped requests would have had.
         not_read: what could not be read. A check that needs it is not shown.
         samples: for each source of which a sample was read, what was left out.
         run: None unless the requests were sent by the reader's own run.
@@ -288,6 +289,7 @@ class WorkHistory:
     kept: Sequence[KeptRequest] = ()
     acts: Sequence[OperatorAct] = ()
     queued: int | None = None
+    skipped: frozenset[str] = frozenset()
     not_read: Sequence[UnreadSource] = ()
     samples: Mapping[str, str] = field(default_factory=dict)
     bounds: AuditBounds = AuditBounds()

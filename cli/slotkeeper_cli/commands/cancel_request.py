@@ -198,6 +198,8 @@ def _refuse_unless_queued(of: RequestAttempts, last: RequestAttempt | None, atte
     if last.dlq_message is not None and last.state not in (RequestState.SUCCEEDED, RequestState.FINISHING):
         message = f"{last.dlq_message.queue.full_name} ({last.dlq_message.code})"
         raise CommandRefused(f"{label} is not queued: it is in {message}. Nothing was changed.")
+    if last.state is RequestState.SKIPPED:
+        raise CommandRefused(f"{label} was skipped: there is nothing to cancel. Nothing was changed.")
     is_failed = last.state is RequestState.FAILED and attempt is not None
     if last.state in (RequestState.SUCCEEDED, RequestState.FINISHING) or is_failed:
         status = last.details["status"]

@@ -41,6 +41,7 @@ from slotkeeper_cli.redrive import (
 from slotkeeper_cli.requests import FIELD, HIDDEN
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import UnreadSource
+from slotkeeper_cli.submission import deadline_of
 
 # Characters of at most four bytes; CloudWatch Logs accepts events of 1 MiB (CloudWatch Logs quotas).
 MAX_BODY_AUDITED = 200_000
@@ -148,6 +149,10 @@ def redrive(
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Maximum number of messages; by default no maximum.")
     ] = None,
+    start_before: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Replaces the start_before of requests: HH:MM, or ISO 8601 with its zone."),
+    ] = None,
 ) -> None:
     """Redrive messages: send them again, as the next attempt.
 
@@ -159,6 +164,7 @@ def redrive(
     context = current_context()
     if sum((bool(ids), bool(code), every)) != 1:
         raise typer.BadParameter("select messages with one of --id, --code and --all")
+    deadline = deadline_of(start_before) if start_before else ""
     reader = DeadLetterQueueReader(context.stack, queue)
     named = _find_unambiguous(reader, ids) if ids else []
     # The size is approximate: 0 may be out of date.
@@ -170,7 +176,7 @@ def redrive(
         context.confirm(f"Send {which} of {queue.full_name} again?")
     choose = of_codes(code) if code else all_but_cancelled
     choose = of_messages(named) if named else choose
-    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected)
+    report = RedriveReport() if is_empty else _redrive(context, reader, choose, dry_run, limit, expected, deadline)
     is_limited = limit is not None and report.handled >= limit
     unread = None if named or is_limited else reader.unread()
     data = {"queue": queue.value, "dry_run": dry_run, **vars(report), "unread": _unread_dict(unread)}
@@ -229,6 +235,7 @@ def _redrive(
     dry_run: bool,
     limit: int | None,
     expected: int,
+    start_before: str,
 ) -> RedriveReport:
     report = RedriveReport()
     sent: dict[tuple[str, str], int] = {}
@@ -248,7 +255,7 @@ def _redrive(
                 try:
                     if skipped:
                         raise NotRedrivable(skipped)
-                    planned.append(plan(message, processes, malformed))
+                    planned.append(plan(message, processes, malformed, start_before))
                 except NotRedrivable as error:
                     report.skip(message, str(error))
             if planned and not dry_run:

@@ -46,8 +46,9 @@ It shows what the request waits for and when it is expected to start, or why it 
 
 Each attempt is {ALL_STATES}.
 
-The command searches slots, executions, the dead-letter queues, the audit log and the worker's ledger. RequestQueue
-cannot be searched, so a request that is not found may be queued. What could not be read is counted.
+The command searches slots, executions, the dead-letter queues, skipped requests, the audit log and the worker's
+ledger. RequestQueue cannot be searched, so a request that is not found may be queued. What could not be read is
+counted.
 """
 
 # Processes in which a request that was not found is explained. With more, the process must be given.
@@ -61,7 +62,7 @@ _NOT_LISTED = (
     *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
 )
 _USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
-_TIMES = ("since", "started", "ended")
+_TIMES = ("since", "started", "ended", "start_before")
 
 
 def explain(

@@ -19,13 +19,15 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
-from slotkeeper_cli.formatting import count, duration, one_line
+from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
+from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.submission import (
     BATCH,
     NumberedRequest,
     Run,
     SendResult,
+    deadline_of,
     fields_of,
     last_attempt,
     read_input,
@@ -33,6 +35,7 @@ from slotkeeper_cli.submission import (
     read_runs,
     refuse_wrong_kind,
     send_all,
+    without_execution,
 )
 
 # Seconds between two polls of the executions that have not ended.
@@ -65,6 +68,16 @@ Weight = Annotated[
         help="Weight in the unit of the limit, such as DPUs; by default the process's own.",
     ),
 ]
+SkipIfBusy = Annotated[
+    bool, typer.Option("--skip-if-busy", help="Skip the request if it cannot start when it is received.")
+]
+StartBefore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Do not start it from this time on: HH:MM in the local time zone, or ISO 8601 with its zone.",
+    ),
+]
 RequestFile = Annotated[
     typer.FileText | None,
     typer.Option(metavar="FILE", encoding="utf-8", help="File with one request (JSON) per line; - for standard input."),
@@ -78,6 +91,8 @@ def submit(
     request_id: Annotated[str | None, typer.Option(help="Idempotency key; by default a new UUID.")] = None,
     priority: RequestPriority = None,
     weight: Weight = None,
+    skip_if_busy: SkipIfBusy = False,
+    start_before: StartBefore = None,
     file: RequestFile = None,
     force: Annotated[bool, typer.Option("--force", help="Send requests of processes that do not exist (yet).")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all have ended; exit code 1 if one failed.")] = False,
@@ -90,14 +105,16 @@ def submit(
     context = current_context()
     if (file is None) == (process is None):
         raise typer.BadParameter(
-            "give either --process, with --arg or --input, --request-id, --priority and --weight, or --file"
+            "give either --process, with the options of a request such as --arg and --request-id, or --file"
         )
     fields: dict[str, Any] = {"request_id": request_id, "priority": priority, "weight": weight, "input": given_input}
+    fields |= {"when_busy": "skip" if skip_if_busy else None}
+    fields |= {"start_before": deadline_of(start_before) if start_before is not None else None}
     given = {name: value for name, value in fields.items() if value is not None}
     if file is not None and (argument or given):
         raise typer.BadParameter(
-            "--arg, --input, --request-id, --priority and --weight apply to --process only; in a file each request has "
-            "its own"
+            "--arg, --input, --request-id, --priority, --weight, --skip-if-busy and --start-before apply to --process "
+            "only; in a file each request has its own"
         )
     lines = _from_file(file) if file is not None else _from_options(str(process), argument or [], given)
     _check_processes(context, [line.request for line in lines], force)
@@ -252,7 +269,8 @@ def _send(context: CommandContext, requests: list[Request]) -> list[SendResult]:
 
 def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> dict[str, Run]:
     """Wait until the runs have ended, or the time has passed; return them as last read."""
-    workflow = SlotControl(context.stack).workflow
+    control = SlotControl(context.stack)
+    workflow = control.workflow
     until = time.monotonic() + seconds
     known = dict(runs)
     with context.out.progress() as progress:
@@ -260,10 +278,9 @@ def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> d
         while True:
             pending = [name for name, run in known.items() if not run.has_ended]
             read = read_runs(workflow, [known[name] for name in pending])
-            known |= {
-                name: last_attempt(workflow, run) if run.was_returned else run
-                for name, run in zip(pending, read, strict=True)
-            }
+            read = [last_attempt(workflow, run) if run.was_returned else run for run in read]
+            read = in_parallel(lambda run: without_execution(control.skipped, run, time.time()), read)
+            known |= zip(pending, read, strict=True)
             open_runs = sum(not run.has_ended for run in known.values())
             progress.update(task, completed=len(known) - open_runs)
             left = until - time.monotonic()
@@ -274,8 +291,13 @@ def _wait(context: CommandContext, runs: Mapping[str, Run], seconds: float) -> d
 
 def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
     texts = []
-    if failed := sum(run.has_failed and not run.differences for run in runs):
+    if failed := sum(run.has_failed and not run.is_too_late and not run.differences for run in runs):
         texts.append(f"{failed} of {count(len(runs), 'request')} failed. List them with: slotkeeper dlq list failed")
+    if too_late := sum(run.is_too_late for run in runs):
+        texts.append(
+            f"{too_late} of {count(len(runs), 'request')} had not started when start_before passed. List them with: "
+            "slotkeeper dlq list request"
+        )
     if reused := sum(bool(run.differences) for run in runs):
         texts.append(
             f"{reused} of {count(len(runs), 'request')} did not run, since another request has used the id. List them "
@@ -293,7 +315,7 @@ def _raise_for_outcome(runs: list[Run], wait: bool, seconds: float) -> None:
 def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
     for one in data["sent"]:
         ending = f"  {one.get('status', 'not ended yet')}{_reason(one)}" if wait else ""
-        console.print(f"sent: {one['request_id']}  {one['execution']}{ending}")
+        console.print(f"sent: {one['request_id']}  {one['execution']}{_deadline(one)}{ending}")
     for one in data["ran_before"]:
         console.print(
             f"not sent: {one['request_id']}  {one['execution']}  {one['status']}{_reason(one)}. "
@@ -301,6 +323,11 @@ def _render(console: Console, data: dict[str, Any], wait: bool) -> None:
         )
     for one in data["refused"]:
         console.print(f"not sent: {one['request_id']} ({one['process']}): {one['error']}")
+
+
+def _deadline(one: dict[str, Any]) -> str:
+    start_before = one.get("start_before")
+    return f"  to start before {local_time(seconds(start_before))}" if start_before else ""
 
 
 def _reason(one: dict[str, Any]) -> str:

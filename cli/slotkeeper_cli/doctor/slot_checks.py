@@ -12,7 +12,7 @@ from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.conditions import as_dict, label, waiting_requests
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration, iso
+from slotkeeper_cli.formatting import count, duration, iso, local_time
 from slotkeeper_cli.holders import grace_seconds, holders_text
 from slotkeeper_cli.target_checks import job_problems, machine_problems, max_concurrent_runs, most_holders
 from slotkeeper_cli.write_units import size_problems
@@ -20,6 +20,7 @@ from slotkeeper_cli.write_units import size_problems
 # Seconds after the grace time within which the janitor releases a dead holder: two runs, and two checks.
 _JANITOR_SECONDS = 600
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
+_SOON_SECONDS = 900  # before a deadline, in which an operator can still act
 
 
 def malformed(facts: Facts) -> Iterator[Finding]:
@@ -170,6 +171,20 @@ def waiting(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def deadlines(facts: Facts) -> Iterator[Finding]:
+    for process, one in _waiting(facts):
+        if one.start_before is None or facts.execution_status(one.execution):
+            continue
+        left = one.start_before - facts.now
+        if process.paused or process.is_blocked(one) or left < _SOON_SECONDS:
+            shown = as_dict(process, one, facts.now)
+            yield warn(
+                f"process {process.name}: {label(shown)} must start within {duration(left)}, before "
+                f"{local_time(one.start_before)}, and waits: {shown['because']}",
+                f"slotkeeper explain {one.request_id}; after that time it is dead-lettered as TooLate",
+            )
+
+
 def lost(facts: Facts) -> Iterator[Finding]:
     """The janitor drops a note when its request has an execution, at its next run."""
     for process in facts.processes:
@@ -198,5 +213,6 @@ CHECKS = (
     _of_processes("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
     _of_processes("waiting", "no request waits although a slot is free", waiting),
     _of_processes("blocked", "no waiting request has a weight above the limit", blocked),
+    _of_processes("deadlines", "each waiting request can start before its start_before", deadlines),
     _of_processes("lost", "no waiting request has lost its message", lost),
 )

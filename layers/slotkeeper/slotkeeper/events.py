@@ -32,8 +32,9 @@ DETAIL_TYPES = {
     "SUCCEEDED": "Slotkeeper Request Succeeded",
     "FAILED": "Slotkeeper Request Failed",
     "DEAD_LETTERED": "Slotkeeper Request Dead-Lettered",
+    "SKIPPED": "Slotkeeper Request Skipped",
 }
-Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED"]
+Status = Literal["SUCCEEDED", "FAILED", "DEAD_LETTERED", "SKIPPED"]
 
 BREAKER_SCHEMA_FILE = Path(__file__).with_name("breaker.schema.json")
 # Another source, so that rules for completion events, which match source and stack, do not receive these.

@@ -46,6 +46,7 @@ def _read(variable: str, expected: Any) -> str | int | None:
 
 class StarterSettings(NamedTuple):
     slot_table_name: str
+    settled_table_name: str
     workflow_arn: str
     request_queue_url: str
     request_dead_letter_queue_url: str

@@ -1,4 +1,4 @@
-"""Admission: the starter dead-letters a message, lets it wait for a slot, or starts its workflow.
+"""Admission: the starter dead-letters or skips a message, lets it wait for a slot, or starts its workflow.
 
 The order of the steps matters:
 
@@ -29,8 +29,13 @@ be for that one, or for both. A refused message is hidden no longer than until t
 A function that dies before such a wake leaves it to the redelivery, after the queue's default visibility timeout at
 most.
 
-The caller of a dead-lettered request is answered last, and in one attempt: neither the dead-letter message nor the wake
-waits for the answer. A caller that does not receive it times out.
+A request with `when_busy: "skip"` is never registered, so it keeps no other request out. Its note precedes the event
+and the answer: a message that comes back after a crash is skipped again, although a slot may be free by then. A request
+whose `start_before` has passed reserves no slot. Before either end the starter reads the execution of the request's
+name: what has started is neither skipped nor too late.
+
+The caller of a dead-lettered or skipped request is answered last, and in one attempt: neither the dead-letter message
+nor the wake waits for the answer. A caller that does not receive it times out.
 """
 
 from __future__ import annotations
@@ -42,7 +47,15 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from slotkeeper.slots.callers import AnswerOutcome
-from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
+from slotkeeper.slots.executions import (
+    AlreadyRan,
+    NameTaken,
+    Started,
+    StartOutcome,
+    StartRejected,
+    StartUnavailable,
+    Workflow,
+)
 from slotkeeper.slots.process import MAX_REMOVALS, Process
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
@@ -61,6 +74,7 @@ from slotkeeper.slots.protocol import (
 )
 from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of, token_of
+from slotkeeper.slots.skipped_requests import SkippedRequests
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
 # the head of each process's group tries.
@@ -117,6 +131,15 @@ class DeadLettered:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """The request could not start when it was received, and has ended. `answered`: as in DeadLettered."""
+
+    request: Request
+    reason: str
+    answered: AnswerOutcome | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Waiting:
     """The request does not fit, or it is not its turn. The message is hidden until a wake.
 
@@ -136,7 +159,7 @@ class Deferred:
     reason: str
 
 
-Admission = Admitted | Repeated | DeadLettered | Waiting | Deferred
+Admission = Admitted | Repeated | DeadLettered | Skipped | Waiting | Deferred
 
 
 @dataclass(frozen=True)
@@ -148,12 +171,13 @@ class Starter:
         queue_retention: the queue's retention period, seconds.
         queue_max_receives: the number of receives after which SQS moves a message to the dead-letter queue itself.
         on_request: receives each request that was parsed.
-        answer: answers the caller of a dead-lettered request: task token, code and reason.
+        answer: answers the caller of a dead-lettered or skipped request: task token, code and reason.
     """
 
     slots: Slots
     queue: RequestQueue
     workflow: Workflow
+    skipped: SkippedRequests
     queue_visibility: int
     queue_retention: int
     queue_max_receives: int
@@ -173,6 +197,15 @@ class Starter:
             return self._dead_letter(delivery, now, "InvalidRequest", str(error))
         self.on_request(request)
 
+        if request.is_too_late(now):
+            return self._too_late(delivery, request, now)
+        if request.when_busy == "skip" and delivery.receives > 1:
+            note = self.skipped.note_of(request.execution_name)
+            if note and note.message_id == delivery.message_id:
+                return self._skip(delivery, request, note.reason)
+        return self._reserve_and_start(delivery, request, now)
+
+    def _reserve_and_start(self, delivery: Delivery, request: Request, now: float) -> Admission:
         candidate = Candidate.of(request, delivery)
         was_registered = delivery.receives > 1
         for _ in range(_MAX_RESERVES):
@@ -192,11 +225,13 @@ class Starter:
                     return self._defer(delivery, now, request, reason)
                 case Full(seen) | Paused(seen):
                     because = _because(candidate, seen)
+                    if request.when_busy == "skip":
+                        return self._skip_unless_started(delivery, request, because, now)
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
-                    seconds = self._hide_seconds(delivery, seen, now)
+                    seconds = self._hide_seconds(delivery, request, seen, now)
                     registration = self.slots.wait(candidate, seen, now + seconds)
                     if registration is Registration.SPENT:
                         break
@@ -219,11 +254,38 @@ class Starter:
         wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
-    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float) -> int:
+    def _skip_unless_started(self, delivery: Delivery, request: Request, because: str, now: float) -> Admission:
+        if started := self.workflow.find(request):
+            return self._conclude(started, delivery, request, now, made_here=False, was_registered=False)
+        reason = f"it could not start when it was received, since {_CAUSES[because]}"
+        self.skipped.add_note(request, delivery, reason, now)
+        return self._skip(delivery, request, reason)
+
+    def _skip(self, delivery: Delivery, request: Request, reason: str) -> Skipped:
+        return Skipped(request, reason, self._answer(delivery, "Skipped", reason))
+
+    def _too_late(self, delivery: Delivery, request: Request, now: float) -> Admission:
+        """Dead-letter a request whose `start_before` has passed, unless it has started."""
+        started = self.workflow.find(request)
+        if started is None:
+            # Of a starter that died, or lost an answer, before it started the workflow. If that arrives all the same,
+            # it cannot confirm its slot, and returns the request, which is then too late too.
+            self.slots.cancel(request.process, request.execution_name)
+            seen = self.slots.read(request.process)
+            if seen is None or request.execution_name not in seen.holders:
+                reason = f"start_before was {request.start_before}, and the request had not started by then"
+                return self._dead_letter(delivery, now, "TooLate", reason, request)
+            started = Started()  # its workflow has confirmed the slot, and is not described yet
+        candidate, was_registered = Candidate.of(request, delivery), delivery.receives > 1
+        if was_registered:
+            self.slots.end_wait(candidate)
+        return self._conclude(started, delivery, request, now, made_here=False, was_registered=was_registered)
+
+    def _hide_seconds(self, delivery: Delivery, request: Request, seen: Process, now: float) -> int:
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
         if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
-        return seconds
+        return _until_deadline(request, seconds, now)
 
     def _hide(self, candidate: Candidate, delivery: Delivery, seconds: int) -> bool:
         """Hide a registered message; False if it can proceed, so that the caller reserves again."""
@@ -250,7 +312,20 @@ class Starter:
     def _start(
         self, delivery: Delivery, request: Request, now: float, *, made_here: bool, was_registered: bool
     ) -> Admission:
-        match self.workflow.start(request):
+        outcome = self.workflow.start(request)
+        return self._conclude(outcome, delivery, request, now, made_here=made_here, was_registered=was_registered)
+
+    def _conclude(
+        self,
+        outcome: StartOutcome,
+        delivery: Delivery,
+        request: Request,
+        now: float,
+        *,
+        made_here: bool,
+        was_registered: bool,
+    ) -> Admission:
+        match outcome:
             case Started():
                 if was_registered:
                     self._wake(request, now)
@@ -295,7 +370,8 @@ class Starter:
         """
         if overdue := self._overdue(delivery, now, margin):
             return self._dead_letter(delivery, now, "Expired", f"{overdue}: {reason}", request)
-        self.queue.hide(delivery, backoff_seconds(delivery.receives, self.queue_visibility))
+        seconds = backoff_seconds(delivery.receives, self.queue_visibility)
+        self.queue.hide(delivery, _until_deadline(request, seconds, now) if request else seconds)
         return Deferred(process_of(delivery.group_id), reason)
 
     def _overdue(self, delivery: Delivery, now: float, margin: int = EXPIRES_BEFORE) -> str:
@@ -314,9 +390,20 @@ class Starter:
         if request:
             self.slots.end_wait(Candidate.of(request, delivery))
             self._wake(request, now)
+        return DeadLettered(code, reason, request, self._answer(delivery, code, reason))
+
+    def _answer(self, delivery: Delivery, code: str, reason: str) -> AnswerOutcome | None:
         token = token_of(delivery.body)
-        answered = self.answer(token, code, reason) if token and self.answer else None
-        return DeadLettered(code, reason, request, answered)
+        return self.answer(token, code, reason) if token and self.answer else None
+
+
+def _until_deadline(request: Request, seconds: int, now: float) -> int:
+    """At most the seconds until `start_before`, when the message must be received again.
+
+    After it, an error must not be repeated each second: that would use up the receives.
+    """
+    deadline = request.deadline
+    return seconds if deadline is None or now >= deadline else min(seconds, math.ceil(deadline - now))
 
 
 def _why_never(refused: HeldByAnother | UnknownProcess | LeasesOnly | Cancelled, request: Request) -> tuple[str, str]:

@@ -120,6 +120,15 @@ class Execution:
         return self.status == "FAILED" and self.error in ACCOUNTED_FOR
 
 
+def _existing(execution: Execution | None, request: Request) -> Started | AlreadyRan | NameTaken | None:
+    if execution is None:
+        return None
+    # Parsed, because another version of this code may have written the same request.
+    if json.loads(execution.input) != json.loads(request.to_json()):
+        return NameTaken(is_open=not execution.is_closed)
+    return AlreadyRan() if execution.is_closed else Started()
+
+
 def closing(name: str, redrives: int) -> str:
     """See Execution.closing."""
     return f"{name}#{redrives}" if redrives else name
@@ -146,7 +155,7 @@ class Workflow:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             reason = f"{code}: {error.response['Error'].get('Message', '')}"
-            if code == "ExecutionAlreadyExists" and (outcome := self._existing_execution(request)):
+            if code == "ExecutionAlreadyExists" and (outcome := self._refused_by(request)):
                 return outcome
             # After botocore has retried a lost answer, a refusal does not show whether the first attempt succeeded.
             if error.response["ResponseMetadata"].get("RetryAttempts", 0):
@@ -158,7 +167,7 @@ class Workflow:
             raise
         return Started()
 
-    def _existing_execution(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
+    def _refused_by(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
         """Find the cause of ExecutionAlreadyExists: the execution has closed, or has another input. None if unknown.
 
         For an open execution, StartExecution with the same input succeeds; for a closed one it fails with any input
@@ -166,14 +175,13 @@ class Workflow:
         inputs does not decide. None means that DescribeExecution does not know the execution yet.
         """
         execution = self.describe(request.execution_name)
-        if execution is None:
-            return None
-        if execution.input == request.to_json():
+        if execution is not None and execution.input == request.to_json():
             return AlreadyRan()
-        if json.loads(execution.input) != json.loads(request.to_json()):
-            return NameTaken(is_open=not execution.is_closed)
-        # The same request, written by another version of this code.
-        return AlreadyRan() if execution.is_closed else Started()
+        return _existing(execution, request)
+
+    def find(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
+        """What a start of the request would find, without starting it; None if no execution of its name is known."""
+        return _existing(self.describe(request.execution_name), request)
 
     def describe(self, name: str) -> Execution | None:
         """Describe the execution of this name; None if Step Functions knows none. It keeps names for 90 days."""

@@ -90,7 +90,8 @@ class WaitingRequest:
     `sequence` and `receives` order the deliveries of a group (Delivery). `since`: when the message was sent, in seconds
     since the epoch. The receipt handle may be outdated, if the message was received again or is gone.
     `token_bytes`: the size of the request's task token, 0 without one. `hidden_until`: when the message comes back and
-    registers again, unless a wake makes it visible earlier.
+    registers again, unless a wake makes it visible earlier. `start_before`: the time from which it does not start any
+    more, in seconds since the epoch; None if it states none.
     """
 
     priority: Priority
@@ -103,6 +104,7 @@ class WaitingRequest:
     request_id: str
     hidden_until: int
     token_bytes: int = 0
+    start_before: int | None = None
 
     def is_above(self, slot_limit: float) -> bool:
         """Whether its weight is above a limit."""
@@ -477,6 +479,7 @@ def _read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         request_id=entry.text("request_id", ""),
         token_bytes=entry.whole("token_bytes", 0),
         hidden_until=entry.whole("hidden_until"),
+        start_before=entry.parsed_number("start_before", _second, None),
     )
 
 

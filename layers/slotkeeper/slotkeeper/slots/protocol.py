@@ -7,8 +7,9 @@
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
                    job: the target, copied by confirm
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
-                   priority, weight, since, execution, request_id, token_bytes, hidden_until}, or a tombstone,
-                   {sequence, receives}; that of a waker names the request: {since, execution, request_id} too
+                   priority, weight, since, execution, request_id, token_bytes, hidden_until, start_before}, or a
+                   tombstone, {sequence, receives}; that of a waker names the request: {since, execution, request_id}
+                   too
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
@@ -127,6 +128,8 @@ class Candidate:
         request_id: for the operator command. An execution's name is a hash, which does not contain it.
         task_token: stored with the slot, for the answer to the caller that waits.
         lease: for a block of code that asks for a slot; None for an execution.
+        start_before: the time from which the request does not start any more, for the operator command; seconds since
+            the epoch.
     """
 
     process: str
@@ -137,13 +140,23 @@ class Candidate:
     request_id: str = ""
     task_token: str = field(default="", repr=False)
     lease: LeaseTerm | None = None
+    start_before: float | None = None
 
     @classmethod
     def of(cls, request: Request, delivery: Delivery) -> Candidate:
         """The candidate of a request that was delivered."""
         execution, id_ = request.execution_name, request.request_id
-        token = request.task_token
-        return cls(request.process, execution, request.weight, request.priority, delivery, id_, token)
+        token, deadline = request.task_token, request.deadline
+        return cls(
+            request.process,
+            execution,
+            request.weight,
+            request.priority,
+            delivery,
+            id_,
+            token,
+            start_before=deadline,
+        )
 
     @property
     def position(self) -> Position | None:
@@ -437,6 +450,8 @@ class Slots:
         } | ({"request_id": {"S": candidate.request_id}} if candidate.request_id else {})
         if candidate.task_token:
             entry["token_bytes"] = number(candidate.token_bytes)
+        if candidate.start_before is not None:
+            entry["start_before"] = number(int(candidate.start_before))
         # A task token that does not fit is refused until there are fewer holders.
         most = MAX_HOLDERS if seen.takes_token(candidate.token_bytes) else len(seen.holders)
         values = {

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -29,12 +30,14 @@ MAX_INPUT_BYTES = 32_768
 MAX_DIGITS = 15
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-300, 1e300
 
+EXAMPLE_TIME = "2026-11-28T08:00:00+01:00"
 MAX_TOKEN_CHARACTERS = 2048  # Step Functions API Reference, SendTaskSuccess
 
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
 DEFAULT_PRIORITY: Priority = "normal"
 MAX_WEIGHT = 100_000
+WhenBusy = Literal["wait", "skip"]
 _FRESH_SECONDS = 1  # after it was sent; SQS delivers a message that waits for no other in less
 Position = tuple[str, int]  # of a delivery in its message group: sortable sequence number, receive count
 
@@ -130,6 +133,8 @@ class Request:
         weight: in the unit of the process's limit, 1 to MAX_WEIGHT. None: the process's default weight.
         input: of the state machine's execution. None: the request states none.
         task_token: of the Step Functions task that waits for the answer; "" if none waits.
+        when_busy: whether it waits for a slot, or is skipped if it cannot start when it is received.
+        start_before: the time from which it does not start any more, ISO 8601 with zone; "" if none is stated.
     """
 
     process: str
@@ -140,10 +145,21 @@ class Request:
     weight: int | None = None
     input: Mapping[str, Any] | None = None
     task_token: str = field(default="", repr=False)
+    when_busy: WhenBusy = "wait"
+    start_before: str = ""
 
     @property
     def caller(self) -> str:
         return caller_of(self.task_token)
+
+    @property
+    def deadline(self) -> float | None:
+        """`start_before` in seconds since the epoch. Raises ValueError if it is no time, which a request never has."""
+        return datetime.fromisoformat(self.start_before).timestamp() if self.start_before else None
+
+    def is_too_late(self, now: float) -> bool:
+        """Whether `start_before` has passed at an epoch time in seconds."""
+        return self.deadline is not None and now >= self.deadline
 
     @property
     def execution_name(self) -> str:
@@ -169,6 +185,10 @@ class Request:
         if self.input is not None:
             del fields["arguments"]
             fields["input"] = dict(self.input)
+        if self.when_busy != "wait":
+            fields["when_busy"] = self.when_busy
+        if self.start_before:
+            fields["start_before"] = self.start_before
         if self.caller:
             fields["caller"] = self.caller
         return encode(fields, sort_keys=True)
@@ -191,7 +211,13 @@ def parse_request(delivery: Delivery) -> Request:
         weight=int(fields["weight"]) if "weight" in fields else None,
         input=fields.get("input"),
         task_token=fields.get("task_token", ""),
+        when_busy=fields["when_busy"],
+        start_before=fields.get("start_before", ""),
     )
+    try:
+        _ = request.deadline
+    except ValueError as error:
+        raise InvalidRequest(f"start_before is {request.start_before!r}, which is no time: {error}") from error
     if request.input is not None:
         _check_input(request)
         check_numbers(delivery.body, "input")
@@ -272,6 +298,8 @@ def _explain(error: fastjsonschema.JsonSchemaValueException) -> str:
         return f"body must be a JSON object, got {got}"
     if field == "body.task_token":  # without its value
         return f"{field} must be a string of 1 to {MAX_TOKEN_CHARACTERS:,} visible ASCII characters"
+    if field == "body.start_before":
+        return f"{field} must be a time with its zone, such as {EXAMPLE_TIME}, got {str(error.value)[:100]!r}"
     if error.rule != "additionalProperties" or field != "body.arguments":
         return ""
     (allowed,) = error.definition["patternProperties"]

@@ -42,6 +42,23 @@ class RequestEvents:
             },
         )
 
+    def skipped(self, delivery: Delivery, request: Request, reason: str) -> bool:
+        """Publish that the starter has skipped a request."""
+        return self._events.publish(
+            "SKIPPED",
+            delivery.message_id,
+            {
+                "flow": _FLOW,
+                "process": request.process,
+                "request_id": request.request_id,
+                "attempt": request.attempt,
+                "priority": request.priority,
+                "weight": request.weight or 0,
+                "message_id": delivery.message_id,
+                "reason": reason,
+            },
+        )
+
     def succeeded(self, execution: Execution, finished: float | None) -> bool:
         """Publish that a request has succeeded whose workflow could not, with the fields of PublishSuccessEvent.
 
