@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,7 +22,7 @@ from rich.markup import escape
 from dev.emulator.environment import ROOT
 from tests.mutants.copies import copy_tree
 from tests.mutants.mutant_catalogue import Mutant, chosen, load
-from tests.mutants.trial import Verdict, first_failure, judge
+from tests.mutants.trial import Trials, Verdict
 
 ALL_SECONDS = 3600.0  # of all guards, without a mutant
 REPORT = ROOT / "build" / "mutants" / "report.md"
@@ -52,30 +53,35 @@ def main(only: tuple[str, ...], jobs: int, show: bool) -> None:
 def run(console: Console, mutants: Sequence[Mutant], jobs: int, *, source: Path = ROOT, report: Path = REPORT) -> int:
     """Try all mutants, each job in a copy of its own. Returns the exit code."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
-        trees: SimpleQueue[Path] = SimpleQueue()
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ExitStack() as opened,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        idle: SimpleQueue[Trials] = SimpleQueue()
         for number in range(jobs):
             copy_tree(source, Path(folder) / str(number))
-            trees.put(Path(folder) / str(number))
+            idle.put(opened.enter_context(Trials(Path(folder) / str(number))))
 
-        def in_a_tree(task: Callable[[Path], Verdict]) -> Verdict:
-            tree = trees.get()
+        def in_a_tree(task: Callable[[Trials], Verdict]) -> Verdict:
+            trials = idle.get()
             try:
-                return task(tree)
+                return task(trials)
             finally:
-                trees.put(tree)
+                idle.put(trials)
 
         console.print("[dim]The guards, without any mutant ...[/]", highlight=False)
         guards = sorted({guard for mutant in mutants for guard in mutant.guards})
         shares = [guards[first::jobs] for first in range(min(jobs, len(guards)))]
-        for clean in pool.map(in_a_tree, (partial(first_failure, "", share, seconds=ALL_SECONDS) for share in shares)):
+        clean_runs = [partial(Trials.first_failure, name="", tests=share, seconds=ALL_SECONDS) for share in shares]
+        for clean in pool.map(in_a_tree, clean_runs):
             if clean.status != "survived":
                 console.print("[bold red]The guards fail without any mutant:[/]", _found(clean), highlight=False)
                 return 1
-        trials = [pool.submit(in_a_tree, partial(judge, mutant)) for mutant in mutants]
+        judged = [pool.submit(in_a_tree, partial(Trials.judge, mutant=mutant)) for mutant in mutants]
         verdicts: dict[str, Verdict] = {}
         try:
-            for trial in as_completed(trials):
+            for trial in as_completed(judged):
                 verdict = trial.result()
                 verdicts[verdict.mutant] = verdict
                 colour = "green" if verdict.status == "caught" else "bold red"

@@ -12,9 +12,10 @@ from rich.console import Console
 
 from tests.mutants.__main__ import main, run
 from tests.mutants.mutant_catalogue import Change, Mutant
-from tests.mutants.trial import first_failure
+from tests.mutants.trial import Trials
 
-CODE = """
+CODE = "code_under_test.py"
+ADMITS = """
 def admits(held, limit):
     return held < limit
 """
@@ -33,39 +34,58 @@ def tree(tmp_path: Path) -> Path:
     """A git repository with one tracked file and three new ones."""
     source = tmp_path / "source"
     (source / "tests").mkdir(parents=True)
-    (source / "code_under_test.py").write_text(CODE)
+    (source / CODE).write_text(ADMITS)
     (source / "tests" / "test_limit.py").write_text(TESTS)
     (source / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
     (source / ".gitignore").write_text("build/\n__pycache__/\n")
     subprocess.run(["git", "init", "-q"], cwd=source, check=True)
-    subprocess.run(["git", "add", "code_under_test.py"], cwd=source, check=True)
+    subprocess.run(["git", "add", CODE], cwd=source, check=True)
     return source
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "guard", "code", "verdict"),
-    [
-        ("<", "<=", GUARD, 0, "| caught | tests.test_limit::test_the_limit_holds | assert not True"),
-        ("<", "!= limit and held <", GUARD, 1, "| survived |"),
-        ("held < limit", "held < limits", GUARD, 1, "| broken | tests.test_limit::test_the_limit_holds | NameError"),
-        ("return", "retrun", GUARD, 1, "| broken |"),
-        ("<", "<=", "tests/test_limit.py::test_gone", 1, "The guards fail without any mutant"),
-        (">", "<", GUARD, 1, "| stale |"),
-    ],
-    ids=["caught", "survived", "an undefined name", "invalid syntax", "no such guard", "stale"],
-)
-def test_the_gate_passes_only_if_a_guard_catches_the_mutant(
-    tree: Path, tmp_path: Path, old: str, new: str, guard: str, code: int, verdict: str
-) -> None:
-    output, report = io.StringIO(), tmp_path / "report.md"
-    mutant = Mutant("m", "slots", ("F6",), "a bug", (guard,), (Change("code_under_test.py", old, new),))
-    assert run(Console(file=output, width=200), [mutant], 1, source=tree, report=report) == code
-    assert verdict in output.getvalue() + (report.read_text() if report.exists() else "")
+def verdicts(tree: Path, report: Path, *mutants: tuple[str, str, str]) -> tuple[int, str]:
+    """The exit code, and the output with the report, of mutants with these names, `old` and `new`."""
+    output = io.StringIO()
+    tried = [Mutant(name, "slots", (), "a bug", (GUARD,), (Change(CODE, old, new),)) for name, old, new in mutants]
+    code = run(Console(file=output, width=200), tried, 1, source=tree, report=report)
+    return code, output.getvalue() + (report.read_text() if report.exists() else "")
+
+
+def test_the_gate_fails_if_a_guard_does_not_catch_a_mutant(tree: Path, tmp_path: Path) -> None:
+    code, shown = verdicts(
+        tree,
+        tmp_path / "report.md",
+        ("m1", "<", "<="),
+        ("m2", "<", "!= limit and held <"),
+        ("m3", "held < limit", "held < limits"),
+        ("m4", "return", "retrun"),
+        ("m5", ">", "<"),
+    )
+    assert code == 1
+    assert "| m1 | a bug | caught | tests.test_limit::test_the_limit_holds | assert not True" in shown
+    assert "| m2 | a bug | survived |" in shown
+    assert "| m3 | a bug | broken | tests.test_limit::test_the_limit_holds | NameError" in shown
+    assert "| m4 | a bug | broken |" in shown
+    assert "| m5 | a bug | stale |" in shown
+
+
+def test_the_gate_passes_if_each_mutant_is_caught(tree: Path, tmp_path: Path) -> None:
+    code, shown = verdicts(tree, tmp_path / "report.md", ("m1", "<", "<="))
+    assert code == 0
+    assert "1 of 1 known bugs were caught" in shown
+
+
+def test_a_guard_that_fails_without_a_mutant_ends_the_run(tree: Path, tmp_path: Path) -> None:
+    (tree / "tests" / "test_limit.py").write_text("")
+    code, shown = verdicts(tree, tmp_path / "report.md", ("m1", "<", "<="))
+    assert code == 1
+    assert "The guards fail without any mutant" in shown
 
 
 def test_guards_that_do_not_end_catch_nothing(tree: Path) -> None:
-    (tree / "code_under_test.py").write_text("while True: pass")
-    assert first_failure("m", [GUARD], tree, seconds=2.0).message == "the tests did not end within 2 s"
+    (tree / CODE).write_text("while True: pass")
+    with Trials(tree) as trials:
+        assert trials.first_failure("m", [GUARD], seconds=1.0).message == "the tests did not end within 1 s"
 
 
 def test_an_unknown_mutant_is_a_usage_error() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 from xml.etree import ElementTree
 
 from tests.mutants.copies import replaced
@@ -48,43 +50,56 @@ class Verdict:
     seconds: float = 0.0
 
 
-def judge(mutant: Mutant, tree: Path) -> Verdict:
-    """Apply a mutant to the tree, run its guards until one fails, and restore the tree."""
-    try:
-        texts = mutant.mutated(tree)
-    except Stale as error:
-        return Verdict(mutant.name, "stale", message=str(error))
-    with replaced(tree, texts):
-        return first_failure(mutant.name, mutant.guards, tree)
+class Trials:
+    """Runs tests of a copy of the tree, each time with the copy's current code. Use it in a `with` block."""
 
-
-def first_failure(name: str, tests: Iterable[str], tree: Path, seconds: float = SECONDS) -> Verdict:
-    """Run tests of a tree with that tree's code until the first one fails."""
-    started = time.monotonic()
-    report = tree.with_suffix(".xml")
-    report.unlink(missing_ok=True)
-    options = ["-x", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # guards need no plugin, and loading them takes seconds
-    try:
-        ran = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *tests],
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # guards need no plugin, and loading them takes seconds
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("warm_pytest.py")],
             cwd=tree,
             env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
-            timeout=seconds,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        return Verdict(name, "broken", message=f"the tests did not end within {seconds:.0f} s", seconds=seconds)
-    status, test, message = _read(ran, report)
-    return Verdict(name, status, test, " ".join(message.split())[:LONGEST_MESSAGE], time.monotonic() - started)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Apply a mutant to the tree, run its guards until one fails, and restore the tree."""
+        try:
+            texts = mutant.mutated(self.tree)
+        except Stale as error:
+            return Verdict(mutant.name, "stale", message=str(error))
+        with replaced(self.tree, texts):
+            return self.first_failure(mutant.name, mutant.guards)
+
+    def first_failure(self, name: str, tests: Iterable[str], seconds: float = SECONDS) -> Verdict:
+        """Run tests until the first one fails."""
+        started = time.monotonic()
+        report, output = self.tree.with_suffix(".xml"), self.tree.with_suffix(".txt")
+        report.unlink(missing_ok=True)
+        options = ["-x", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(output), seconds, [*options, *tests]]) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        if code == -signal.SIGALRM:
+            return Verdict(name, "broken", message=f"the tests did not end within {seconds:.0f} s", seconds=seconds)
+        status, test, message = _read(code, output, report)
+        return Verdict(name, status, test, " ".join(message.split())[:LONGEST_MESSAGE], time.monotonic() - started)
 
 
-def _read(ran: subprocess.CompletedProcess[str], report: Path) -> tuple[Status, str, str]:
-    if ran.returncode == 0:
+def _read(code: int, output: Path, report: Path) -> tuple[Status, str, str]:
+    if code == 0:
         return "survived", "", ""
     cases = ElementTree.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 - pytest wrote it
     for case in cases:
@@ -94,4 +109,4 @@ def _read(ran: subprocess.CompletedProcess[str], report: Path) -> tuple[Status, 
             return "broken" if _INVALID.match(message) else "caught", test, message
         for error in case.iter("error"):  # a fixture fails, or the module cannot be imported
             return "broken", test, f"{error.get('message')}: {(error.text or '').strip().splitlines()[-1]}"
-    return "broken", "", f"pytest ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-LONGEST_MESSAGE:]}"
+    return "broken", "", f"pytest ended with {code}: {output.read_text()[-LONGEST_MESSAGE:]}"

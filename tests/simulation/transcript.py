@@ -2,8 +2,8 @@
 
 Code between two calls of AWS is deterministic if the clock, identifiers and jitter come from outside. So the list of
 answers that an actor has received is its whole state. A `Node` is such a list, with the next question or the result.
-Nodes are cached. The code itself runs only for a new list of answers: from its beginning, with these answers, up to the
-first question without an answer.
+Nodes are cached. The code itself runs only for a new list of answers, up to the first question without an answer: from
+the question before, if it is still suspended there, or else from its beginning, with these answers.
 
     program = Program(lambda outside, message: Starter(Slots(outside.client("dynamodb"), ...)).admit(message))
     node = program.begin(message)
@@ -17,8 +17,10 @@ its whole state in variables (`Program.stack_is_state`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -94,6 +96,12 @@ class Node:
             self._known[answer] = node
         return node
 
+    def drop_suspended(self) -> None:
+        """End the code that is suspended at the question, if any: when it is needed, it runs from the beginning."""
+        if self.suspended is not None:
+            self.suspended.outside.is_dropped = True
+            self.suspended = None
+
 
 class Reached(NamedTuple):
     """A question or the result that the code has reached. `stack` identifies place and variables."""
@@ -150,25 +158,24 @@ class Program:
     def node(
         self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], suspended: _Suspended | None = None
     ) -> Node:
-        """The actor after these answers. Runs its code from the beginning, or from where it is suspended."""
-        if self._suspends and not Program.merges:
-            if suspended is None:
-                suspended = _Suspended(Outside(answers), greenlet(self._go))
-                came_to = suspended.code.switch(suspended.outside, arguments)
-            else:
-                came_to = suspended.code.switch(answers[-1])
-            if isinstance(came_to, Reached):
-                return Node(self, arguments, answers, came_to)
-            node = Node(self, arguments, answers, Reached(came_to, None, None), suspended)
+        """The actor after these answers. Runs its code from where it is suspended, or else from the beginning."""
+        if not self._suspends:
+            reached = self.run(arguments, answers)
+        elif suspended is None:
+            suspended = _Suspended(Outside(answers, self._stack_below(Program._go.__code__)), greenlet(self._go))
+            reached = suspended.code.switch(suspended.outside, arguments)
+        else:
+            reached = suspended.code.switch(answers[-1])
+        node = Node(self, arguments, answers, reached, suspended if reached.question is not None else None)
+        known = node if reached.stack is None else self._nodes.setdefault(reached, node)
+        if known is not node:
+            node.drop_suspended()
+            if Program.merged is not None:
+                Program.merged.append((node, known))
+        elif node.suspended is not None:
             _suspended_nodes.append(node)
-            return node
-        reached = self.run(arguments, answers)
-        node = Node(self, arguments, answers, reached)
-        if reached.stack is None:
-            return node
-        known = self._nodes.setdefault(reached, node)
-        if known is not node and Program.merged is not None:
-            Program.merged.append((node, known))
+            if len(_suspended_nodes) > MOST_SUSPENDED:
+                _suspended_nodes.popleft().drop_suspended()
         return known
 
     def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Reached:
@@ -178,10 +185,14 @@ class Program:
         except Exception as error:
             return Reached(None, Raised(type(error).__name__, str(error)), None)
 
+    def _stack_below(self, caller: CodeType) -> Callable[[], Hashable] | None:
+        if not Program.merges or not self._stack_is_state:
+            return None
+        return partial(stack_below, caller, _OUTSIDE, self._written_only, self._unread)
+
     def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Reached:
         """Run the code to the question after these answers, or to its end."""
-        stack = partial(stack_below, Program.run.__code__, _OUTSIDE, self._written_only, self._unread)
-        outside = Outside(answers, stack if Program.merges and self._stack_is_state else None)
+        outside = Outside(answers, self._stack_below(Program.run.__code__))
         try:
             result = self._code(outside, *arguments)
         except _Unanswered as unanswered:
@@ -205,7 +216,8 @@ class _Suspended(NamedTuple):
     code: greenlet
 
 
-_suspended_nodes: list[Node] = []
+MOST_SUSPENDED = 2_000  # to bound memory
+_suspended_nodes: deque[Node] = deque()  # the oldest first, which a depth-first search needs last
 _programs: list[Program] = []
 
 
@@ -217,12 +229,9 @@ def forget() -> None:
 
 
 def drop_suspended() -> None:
-    """End all suspended code, to bound memory. Its nodes later run it from the beginning."""
-    for node in _suspended_nodes:
-        if node.suspended is not None:
-            node.suspended.outside.is_dropped = True
-            node.suspended = None
-    _suspended_nodes.clear()
+    """End all suspended code, to bound memory."""
+    while _suspended_nodes:
+        _suspended_nodes.pop().drop_suspended()
 
 
 class _Unanswered(BaseException):
@@ -275,14 +284,14 @@ class Outside:
         if self.asked < len(self._answers):
             answer = self._answers[self.asked]
             self.asked += 1
-        elif self.suspends:
-            self.asked += 1
-            answer = getcurrent().parent.switch(question)
         else:
             # The stack is read here: on the way out a `finally` may change variables.
             stack = None if self._stack is None else (self._stack(), self.identifiers)
-            self._unanswered = _Unanswered(question, stack)
-            raise self._unanswered
+            if not self.suspends:
+                self._unanswered = _Unanswered(question, stack)
+                raise self._unanswered
+            self.asked += 1
+            answer = getcurrent().parent.switch(Reached(question, None, stack))
         if not answer.error:
             return thaw(answer.value)
         if answer.error == LOST.error:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
 DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
 START: str = definition()["StartAt"]
-LARGEST_PAYLOAD = 256 * 1024  # bytes of a task's result (Step Functions guide, "Service quotas")
+LARGEST_PAYLOAD = 16 * 1024  # bytes of a task's result; 256 KiB in AWS, which would take the search most of its time
 # As SQS words it, which ErrorCode alone does not state (SQS API Reference, ChangeMessageVisibility).
 _REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
 _UNNAMED = "StepFunctions.AWSStepFunctionsException"
