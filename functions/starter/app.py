@@ -132,8 +132,12 @@ def _report(admission: Admission, sent_at: float, waited: float) -> None:
     match admission:
         case Admitted(request):
             # `slotkeeper what-if` reads this line: no other record has the time of sending after the start.
-            keys = {"execution": request.execution_name, "sent_at": sent_at, "waited_seconds": int(waited)}
-            logger.info("Started the workflow", **keys)
+            logger.info(
+                "Started the workflow",
+                execution=request.execution_name,
+                sent_at=sent_at,
+                waited_seconds=int(waited),
+            )
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
             measure_process(
                 request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWait=waited

@@ -14,7 +14,7 @@ from slotkeeper.retry.attempt import WorkDeadLettered, WorkRetried, WorkSucceede
 from slotkeeper.retry.consumer import QUICK_RETRY_SECONDS
 from slotkeeper.retry.deferral import WaitsForDownstream
 from slotkeeper.retry.downstream.downstreams import DEFAULT
-from slotkeeper.retry.downstream.health import Breaker, Concurrency, Health, State
+from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.ledger import DEAD_LETTERED, AlreadySettled
 from slotkeeper.retry.message import parse_message
@@ -81,6 +81,15 @@ def test_a_refused_attempt_spends_nothing_and_writes_nothing(watching: WorkerHar
     assert watching.calls.count("PutItem") + watching.calls.count("UpdateItem") == 0
     assert (watching.row(), watching.health(), watching.dead_letters) == ({}, health, [])
     assert 1 <= seconds <= 32
+
+
+def test_only_a_retry_waits_for_the_budget(watching: WorkerHarness) -> None:
+    watching.put_policy(json.dumps({"default": {"jitter": "none"}, "downstream": {"budget": {"window_seconds": 3600}}}))
+    watching.set_health(replace(HEALTHY, budget=Budget(spent=20.0, refilled=NOW)))
+    assert isinstance(watching.consume(watching.send(fails=1)), WorkRetried)
+    (retry,) = watching.queue
+    held_back(watching, retry)
+    assert isinstance(watching.consume(retry), WorkSucceeded)
 
 
 @pytest.mark.parametrize(("health", "counted"), [(HEALTHY, True), (Health(), False)])

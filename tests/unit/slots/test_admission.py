@@ -453,6 +453,7 @@ def test_a_dead_lettered_head_ends_its_wait_and_wakes_the_next_one(
     outcome = low_waits.starter.admit(_delivery(receives=2), NOW)
     assert isinstance(outcome, DeadLettered)
     assert outcome.code == code
+    assert EXECUTION not in low_waits.item().holders
     assert low_waits.item().waiting.keys() == {"low"}
     assert low_waits.item().tombstones == {"normal": ("1".zfill(40), 2)}
     assert _visible(low_waits) == ["p-low"]

@@ -106,9 +106,7 @@ def test_the_caller_of_a_skipped_request_is_answered(account: Account) -> None:
     assert outcome.answered is AnswerOutcome.GIVEN
 
 
-@pytest.mark.parametrize(
-    "fault", [kill_after, lose_answer], ids=["dies", "lost answer"]
-)
+@pytest.mark.parametrize("fault", [kill_after, lose_answer], ids=["dies", "lost answer"])
 def test_a_skipped_request_that_is_delivered_again_is_skipped_again_although_a_slot_is_free(
     account: Account, fault: Callable[[Any, str], None]
 ) -> None:
