@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_TOKEN_BYTES, RETENTION_SECONDS, Process, WaitingRequest, higher
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.process import (
+    MAX_HIDE_SECONDS,
+    MAX_HOLDERS,
+    MAX_TOKEN_BYTES,
+    RETENTION_SECONDS,
+    Process,
+    WaitingRequest,
+    higher,
+)
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.formatting import count, duration, iso

@@ -27,7 +27,8 @@ from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1}
+NO_RATE = {"interval": 0, "due": 0}
+NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1, **NO_RATE}
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -335,7 +336,8 @@ CASES = [
             "TableName": "${SlotTableName}",
             "Key": {"process_name": {"S": "p"}},
             "ConsistentRead": True,
-            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds",
+            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds, "
+            "rate, next_start",
         },
     ),
     *(
@@ -377,7 +379,7 @@ CASES = [
         for paused, room in ((True, 0), (False, 3))
     ),
     *(
-        case("ReadWaiting.Assign", {"first": {}, "room": 0, **turns}, result={"Item": item})
+        case("ReadWaiting.Assign", {"first": {}, "room": 0, **NO_RATE, **turns}, result={"Item": item})
         for item, turns in (
             ({"turn_high": {"N": "7"}}, {"turns": {"high": 0, "normal": 7, "low": 7}, "turn_seconds": 1}),
             ({"turn_normal": {"N": "8"}}, {"turns": {"high": 0, "normal": 0, "low": 8}, "turn_seconds": 1}),
@@ -396,6 +398,7 @@ CASES = [
                 "first": _registered("low")["M"],
                 "turns": {"high": 0, "normal": 0, "low": ENTERED + ahead},
                 "turn_seconds": turn_seconds,
+                **NO_RATE,
             },
         )
         for turn_seconds, ahead, delay in DELAYS

@@ -36,6 +36,7 @@ waits for the answer. A caller that does not receive it times out.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -43,7 +44,7 @@ from itertools import islice
 
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.executions import AlreadyRan, NameTaken, Started, StartRejected, StartUnavailable, Workflow
-from slotkeeper.slots.process import MAX_REMOVALS, Process
+from slotkeeper.slots.process import MAX_HIDE_SECONDS, MAX_REMOVALS, Process
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
@@ -59,7 +60,7 @@ from slotkeeper.slots.protocol import (
     Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
+from slotkeeper.slots.queues import RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of, token_of
 
 # A further reserve is needed only if another request took the slot that this one saw free. That is rare, because only
@@ -85,6 +86,7 @@ _CAUSES = {
     "full": "the process is full",
     "callers": "the task tokens of the requests that hold slots leave no space for its own in the process's item",
     "overtaken": "requests of a higher priority come first",
+    "rate": "the process's rate permits no further start yet",
 }
 
 
@@ -149,6 +151,7 @@ class Starter:
         queue_max_receives: the number of receives after which SQS moves a message to the dead-letter queue itself.
         on_request: receives each request that was parsed.
         answer: answers the caller of a dead-lettered request: task token, code and reason.
+        sleep: for the part of a second until a process's rate permits the next start.
     """
 
     slots: Slots
@@ -159,6 +162,7 @@ class Starter:
     queue_max_receives: int
     on_request: Callable[[Request], None] = lambda _: None
     answer: Callable[[str, str, str], AnswerOutcome] | None = None
+    sleep: Callable[[float], None] = time.sleep
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Handle one delivery. `now` is in seconds since the epoch.
@@ -191,16 +195,22 @@ class Starter:
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
                 case Full(seen) | Paused(seen):
-                    because = _because(candidate, seen)
+                    because = _because(candidate, seen, now)
+                    is_early = because == "rate"
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
-                    seconds = self._hide_seconds(delivery, seen, now)
-                    registration = self.slots.wait(candidate, seen, now + seconds)
+                    seconds = self._hide_seconds(delivery, seen, now, is_early=is_early)
+                    registration = self.slots.wait(candidate, seen, now + seconds, is_early=is_early)
                     if registration is Registration.SPENT:
                         break
-                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, seconds):
+                    if registration is Registration.REGISTERED and is_early and (left := _waits_here(seen, now)):
+                        self.sleep(left)
+                        now += left
+                    elif registration is not Registration.RESERVE_AGAIN and self._hide(
+                        candidate, delivery, now, seconds
+                    ):
                         return Waiting(request, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
@@ -219,16 +229,19 @@ class Starter:
         wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
-    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float) -> int:
+    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float, *, is_early: bool) -> int:
+        if is_early:  # while it waits here, the message comes back if this function dies
+            left = int(seen.seconds_until_due(now))
+            return min(left, MAX_HIDE_SECONDS) or self.queue_visibility
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
         if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
         return seconds
 
-    def _hide(self, candidate: Candidate, delivery: Delivery, seconds: int) -> bool:
+    def _hide(self, candidate: Candidate, delivery: Delivery, now: float, seconds: int) -> bool:
         """Hide a registered message; False if it can proceed, so that the caller reserves again."""
         self.queue.hide(delivery, seconds)
-        return not self.slots.can_proceed(candidate)
+        return not self.slots.can_proceed(candidate, now + seconds)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
         """After `admit` raised `error`: shorten the message's visibility timeout, or dead-letter it.
@@ -343,7 +356,7 @@ def _why_never(refused: HeldByAnother | UnknownProcess | LeasesOnly | Cancelled,
             return "Cancelled", f"cancelled{by_whom} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _because(candidate: Candidate, seen: Process) -> str:
+def _because(candidate: Candidate, seen: Process, now: float) -> str:
     weight = candidate.weight_in(seen)
     if weight > seen.slot_limit:
         return "blocked"
@@ -351,4 +364,12 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "paused"
     if not seen.fits(weight):
         return "full"
-    return "overtaken" if seen.takes_token(candidate.token_bytes) else "callers"
+    if not seen.takes_token(candidate.token_bytes):
+        return "callers"
+    return "rate" if candidate.is_admitted_by(seen) and seen.seconds_until_due(now) else "overtaken"
+
+
+def _waits_here(seen: Process, now: float) -> float:
+    """The seconds until a start is due, if they are less than SQS can count; otherwise 0.0."""
+    left = seen.seconds_until_due(now)
+    return left if left < 1 else 0.0
