@@ -99,13 +99,14 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
     "downstream": downstream_world.random_world,
     "retry": retry_world.random_world,
     "slots": slots_world.random_world,
+    "rates": slots_world.random_world_with_rate,
     "targets": targets_world.random_world,
     "token": token_world.random_world,
 }
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "retry": 2, "slots": 7, "targets": 3, "token": 8}
+SHARES = {"downstream": 1, "rates": 2, "retry": 2, "slots": 5, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": _slots("a", 1, janitor_runs=1, janitor_ahead=True, faults=1),

@@ -13,6 +13,9 @@ The order of the steps matters:
 - After a crash at any step, the message comes back after the queue's default visibility timeout, and the next delivery
   finds the reservation (AlreadyHeld). After an error the starter sets a shorter timeout: no wake comes for the message,
   its whole group waits behind it, and the janitor frees an unused reservation after its grace time.
+- A request that only the rate refuses is hidden until a start is due, rounded down to a second. For the rest of that
+  second the starter waits, after it has registered the message, and then reserves as of the time that was due: then no
+  delay adds up from start to start. No wake is needed, and one that comes sets the same time.
 - Cancel a reservation only if no workflow can confirm it, or if this call made it.
 
 A registered message keeps lower priorities out. So each end of it also wakes the next request:
@@ -196,16 +199,16 @@ class Starter:
                     return self._defer(delivery, now, request, reason)
                 case Full(seen) | Paused(seen):
                     because = _because(candidate, seen, now)
-                    is_early = because == "rate"
+                    left = seen.seconds_until_due(now) if because == "rate" else 0.0
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
-                    seconds = self._hide_seconds(delivery, seen, now, is_early=is_early)
-                    registration = self.slots.wait(candidate, seen, now + seconds, is_early=is_early)
+                    seconds = self._hide_seconds(delivery, seen, now, left)
+                    registration = self.slots.wait(candidate, seen, now + seconds, is_early=left > 0)
                     if registration is Registration.SPENT:
                         break
-                    if registration is Registration.REGISTERED and is_early and (left := _waits_here(seen, now)):
+                    if registration is Registration.REGISTERED and 0 < left < 1:
                         self.sleep(left)
                         now += left
                     elif registration is not Registration.RESERVE_AGAIN and self._hide(
@@ -229,10 +232,10 @@ class Starter:
         wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
-    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float, *, is_early: bool) -> int:
-        if is_early:  # while it waits here, the message comes back if this function dies
-            left = int(seen.seconds_until_due(now))
-            return min(left, MAX_HIDE_SECONDS) or self.queue_visibility
+    def _hide_seconds(self, delivery: Delivery, seen: Process, now: float, left: float) -> int:
+        """`left`: the seconds until a start is due, if only the rate refused it, otherwise 0.0."""
+        if left:  # of less than a second the starter is the timer, and if it dies, the queue's default
+            return min(int(left), MAX_HIDE_SECONDS) or self.queue_visibility
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
         if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
@@ -367,9 +370,3 @@ def _because(candidate: Candidate, seen: Process, now: float) -> str:
     if not seen.takes_token(candidate.token_bytes):
         return "callers"
     return "rate" if candidate.is_admitted_by(seen) and seen.seconds_until_due(now) else "overtaken"
-
-
-def _waits_here(seen: Process, now: float) -> float:
-    """The seconds until a start is due, if they are less than SQS can count; otherwise 0.0."""
-    left = seen.seconds_until_due(now)
-    return left if left < 1 else 0.0
