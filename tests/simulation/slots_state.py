@@ -430,7 +430,7 @@ class SlotsState(World):
 
     def _is_due(self, process: Process) -> bool:
         """Whether the rate permits a start, by the clock that is furthest behind."""
-        return not process.seconds_until_due(self.now + min(*self.plan.ahead, 0.0))
+        return process.is_due(self.now + min(*self.plan.ahead, 0.0))
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""

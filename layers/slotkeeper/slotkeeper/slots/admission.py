@@ -369,4 +369,4 @@ def _because(candidate: Candidate, seen: Process, now: float) -> str:
         return "full"
     if not seen.takes_token(candidate.token_bytes):
         return "callers"
-    return "rate" if candidate.is_admitted_by(seen) and seen.seconds_until_due(now) else "overtaken"
+    return "rate" if candidate.is_admitted_by(seen) and not seen.is_due(now) else "overtaken"

@@ -183,8 +183,7 @@ class Janitor:
         waiting = [
             (process, first)
             for process in processes
-            if (first := process.to_wake)
-            and (not process.seconds_until_due(now) or first.execution in process.cancelled)
+            if (first := process.to_wake) and (process.is_due(now) or first.execution in process.cancelled)
         ]
         self.shuffle(waiting)
         spent: list[tuple[Process, WaitingRequest]] = []

@@ -134,7 +134,7 @@ class LeaseSteps:
     def _use_expired(self, candidate: Candidate, seen: Process, expired: dict[str, Holder], now: float) -> Reservation:
         """Take over an expired lease whose slot is enough, or else remove one and reserve again."""
         for name, holder in expired.items():
-            if candidate.is_admitted_by(seen.without(name)) and not seen.seconds_until_due(now):
+            if candidate.is_admitted_by(seen.without(name)) and seen.is_due(now):
                 return self._take_over(candidate, seen, name, holder, now)
         name, holder = next(iter(expired.items()))
         self.remove(seen, name, holder)

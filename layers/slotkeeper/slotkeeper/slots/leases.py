@@ -405,7 +405,7 @@ class Leases:
         process = candidate.process
         if process in self._were_refused:
             seen = self.steps.slots.read(process)
-            is_admitted = seen and candidate.is_admitted_by(seen) and not seen.seconds_until_due(now)
+            is_admitted = seen and candidate.is_admitted_by(seen) and seen.is_due(now)
             if seen and not is_admitted and not seen.expired_leases(now):
                 return Full(seen)
         try:

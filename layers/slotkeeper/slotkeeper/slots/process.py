@@ -220,10 +220,13 @@ class Process:
         """When the rate permits the next start, in milliseconds since the epoch; 0 without a rate."""
         return self.next_start - self.rate.lead if self.rate else 0
 
+    def is_due(self, now: float) -> bool:
+        """Whether the rate permits a start. `now` is in seconds since the epoch."""
+        return self.rate is None or not self.due > milliseconds(now)
+
     def seconds_until_due(self, now: float) -> float:
         """The seconds until the rate permits a start; 0.0 if it does now, and without a rate."""
-        left = self.due - milliseconds(now)
-        return left / 1000 if self.rate and left > 0 else 0.0
+        return 0.0 if self.is_due(now) else (self.due - milliseconds(now)) / 1000
 
     @property
     def held_weight(self) -> int:

@@ -612,7 +612,7 @@ def refusal(
         return Cancelled(cancelled.since, cancelled.by)
     if candidate.delivery and seen.target == NO_TARGET:
         return LeasesOnly()
-    if candidate.is_admitted_by(seen) and not seen.seconds_until_due(now):
+    if candidate.is_admitted_by(seen) and seen.is_due(now):
         return None
     return Paused(seen) if seen.paused else Full(seen)
 
