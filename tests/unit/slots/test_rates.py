@@ -97,7 +97,6 @@ def test_a_rate_that_is_set_between_read_and_write_is_used(account: Account, rea
 
 
 def test_a_rate_that_changes_between_read_and_write_is_used(paced: Account) -> None:
-    _reserve(paced, "p-1", NOW - 100)
     before_write(paced.dynamodb, lambda _: paced.processes.set_rate("p", Rate(1, 60)))
     assert _reserve(paced, "p-2", NOW) == Granted()
     assert paced.item().next_start == (NOW + 60) * 1000
@@ -240,7 +239,7 @@ def test_a_rate_that_is_changed_after_the_refusal_is_read_again(paced: Account, 
     _reserve(paced, "p-1", NOW)
     seen = paced.item()
     paced.processes.set_rate("p", change)
-    early = Candidate("p", "p-2", delivery=delivery({}))
+    early = Candidate("p", "p-2", delivery=delivery({}, sequence="2"))
     assert paced.slots.wait(early, seen, NOW + 5, is_early=True) == Registration.RESERVE_AGAIN
 
 
@@ -249,7 +248,8 @@ def test_a_request_that_waits_for_a_slot_does_not_register_because_of_the_rate(p
     _reserve(paced, "p-1", NOW)
     seen = paced.item()
     paced.slots.cancel("p", "p-1")
-    assert paced.slots.wait(Candidate("p", "p-2", delivery=delivery({})), seen, NOW) == Registration.RESERVE_AGAIN
+    refused = Candidate("p", "p-2", delivery=delivery({}, sequence="2"))
+    assert paced.slots.wait(refused, seen, NOW) == Registration.RESERVE_AGAIN
 
 
 def test_an_early_request_expires_with_its_reason(paced: Account) -> None:
