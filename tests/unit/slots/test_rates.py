@@ -45,7 +45,7 @@ def test_a_start_is_due_an_interval_after_the_last(paced: Account) -> None:
     assert paced.item().next_start == (NOW + 2 * INTERVAL) * 1000
 
 
-def test_a_burst_may_start_at_once_and_is_saved_up_again_while_nothing_starts(paced: Account) -> None:
+def test_a_burst_may_start_immediately_and_is_saved_up_again_while_nothing_starts(paced: Account) -> None:
     paced.processes.set_rate("p", replace(TEN_A_MINUTE, burst=2))
     starts = [NOW, NOW, NOW, NOW + 5.9, NOW + 6, NOW + 6, NOW + 1000, NOW + 1000, NOW + 1000]
     granted = [_reserve(paced, f"p-{n}", now) == Granted() for n, now in enumerate(starts)]
