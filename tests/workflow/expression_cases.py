@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions
 from tests.workflow.case import (
@@ -388,6 +389,31 @@ CASES = [
                 {"turns": {"high": 0, "normal": 7, "low": 8}, "turn_seconds": 5},
             ),
             ({"turn_seconds": {"N": "0"}}, {"turns": NO_TURN["turns"], "turn_seconds": 0}),
+        )
+    ),
+    case(
+        "ReadWaiting.Assign",
+        {"first": {}, "room": 0, **NO_TURN, "interval": 8572, "due": 982_856},
+        result={"Item": {"rate": Rate(7, 60, 3).item, "next_start": {"N": "1000000"}}},
+    ),
+    *(
+        case(
+            "WakeWaiting.Arguments",
+            {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": delay},
+            {
+                "first": _registered("low")["M"],
+                "turns": {"high": 0, "normal": 0, "low": began},
+                "turn_seconds": 1,
+                "interval": 6000,
+                "due": ENTERED + left,
+            },
+        )
+        for left, began, delay in (
+            (5400, 0, 5),
+            (5400, ENTERED - 600, 7),  # the turn of the last start
+            (5400, ENTERED - 601, 5),
+            (0, ENTERED, 1),
+            (90_000_000, 0, 1800),
         )
     ),
     *(
