@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotkeeper.slots.admission import EXPIRES_BEFORE
-from slotkeeper.slots.process import MAX_HOLDERS, MAX_TOKEN_BYTES, RETENTION_SECONDS, Process, WaitingRequest, higher
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.process import (
+    MAX_HIDE_SECONDS,
+    MAX_HOLDERS,
+    MAX_TOKEN_BYTES,
+    RETENTION_SECONDS,
+    Process,
+    WaitingRequest,
+    higher,
+)
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
@@ -30,9 +37,9 @@ class Condition:
     """A condition of a start that fails.
 
     Args:
-        name: for programs: `pause`, `limit`, `slots`, `holders`, `task tokens`, `priority`, `queue`, `target`,
-            `cancelled`, `message`, `event source` or `malformed process`; of the worker `breaker`, `concurrency` or
-            `budget`.
+        name: for programs: `pause`, `limit`, `slots`, `rate`, `holders`, `task tokens`, `priority`, `queue`,
+            `target`, `cancelled`, `message`, `event source` or `malformed process`; of the worker `breaker`,
+            `concurrency` or `budget`.
         text: for people, with the values.
         values: the numbers and names in the text.
         ends_by: the command that ends it; empty if it ends without an operator.
@@ -57,6 +64,8 @@ def failing(
     position: Position | None = None,
     token_bytes: int = 0,
     execution: str = "",
+    *,
+    now: float,
 ) -> list[Condition]:
     """The conditions that keep a request of a process from starting, the decisive ones first; empty if it can start.
 
@@ -64,10 +73,12 @@ def failing(
         position: of its last delivery. None: it has not been received, so each registered request of its priority is
             before it.
         token_bytes: the size of its task token.
+        now: seconds since the epoch.
     """
     found = [*_never(process, execution), *_by_operator(process, weight)]
     if weight <= process.slot_limit:
         found += _occupied(process, weight)
+    found += _early(process, now)
     if len(process.holders) >= MAX_HOLDERS:
         text = f"the process has {len(process.holders)} holders, which is the maximum"
         found.append(Condition("holders", text, {"holders": len(process.holders), "maximum": MAX_HOLDERS}))
@@ -86,9 +97,10 @@ def failing(
     return found
 
 
-def of_waiting(process: Process, waiting: WaitingRequest) -> list[Condition]:
-    """The conditions that keep a registered request from starting."""
-    return failing(process, waiting.weight, waiting.priority, waiting.position, waiting.token_bytes, waiting.execution)
+def of_waiting(process: Process, waiting: WaitingRequest, now: float) -> list[Condition]:
+    """The conditions that keep a registered request from starting. `now`: seconds since the epoch."""
+    position, execution = waiting.position, waiting.execution
+    return failing(process, waiting.weight, waiting.priority, position, waiting.token_bytes, execution, now=now)
 
 
 def because(conditions: Sequence[Condition]) -> str:
@@ -140,6 +152,12 @@ def _occupied(process: Process, weight: int) -> Iterator[Condition]:
         values["held_weight"] = process.held_weight
         ends_by = f"slotkeeper stack reconcile {process.name}"
     yield Condition("slots", text, values, ends_by)
+
+
+def _early(process: Process, now: float) -> Iterator[Condition]:
+    if not process.is_due(now):
+        text = f"the rate of {process.rate} permits the next start in {process.seconds_until_due(now):.1f} s"
+        yield Condition("rate", text, {"rate": str(process.rate), "due": iso(process.due / 1000)})
 
 
 def stopped_event_source(mappings: Sequence[Mapping[str, Any]]) -> list[Condition]:
@@ -199,7 +217,7 @@ def as_dict(
     Args:
         of_queue: the conditions of all requests that fail.
     """
-    conditions = [*of_queue, *of_waiting(process, waiting)]
+    conditions = [*of_queue, *of_waiting(process, waiting, now)]
     return {
         "priority": waiting.priority,
         "weight": waiting.weight,

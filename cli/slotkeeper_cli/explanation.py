@@ -203,7 +203,7 @@ def explain_attempts(one: RequestAttempts, facts: StackFacts) -> Explanation:
 def _waiting(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     process = one.process
     waiting = next(each for each in process.waiting.values() if each.execution == last.execution)
-    conditions = (*missing_message(facts.queued), *facts.event_source, *of_waiting(process, waiting))
+    conditions = (*missing_message(facts.queued), *facts.event_source, *of_waiting(process, waiting, facts.now))
     since = duration(facts.now - waiting.since)
     answer = f"it has waited for {since}, as the first request of its priority: {because(conditions)}"
     if not facts.queued:
@@ -359,7 +359,7 @@ def queue_conditions(process: Process, facts: StackFacts) -> list[Condition]:
         text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
         repair = f"slotkeeper process repair {process.name}"
         return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
-    return [*facts.event_source, *failing(process, process.default_weight, DEFAULT_PRIORITY)]
+    return [*facts.event_source, *failing(process, process.default_weight, DEFAULT_PRIORITY, now=facts.now)]
 
 
 def explain_queue(process: Process, facts: StackFacts) -> Explanation:
@@ -381,9 +381,13 @@ def explain_lease(process: Process, name: str, holder: Holder, facts: StackFacts
     return Explanation(RequestState.RUNNING, f"{answer}.", next_steps=steps)
 
 
-def lease_conditions(process: Process, weight: int) -> list[Condition]:
-    """The conditions that keep a block of code from taking a lease. Every registered request is before it."""
-    found = [each for each in failing(process, weight, DEFAULT_PRIORITY) if each.name not in _NOT_OF_LEASES]
+def lease_conditions(process: Process, weight: int, now: float) -> list[Condition]:
+    """The conditions that keep a block of code from taking a lease. Every registered request is before it.
+
+    `now`: seconds since the epoch.
+    """
+    every = failing(process, weight, DEFAULT_PRIORITY, now=now)
+    found = [each for each in every if each.name not in _NOT_OF_LEASES]
     if ahead := list(counting(process, tuple(process.waiting))):
         text = f"behind the waiting request {ahead[0].request_id}"
         found.append(Condition("queue", text, {"ahead": [each.request_id for each in ahead]}))

@@ -12,11 +12,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from slotkeeper.aws.dynamodb import Item, MalformedAttribute
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.leases import MAX_LEASE_SECONDS
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, find_faults, read_process
 from slotkeeper.slots.processes import MAX_REPLACED
+from slotkeeper.slots.rate import milliseconds, read_rate
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, check_target
 from slotkeeper_cli.requests import fields_in, weight_in
 
@@ -24,7 +25,7 @@ Keys = tuple[str, ...]  # the path of an attribute in its item
 Value = Mapping[str, Any]  # an attribute in DynamoDB's format
 
 # Operators and deployments choose these: --set may replace the value of another source.
-SETTINGS = ("slot_limit", "target", "default_weight", "turn_seconds", "run_settings")
+SETTINGS = ("slot_limit", "target", "default_weight", "turn_seconds", "rate", "run_settings")
 _RANGES = {
     ("slot_limit",): (0, MAX_SLOT_LIMIT),
     ("run_settings", "timeout_minutes"): (1, MAX_TIMEOUT_MINUTES),
@@ -192,6 +193,7 @@ def _converted(kind: str, value: Value | None) -> Value | None:
 
 _REGISTERS_AGAIN = "the request is not lost: its message becomes visible again, and registers it again"
 _POSITION = ("sequence", "receives")
+_NO_RATE = "no source states it; without it the process is paused"
 _ONLY_NAMES = "it only names requests whose messages are gone; the audit line of this repair keeps it"
 # Values for attributes that no source states: none admits more, or frees a slot earlier.
 _SAFE: Mapping[str, tuple[Value | None, str]] = {
@@ -238,12 +240,27 @@ def _choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float
             yield from _cancellation_choices(fault, item, sources, now)
         case ("queue_url",):
             yield Choice(keys, {"S": sources.queue_url}, "the stack's RequestQueue")
+        case ("rate" | "next_start", *_):
+            yield from _rate_choices(fault, item, sources, now)
         case _:
             yield from _itself(fault, item)
             if stated := sources.settings.get(keys):
                 yield Choice(keys, *stated)
             if safe := _SAFE.get(keys[0]):
                 yield Choice(keys, *safe)
+
+
+def _rate_choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:
+    if fault.keys == ("next_start",):
+        rate, at = read_rate(Attributes({"rate": item["rate"], "next_start": _number(milliseconds(now))}))
+        if rate:
+            yield Choice(fault.keys, _number(at + rate.lead + rate.interval), "as if a burst had just started")
+        return
+    if fault.keys != ("rate",):
+        yield from _itself(fault, item)
+    if stated := sources.settings.get(("rate",)):
+        yield Choice(("rate",), *stated)
+    yield Choice(("rate",), None, _NO_RATE)
 
 
 def _cancellation_choices(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:
@@ -270,6 +287,8 @@ def _required(choice: Choice) -> Iterator[Choice]:
     """Further writes. Without its holders a process must not admit requests before those that run are adopted."""
     if choice.keys == ("holders",):
         yield Choice(("paused",), {"BOOL": True}, "until what runs has been adopted: then slotkeeper process resume")
+    if choice.keys == ("rate",) and choice.source == _NO_RATE:
+        yield Choice(("paused",), {"BOOL": True}, "until slotkeeper process set-rate: then slotkeeper process resume")
 
 
 def _rebuilt_holder(fault: MalformedAttribute, item: Item, sources: Sources, now: float) -> Iterator[Choice]:

@@ -29,6 +29,7 @@ WRITTEN = ("report.json", "report.md")
 BENCHMARKS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
+    "rate": "dev.benchmarks.rate.rate_benchmark",
 }
 
 

@@ -7,6 +7,7 @@ parsed without the product's code, so that a bug of its parser hides nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -103,6 +104,8 @@ class Item:
         turns: by priority: when the last turn began.
         lost: execution name -> when it was noted that its message is lost.
         cancelled: the executions of cancelled requests.
+        interval: of the process's rate, in milliseconds; 0 without a rate.
+        lead: by how many milliseconds a start may come before `next_start`, which is in milliseconds since the epoch.
         disturbed: changes when a test itself writes a wrong count.
         at: when it was written, in seconds since the epoch, if that was recorded.
     """
@@ -118,6 +121,9 @@ class Item:
     cancelled: frozenset[str] = frozenset()
     target: str = ""
     default_weight: int = 1
+    interval: int = 0
+    lead: int = 0
+    next_start: int = 0
     disturbed: int = 0
     at: float = 0.0
 
@@ -125,6 +131,8 @@ class Item:
     def read(cls, raw: Mapping[str, Any], at: float = 0.0) -> Item:
         """Parse an item in DynamoDB's format."""
         maps = {name: raw.get(name, {"M": {}})["M"] for name in ("holders", "waiting", "lost", "cancelled")}
+        rate = {name: int(value["N"]) for name, value in raw.get("rate", {"M": {}})["M"].items()}
+        interval = math.ceil(1000 * rate["seconds"] / rate["count"]) if rate else 0
         return cls(
             process=raw["process_name"]["S"],
             limit=int(raw["slot_limit"]["N"]),
@@ -137,6 +145,9 @@ class Item:
             cancelled=frozenset(maps["cancelled"]),
             target=raw["target"]["S"],
             default_weight=int(raw.get("default_weight", {"N": "1"})["N"]),
+            interval=interval,
+            lead=(rate["burst"] - 1) * interval if rate else 0,
+            next_start=int(raw.get("next_start", {"N": "0"})["N"]),
             disturbed=int(raw.get("disturbed", {"N": "0"})["N"]),
             at=at,
         )
@@ -239,6 +250,7 @@ def wrong_step(
         of = requests[name]
         if not (holder.redriven or (of and of.adopted)):  # the janitor or an operator has adopted what runs already
             yield from _wrong_grant(free, name, holder, of)
+            yield from _wrong_start(before, after, name, writer)
     for holder in removed.values():
         early = holder.removable_from - writer.clock if writer and holder.is_lease else 0
         if writer and early > 0 and writer.code != holder.code:
@@ -284,6 +296,18 @@ def _wrong_grant(free: Item, name: str, holder: Holder, asked: Asked | None) -> 
         yield Breach("S8", f"{name} takes a slot before {', '.join(each.execution for each in waiting)}, which waits")
 
 
+def _wrong_start(before: Item, after: Item, name: str, writer: Writer | None) -> Iterator[Breach]:
+    """The breaches of the rate. The writer's clock had shown its latest time at the write, or an earlier one."""
+    if not before.interval:
+        return
+    moved = after.next_start - before.next_start
+    if moved < before.interval:
+        yield Breach("S11", f"{name} starts, and moves the next start by {moved} ms, not {before.interval}")
+    early = before.next_start - before.lead - writer.clock * 1000 if writer else 0
+    if early > 0:
+        yield Breach("S11", f"{name} starts {early:.0f} ms before it is due")
+
+
 def _wrong_change(name: str, old: Holder, after: Item, writer: Writer | None) -> Iterator[Breach]:
     new = after.holders[name]
     if old.is_lease and new == old._replace(until=new.until):
@@ -327,7 +351,9 @@ def _wrong_name(before: Item, after: Item, priority: Priority, *, with_holder: b
         if now.execution in before.holders:
             yield Breach("S6", f"{now} waits although it holds a slot")
         # A token that does not fit is refused by the number of holders, which may be the same without a holder's token.
-        if counted and not now.token_bytes and before.fits(now.weight) and not before.kept_out_by(priority):
+        # With a rate, a request may wait although a slot is free.
+        is_plain = counted and not now.token_bytes and not before.interval
+        if is_plain and before.fits(now.weight) and not before.kept_out_by(priority):
             yield Breach("S6", f"{now} waits although a slot is free")
     elif was is None or not was.execution or now.position < was.position:
         yield Breach("S6", f"{was} was replaced by an older tombstone: {now}")

@@ -63,18 +63,18 @@ def test_the_conditions_that_keep_a_waiting_request_from_starting(
     changes: dict[str, Any], expected: dict[str, str]
 ) -> None:
     of = process(**{"waiting": {"normal": WAITING}, **changes})
-    assert {each.name: each.text for each in of_waiting(of, of.waiting["normal"])} == expected
+    assert {each.name: each.text for each in of_waiting(of, of.waiting["normal"], NOW)} == expected
 
 
 def test_a_request_of_a_process_for_leases_is_dead_lettered_when_it_is_received() -> None:
-    (condition,) = failing(process(target=NO_TARGET), 1, "normal")
+    (condition,) = failing(process(target=NO_TARGET), 1, "normal", now=NOW)
     assert (condition.name, "dead-lettered when it is received" in condition.text) == ("target", True)
 
 
 def test_a_lease_waits_for_each_registered_request() -> None:
     of = process(target=NO_TARGET, waiting={"low": waiting_request("low", request_id="x")})
-    assert [each.text for each in lease_conditions(of, 1)] == ["behind the waiting request x"]
-    assert lease_conditions(process(target=NO_TARGET), 1) == []
+    assert [each.text for each in lease_conditions(of, 1, NOW)] == ["behind the waiting request x"]
+    assert lease_conditions(process(target=NO_TARGET), 1, NOW) == []
 
 
 def _waits_for(ages: dict[str, int], durations: list[float], *ahead: int, **changes: Any) -> tuple[Any, Any]:

@@ -106,7 +106,7 @@ def test_a_request_is_seen_waiting_with_its_reason_then_running_then_finished(st
     page.get_by_role("link", name="second").click()
     _see(page, "Waits because: 1 of 1 slot in use")
     stack.end(process, "first")
-    _see(page, "attempt 1 is running")
+    _see(page, "it has held a slot for")
     stack.end(process, "second")
     _see(page, "attempt 1 succeeded")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

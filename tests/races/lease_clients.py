@@ -13,13 +13,13 @@ import random
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ReadTimeoutError
 
-from slotkeeper.slots import lease_protocol, process
+from slotkeeper.slots import lease_protocol, process, rate
 from slotkeeper.slots.lease_protocol import LeaseSteps
 from slotkeeper.slots.protocol import Candidate, Full, Granted, LeaseTerm
 from slotkeeper.slots.request import Delivery
@@ -47,6 +47,7 @@ class LeaseOrders:
     history: str
     changes: list[Change]
     skew: int  # instead of CLOCK_SKEW_SECONDS
+    pace_changes: list[Change] = field(default_factory=list)
 
 
 class Caller:
@@ -81,7 +82,7 @@ class Caller:
         term = LeaseTerm(until, uuid.uuid4().hex)
         weight = self._random.randint(1, self._orders.heaviest)
         candidate = Candidate(self._process, self._name, weight, lease=term)
-        asked = 0.0
+        asked, began = 0.0, true_time()
 
         def take() -> Any:
             nonlocal asked
@@ -93,7 +94,7 @@ class Caller:
             self.history.refusals += 1
             self._pause(2)
             return
-        lease = LeaseRecord(term.code, weight, asked, true_time(), ends)
+        lease = LeaseRecord(term.code, weight, asked, true_time(), ends, began=began)
         self.history.leases.append(lease)
         if self._earlier and self._random.random() < 0.5:
             self._late_release(self._earlier)
@@ -173,7 +174,11 @@ class Caller:
 def _race(dynamodb: Any, given: dict[str, Any], numbers: range) -> None:
     orders = LeaseOrders(**given)
     callers = [Caller(dynamodb, orders, number) for number in numbers]
-    with changed(process, CLOCK_SKEW_SECONDS=orders.skew), changed(lease_protocol, orders.changes):
+    with (
+        changed(process, CLOCK_SKEW_SECONDS=orders.skew),
+        changed(lease_protocol, orders.changes),
+        changed(rate, orders.pace_changes),
+    ):
         run_clients(
             [caller.run for caller in callers],
             lambda: save((caller.history for caller in callers), Path(orders.history)),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dev.judge.slot_item import Item, Writer
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.rate import Rate
 from tests.races.slot_judge import VersionJudge
 
 MAX_ERROR = CLOCK_SKEW_SECONDS / 2 - 0.1  # of a clock; two clocks differ by less than the skew
@@ -23,7 +24,7 @@ class LeaseRecord:
     """One lease as its holder knows it. `ends`: its end by true time.
 
     Args:
-        asked, granted: when its last call began and was answered.
+        asked, granted: when its last call began and was answered. `began`: when its first one did.
         released: the answer of the release, None if the holder died. `may_have_released`: an answer was lost.
         left, answered: when the release was called and answered.
     """
@@ -37,6 +38,7 @@ class LeaseRecord:
     answered: float = 0.0
     released: bool | None = None
     may_have_released: bool = False
+    began: float = 0.0
 
 
 @dataclass
@@ -76,8 +78,9 @@ class LeaseFigures(NamedTuple):
 class LeaseJudge(VersionJudge):
     """Takes every item of a race, oldest first, then concludes."""
 
-    def __init__(self, histories: Iterable[LeaseHistory]) -> None:
+    def __init__(self, histories: Iterable[LeaseHistory], rate: Rate | None = None) -> None:
         super().__init__()
+        self._rate = rate
         self._histories = list(histories)
         self._leases = {lease.code: lease for history in self._histories for lease in history.leases}
         self.faults += [fault for history in self._histories for fault in history.faults]
@@ -108,6 +111,8 @@ class LeaseJudge(VersionJudge):
         limit, most = self._last.limit if self._last else 0, self._most_in_blocks()
         if most > limit:
             self.faults.append(f"blocks of {most} ran at the same time within their leases, the limit {limit}")
+        if self._rate:
+            self._judge_starts(self._rate)
         return LeaseFigures(
             len(self.curve),
             len(self._leases),
@@ -119,6 +124,16 @@ class LeaseJudge(VersionJudge):
             max((in_use for in_use, _ in self.curve), default=0),
             most,
         )
+
+    def _judge_starts(self, rate: Rate) -> None:
+        """S11 in any time, from a call to an answer, and by clocks that differ."""
+        for began in (lease.began for lease in self._leases.values()):
+            starts = sorted(each.granted for each in self._leases.values() if each.began >= began)
+            for count, end in enumerate(starts, 1):
+                allowed = rate.burst + (end - began + 2 * MAX_ERROR) * 1000 / rate.interval
+                if count > allowed:
+                    self.faults.append(f"{count} leases began within {end - began:.1f} s")
+                    return
 
     def _most_in_blocks(self) -> int:
         """The largest weight of the blocks that ran at one instant, each until it was left or its lease ended."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.judge.slot_item import Item
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.rate import Rate
 from tests.races import lease_clients
 from tests.races.client_processes import PROCESS, ClientProcesses
 from tests.races.client_threads import Change
@@ -40,18 +41,20 @@ class LeaseCrowd(ClientProcesses):
         heaviest: int = 1,
         changes: tuple[Change, ...] = (),
         skew: int = CLOCK_SKEW_SECONDS,
+        pace: Rate | None = None,
+        pace_changes: tuple[Change, ...] = (),
     ) -> LeaseOutcome:
-        """Run a race and check it. `skew`: a wrong CLOCK_SKEW_SECONDS."""
+        """Run a race and check it. `skew`: a wrong CLOCK_SKEW_SECONDS. `pace`: the process's rate, in race seconds."""
         table, stream = self.create_table()
-        Processes(self.dynamodb, table).create(PROCESS, limit)
+        Processes(self.dynamodb, table).create(PROCESS, limit, rate=pace)
         started = time.monotonic()
         histories = self.histories(table)
         for clients, history in zip(self.clients, histories, strict=True):
             until = started + seconds
             orders = LeaseOrders(table, PROCESS, heaviest, until, min_cycles, str(history), list(changes), skew)
-            clients.send(asdict(orders))
+            clients.send(asdict(replace(orders, pace_changes=list(pace_changes))))
         self.wait_for_end(seconds)
-        judge = LeaseJudge([each for history in histories for each in load(history)])
+        judge = LeaseJudge([each for history in histories for each in load(history)], pace)
         for image in self.images(stream):
             judge.take(Item.read(image))
         return LeaseOutcome(judge, judge.conclude())

@@ -58,13 +58,13 @@ def note_items(patch: pytest.MonkeyPatch) -> Iterable[Record]:
 def _asked(process: Process) -> Iterator[tuple[Candidate, list[Condition]]]:
     """What may ask for a slot: the registered requests, a request of each priority that comes next, and a lease."""
     for waiting in process.waiting.values():
-        yield _registered(process, waiting), of_waiting(process, waiting)
+        yield _registered(process, waiting), of_waiting(process, waiting, NOW)
     for priority in PRIORITIES:
         delivery = _delivery(process, priority, "9" * 20, 1)
-        found = failing(process, process.default_weight, priority, execution="p-new")
+        found = failing(process, process.default_weight, priority, execution="p-new", now=NOW)
         yield Candidate(process.name, "p-new", None, priority, delivery, "new"), found
     lease = Candidate(process.name, "p-lease", 1, lease=LeaseTerm(int(NOW) + 60, "code"))
-    yield lease, lease_conditions(process, 1)
+    yield lease, lease_conditions(process, 1, NOW)
 
 
 def _registered(process: Process, waiting: WaitingRequest) -> Candidate:

@@ -19,6 +19,7 @@ from slotkeeper.slots.leases import Leases, Length, SlotLost, SlotUnavailable
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Delivery
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement, SettlementTable
@@ -59,6 +60,7 @@ def start(
         RETENTION,
         MOST_RECEIVES,
         answer=Callers(outside.client("stepfunctions")).fail,
+        sleep=outside.sleep,
     )
     delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
     now = outside.clock()
@@ -187,13 +189,13 @@ def change(outside: Outside, process: str, limit: int) -> str:
         return f"failed: {type(error).__name__}"
 
 
-def replace(outside: Outside, process: str, limit: int, job: str) -> str:
+def replace(outside: Outside, process: str, limit: int, job: str, rate: Rate | None) -> str:
     """An operator removes a paused process and adds it again; the outcome."""
     dynamodb = outside.client("dynamodb")
     processes = Processes(dynamodb, SLOTS)
     operations = Operations(processes, Slots(dynamodb, SLOTS), RequestQueue(outside.client("sqs"), REQUESTS))
     try:
-        return f"{operations.remove(process)}, {processes.create(process, limit, job, queue_url=REQUESTS)}"
+        return f"{operations.remove(process)}, {processes.create(process, limit, job, rate=rate, queue_url=REQUESTS)}"
     except Exception as error:
         return f"failed: {type(error).__name__}"
 

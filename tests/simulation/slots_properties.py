@@ -13,6 +13,7 @@ from slotkeeper.slots import process as items
 from slotkeeper.slots.closed_executions import WHILE_STOPPING_SECONDS
 from slotkeeper.slots.process import SETTLED_SECONDS, higher
 from slotkeeper.slots.queues import backoff_seconds, hide_seconds
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES, Priority, execution_name, message_group
 from slotkeeper.slots.targets import is_state_machine
 from tests.simulation import slots_actors as code
@@ -87,6 +88,7 @@ class SlotsProperties(SlotsState):
     def _check_process(self, item: Record, before: Record) -> None:
         """The judge's verdict on a write of a process's item, and S1c for the blocks that run."""
         if item is NO_PROCESS or before is NO_PROCESS:
+            self.starts = ()
             return  # removed or added, and empty
         new, old = version_of(item), version_of(before)
         for breach in chain(wrong_item(new), wrong_step(old, new, self._asked, self._writer())):
@@ -94,6 +96,8 @@ class SlotsProperties(SlotsState):
         granted = {name for name in new.holders.keys() - old.holders.keys() if not new.holders[name].redriven}
         if granted and self.blocks and new.process == PROCESS:
             self._check_at_work(new, granted)
+        if granted and self.plan.rate:
+            self._check_rate(new.process, self.plan.rate)
 
     def _asked(self, name: str, _: Holder) -> Asked:
         return Asked(_priority_of(name, self.plan.requests, self.plan.callers))
@@ -156,9 +160,23 @@ class SlotsProperties(SlotsState):
             text = f"the weight at work is {sum(weights)}, the limit {item.limit}"
             raise Violation("S1c", f"{sorted(granted)} granted: {text}")
 
+    def _check_rate(self, process: str, rate: Rate) -> None:
+        """S11, with a start: in no time more than the rate allows, by the clock of the first and the latest clock."""
+        latest = self.now + max(*self.plan.ahead, *self.plan.leases, 0.0)
+        # A call that arrives late begins no time: its sender's clock had shown an earlier one.
+        self.starts = (*self.starts, (process, self.now, self._shown))
+        of_process = [clock for name, _, clock in self.starts if name == process]
+        for before, began in enumerate(of_process):
+            allowed = rate.burst + (latest - began) * 1000 / rate.interval
+            if len(of_process) - before > allowed:
+                times = [at for name, at, _ in self.starts if name == process][before:]
+                raise Violation("S11", f"{process} starts at {times}, more than its rate {rate} allows")
+
     def ahead_of(self, name: str) -> float:
-        """The lead of the clock of a lease's caller; 0 for other actors with a clock that runs."""
+        """The lead of the clock of a starter or of a lease's caller; 0 for other actors with a clock that runs."""
         kind, _, number = name.partition(" ")
+        if kind == "starter":
+            return self.plan.ahead[int(number) - 1]
         return self.plan.leases[int(number)] if kind == "caller" else 0.0
 
     def _note_to_wakes(self) -> None:
@@ -167,14 +185,15 @@ class SlotsProperties(SlotsState):
         for name in self.processes:
             process = self._process(name)
             first = process.first if process else None
-            if process and first and process.fits(first.weight, first.token_bytes):
+            if process and first and self._may_start(process, first.weight, first.token_bytes):
                 self._to_wake[first.receipt_handle] = first, before.get(first.receipt_handle, (None, self.now))[1]
         for process, request, message in self._waiting():
             handle = message["handle"]
             registered = {each.receipt_handle for each in process.waiting.values()}
             position = str(message["sequence"]).zfill(40), message["receives"]
             weight = request.weight or process.default_weight
-            if handle not in registered and process.admits(weight, request.priority, position, len(request.task_token)):
+            admits = process.admits(weight, request.priority, position, len(request.task_token))
+            if handle not in registered and admits and self._is_due(process):
                 self._to_wake[handle] = None, before.get(handle, (None, self.now))[1]
 
     def _check_not_again(self, execution: str) -> None:
@@ -314,7 +333,7 @@ class SlotsProperties(SlotsState):
             for name in self.processes:
                 process = self._process(name)
                 first = process.first if process else None
-                if process and first and process.fits(first.weight, first.token_bytes):
+                if process and first and self._may_start(process, first.weight, first.token_bytes):
                     return f"{first.execution} waits although it fits, or keeps others out although its message is gone"
         if self.faults:
             return ""
@@ -329,7 +348,7 @@ class SlotsProperties(SlotsState):
             if self.removed and first and first.execution != request.execution_name:
                 continue  # kept out by a registration without a message, until that would fit
             is_delayed = message["visible_at"] <= self.now + items.TURN_SECONDS
-            if self._fits(process, request) and not is_delayed:
+            if self._fits(process, request) and self._is_due(process) and not is_delayed:
                 return f"{message['id']} waits although it fits, and no actor will wake it"
         return ""
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dev.judge.slot_item import Holder, Item
 from slotkeeper.slots.executions import closing
 from slotkeeper.slots.process import Process, WaitingRequest, read_process
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import (
     Delivery,
     Request,
@@ -98,6 +99,8 @@ class Plan:
         blocks: seconds of their blocks, in turn. Every half a minute a block extends its lease, unless the number is
             negative: such a block runs for so many seconds, and may overrun its lease of a minute.
         lease_wait: seconds for which a caller waits for a slot.
+        rate: of both processes. Not for timeless worlds, in which no start becomes due.
+        ahead: for each starter the seconds by which its clock is ahead.
         aim: restricts the faults to "deaths" of workflows and calls of the janitor, to "wakes", to "answers" to
             callers, to "denials" and deaths of workflows, to failed "polls", to "ends" of children and of workflows, to
             deaths and "redrives" of workflows, or to starts of children that arrive "late" and deaths meanwhile; no
@@ -120,6 +123,8 @@ class Plan:
     leases: tuple[float, ...] = ()
     blocks: tuple[int, ...] = (0,)
     lease_wait: int = 0
+    rate: Rate | None = None
+    ahead: tuple[float, ...] = (0.0, 0.0)
     aim: str = ""
     janitor_ahead: bool = True
     job_limit: int = 100
@@ -277,6 +282,7 @@ class SlotsState(World):
                 "run_settings": {"M": self.settings_of(name)},
                 **({"queue_url": {"S": REQUESTS}} if plan.leases else {}),
                 **({"default_weight": {"N": str(plan.default_weight)}} if plan.default_weight > 1 else {}),
+                **({"rate": plan.rate.item, "next_start": {"N": "0"}} if plan.rate else {}),
             }
             for name, limit in limits.items()
         ]
@@ -313,6 +319,10 @@ class SlotsState(World):
         self.blocks: dict[str, tuple[int, int]] = {}
         self.latest_clock = self.now  # of all actors that have called
         self._acting: tuple[str, float] = ("", 0.0)  # the actor whose call is performed, and the lead of its clock
+        self.clocks: dict[str, float] = {}  # what each actor's clock has shown last
+        self._shown = 0.0  # what that actor's clock had shown before the call
+        # With a rate: of each start of a process the time, and what the clock of its caller had shown last.
+        self.starts: tuple[tuple[str, float, float], ...] = ()
         self.next_run = self.now + plan.first_run
         self.memories = (code.NEW,) * plan.containers  # of the janitor's containers, the next one first
         self.deferred: dict[str, float] = {}  # handles of deferred messages, and when they were deferred
@@ -424,6 +434,13 @@ class SlotsState(World):
 
     def _fits(self, process: Process, request: Request) -> bool:
         return process.fits(request.weight or process.default_weight, len(request.task_token))
+
+    def _may_start(self, process: Process, weight: int, token_bytes: int) -> bool:
+        return process.fits(weight, token_bytes) and self._is_due(process)
+
+    def _is_due(self, process: Process) -> bool:
+        """Whether the rate permits a start, by the clock that is furthest behind."""
+        return process.is_due(self.now + min(*self.plan.ahead, 0.0))
 
     def is_blocked(self, message: Record) -> bool:
         """Whether a message's request is heavier than the limit."""
@@ -561,6 +578,7 @@ class SlotsState(World):
             self.leases_begun,
             frozenset(self.blocks.items()),
             self.latest_clock if self.blocks else 0,
+            (self.starts, frozenset(self.clocks.items())) if self.plan.rate else (),
             self.memories,
             self.status_events,
             self.order,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS
 from slotkeeper.slots.process import TURN_SECONDS
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.targets import is_state_machine
 from tests.simulation import slots_actors as code
 from tests.simulation.aws import glue, sqs, stepfunctions
@@ -226,7 +227,8 @@ class SlotsWorld(SlotsProperties):
             taken["sent_at"],
             self.processes if self.plan.starters_read_first else (),
         )
-        self.begin(starter, code.starter.begin(taken["id"], *arguments), Notes(message=taken["handle"]))
+        notes = Notes(message=taken["handle"], ahead=self.ahead_of(starter))
+        self.begin(starter, code.starter.begin(taken["id"], *arguments), notes)
 
     def expire(self, message_id: str, _: str) -> None:
         """A message's visibility timeout ends."""
@@ -277,7 +279,7 @@ class SlotsWorld(SlotsProperties):
 
     def call(self, name: str, how: str) -> None:
         ahead = self.actors[name].notes.ahead
-        self._acting = name, ahead
+        self._acting, self._shown = (name, ahead), self.clocks.get(name, 0.0)
         self.latest_clock = max(self.latest_clock, self.now + ahead)
         is_down = self.now < self.outage_until and self.service_of(self.actors[name].question) == self.down
         if is_down:
@@ -342,7 +344,8 @@ class SlotsWorld(SlotsProperties):
         """The operator removes the process and adds it again."""
         self.replacements -= 1
         self.log("operator", "removes the process and adds it again")
-        self.begin("replace", code.replacer.begin(PROCESS, self.plan.limit, self.target_of(PROCESS)), Notes())
+        node = code.replacer.begin(PROCESS, self.plan.limit, self.target_of(PROCESS), self.plan.rate)
+        self.begin("replace", node, Notes())
 
     def abort(self, execution: str, status: str) -> None:
         """An execution is stopped or times out, and makes no further call."""
@@ -392,6 +395,7 @@ class SlotsWorld(SlotsProperties):
                 self.blocks = {other: block for other, block in self.blocks.items() if other != name}
                 return Answer()
             case "clock":
+                self.clocks = self.clocks | {name: self.now + notes.ahead}
                 return Answer(self.now + notes.ahead)
             case "enter":
                 self.actors[name] = self.actors.get(name, actor)._replace(
@@ -444,7 +448,7 @@ class SlotsWorld(SlotsProperties):
     def land(self, number: str, how: str) -> None:
         """A call arrives late. The operator who sees an older setting in `status` repeats the newest command."""
         sender = self.in_transit[int(number)][1]
-        self._acting = sender, self.ahead_of(sender)
+        self._acting, self._shown = (sender, self.ahead_of(sender)), 0.0
         super().land(number, how)
         for newest in self.newest:
             if newest is not None:
@@ -512,6 +516,13 @@ def _with_weight(request: str, weight: str) -> str:
 def random_world(random: Random, **given: Any) -> SlotsWorld:
     """A random world for random schedules. `given`: fields of its plan that are not random."""
     return SlotsWorld(replace(random_plan(random), **given))
+
+
+def random_world_with_rate(random: Random) -> SlotsWorld:
+    """A random world whose processes have a rate, and whose starters' clocks differ."""
+    count, seconds = random.choice(((1, 60), (3, 60), (1, 30), (6, 60)))
+    rate = Rate(count, seconds, random.randint(1, min(2, count)))
+    return random_world(random, rate=rate, ahead=random.choice(((0.0, 0.0), (0.0, 4.5), (-4.25, 0.0))))
 
 
 # The part of random worlds in which blocks overrun their leases, so that other callers take these over.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.targets import NO_TARGET
 from tests.simulation import (
     downstream_properties,
@@ -57,9 +58,15 @@ def _slots(
 
 
 def _target(
-    requests: str, *, faults: int = 0, quick: bool = True, timeless: bool = True, child: bool = True, **more: Any
+    requests: Sequence[str],
+    *,
+    faults: int = 0,
+    quick: bool = True,
+    timeless: bool = True,
+    child: bool = True,
+    **more: Any,
 ) -> Small:
-    """One process whose target is a state machine, or a Glue job. `requests`: the id of each, one character each."""
+    """One process whose target is a state machine, or a Glue job. `requests`: each as in Plan."""
     given = {"machines": ("p",) * child, "janitor_runs": 0, "janitor_ahead": False, "event_steps": False} | more
     plan = Plan(tuple(requests), **given)
     return Small(lambda: TargetsWorld(plan, timeless=timeless), faults, quick)
@@ -81,6 +88,9 @@ _DENIED = {
     "aim": "denials",
     "run_seconds": (60,),
 }
+
+
+_PACED = {"timeless": False, "child": False, "starters": 1, "run_seconds": (60,), "events_lost": True}
 
 
 def _retry(payloads: tuple[str, ...], *, faults: int = 0, quick: bool = True, **given: Any) -> Small:
@@ -111,13 +121,14 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
     "endings": endings_world.random_world,
     "retry": retry_world.random_world,
     "slots": slots_world.random_world,
+    "rates": slots_world.random_world_with_rate,
     "targets": targets_world.random_world,
     "token": token_world.random_world,
 }
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "endings": 2, "retry": 2, "slots": 7, "targets": 3, "token": 8}
+SHARES = {"downstream": 1, "endings": 2, "rates": 2, "retry": 2, "slots": 5, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": _slots("a", 1, janitor_runs=1, janitor_ahead=True, faults=1),
@@ -239,6 +250,21 @@ SMALL: dict[str, Small] = {
     "child, a caller, answers denied from a moment on": _target(
         "a", callers="a", faults=1, **_DENIED | {"denials": ("answers",)}
     ),
+    "rate, 2 requests, no fault": _target("ab", limit=2, rate=Rate(1, 60), **_PACED),
+    "rate, 2 priorities and a burst, no fault": _target(
+        ("+a", "b", "-c"), limit=3, rate=Rate(2, 60, 2), ahead=(0.5,), **_PACED
+    ),
+    "rate, 2 requests, 1 slot, then 2, no fault": _target(
+        "ab", limit=1, limits=(2,), rate=Rate(1, 60), quick=False, **_PACED
+    ),
+    "rate, 1 request and 1 lease, no fault": _target(
+        "a", limit=2, rate=Rate(1, 30), leases=(4,), lease_wait=200, **_PACED
+    ),
+    "rate, 2 requests, 1 slot, their workflows die": _target(
+        "ab", limit=1, rate=Rate(1, 60), aim="deaths", faults=1, quick=False, **_PACED
+    ),
+    "rate, weights 2 and 1, 2 slots": _target(("a2", "b1"), limit=2, rate=Rate(1, 30), faults=1, quick=False, **_PACED),
+    "rate, 2 requests": _target("ab", limit=2, rate=Rate(1, 60), faults=1, quick=False, **_PACED),
     "2 children, two callers": _target("ab", callers="ab"),
     "2 children": _target("ab", starters=1, faults=1, quick=False),
     "child, a caller, janitor at any time": _target(

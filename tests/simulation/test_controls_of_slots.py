@@ -163,7 +163,7 @@ def registered_although_a_slot_is_free(patch: Patch) -> None:
 
 
 def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
-    def can_proceed(self: Slots, candidate: Candidate) -> bool:
+    def can_proceed(self: Slots, candidate: Candidate, _: float) -> bool:
         seen = self.read(candidate.process)
         return seen is not None and seen.fits(1)
 
@@ -171,7 +171,7 @@ def no_check_for_a_cancellation_after_hiding(patch: Patch) -> None:
 
 
 def no_check_for_the_process_after_hiding(patch: Patch) -> None:
-    def can_proceed(self: Slots, candidate: Candidate) -> bool:
+    def can_proceed(self: Slots, candidate: Candidate, _: float) -> bool:
         seen = self.read(candidate.process)
         return seen is not None and (seen.fits(1) or candidate.execution in seen.cancelled)
 

@@ -12,7 +12,7 @@ import typer.main
 
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
 from slotkeeper.retry.downstream.health import BreakerSettings
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper_cli.app import app
 from tests.support.aws_metrics import MISSING_IS_IGNORED, ONLY_ABOVE_ZERO
 from tests.support.metrics import ROOT

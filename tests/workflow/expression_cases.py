@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions
 from tests.workflow.case import (
@@ -27,7 +28,8 @@ from tests.workflow.definition import definition, states
 from tests.workflow.interpreter import ME, Variables
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1}
+NO_RATE = {"interval": 0, "due": 0}
+NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1, **NO_RATE}
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -335,7 +337,8 @@ CASES = [
             "TableName": "${SlotTableName}",
             "Key": {"process_name": {"S": "p"}},
             "ConsistentRead": True,
-            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds",
+            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds, "
+            "rate, next_start",
         },
     ),
     *(
@@ -377,7 +380,7 @@ CASES = [
         for paused, room in ((True, 0), (False, 3))
     ),
     *(
-        case("ReadWaiting.Assign", {"first": {}, "room": 0, **turns}, result={"Item": item})
+        case("ReadWaiting.Assign", {"first": {}, "room": 0, **NO_RATE, **turns}, result={"Item": item})
         for item, turns in (
             ({"turn_high": {"N": "7"}}, {"turns": {"high": 0, "normal": 7, "low": 7}, "turn_seconds": 1}),
             ({"turn_normal": {"N": "8"}}, {"turns": {"high": 0, "normal": 0, "low": 8}, "turn_seconds": 1}),
@@ -388,6 +391,31 @@ CASES = [
             ({"turn_seconds": {"N": "0"}}, {"turns": NO_TURN["turns"], "turn_seconds": 0}),
         )
     ),
+    case(
+        "ReadWaiting.Assign",
+        {"first": {}, "room": 0, **NO_TURN, "interval": 8572, "due": 982_856},
+        result={"Item": {"rate": Rate(7, 60, 3).item, "next_start": {"N": "1000000"}}},
+    ),
+    *(
+        case(
+            "WakeWaiting.Arguments",
+            {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": delay},
+            {
+                "first": _registered("low")["M"],
+                "turns": {"high": 0, "normal": 0, "low": began},
+                "turn_seconds": 1,
+                "interval": 6000,
+                "due": ENTERED + left,
+            },
+        )
+        for left, began, delay in (
+            (5400, 0, 5),
+            (5400, ENTERED - 600, 7),  # the turn of the last start
+            (5400, ENTERED - 601, 5),
+            (0, ENTERED, 1),
+            (90_000_000, 0, 1800),
+        )
+    ),
     *(
         case(
             "WakeWaiting.Arguments",
@@ -396,6 +424,7 @@ CASES = [
                 "first": _registered("low")["M"],
                 "turns": {"high": 0, "normal": 0, "low": ENTERED + ahead},
                 "turn_seconds": turn_seconds,
+                **NO_RATE,
             },
         )
         for turn_seconds, ahead, delay in DELAYS

@@ -10,6 +10,7 @@ import pytest
 from slotkeeper.slots.process import WaitingRequest, higher
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import MAX_WAKES
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from tests.workflow.case import CONTEXT, DELAYS, ENTERED
 from tests.workflow.expression_cases import OTHER_SQS_ERRORS, REJECTED_HANDLES
@@ -92,6 +93,22 @@ def test_the_workflow_and_the_layer_delay_a_wake_by_the_rest_of_a_turn(
             is_delayed = any(f"turn_{each}" in began for each in higher(priority))
             expected = (f"handle-{priority}", delay if is_delayed else 0)
             assert _woken_by_the_workflow(item) == _woken_by_the_layer(item) == expected
+
+
+@pytest.mark.parametrize(("count", "seconds", "burst"), [(10, 60, 1), (7, 60, 3), (3, 1, 2), (1, 86_400, 1)])
+def test_the_workflow_and_the_layer_delay_a_wake_until_the_rate_permits_a_start(
+    count: int, seconds: int, burst: int
+) -> None:
+    rate, delays = Rate(count, seconds, burst), set()
+    for left, began in product((-1, 0, 1, 999, 1000, 5400, 90_000_000), (None, -5, -1, 0, 2)):
+        paced = {"rate": rate.item, "next_start": {"N": str(ENTERED + left + rate.lead)}}
+        turn = {} if began is None else {"turn_high": {"N": str(ENTERED + left - rate.interval + began)}}
+        for priority in PRIORITIES:
+            weights = tuple(1 if each == priority else None for each in PRIORITIES)
+            item = _item(weights, 2) | paced | turn
+            assert _woken_by_the_workflow(item) == _woken_by_the_layer(item), item
+            delays.add(_woken_by_the_layer(item))
+    assert {("handle-high", 5), ("handle-low", 5), ("handle-low", 7), ("handle-low", 1800)} <= delays
 
 
 def test_a_turn_lasts_a_second_without_a_setting() -> None:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from slotkeeper_cli.audit.free_slot_checks import freed, taken
 from slotkeeper_cli.audit.history_checks import CheckResult, accounted, in_order, never_above, never_again
+from slotkeeper_cli.audit.rate_check import never_faster
 from slotkeeper_cli.audit.work_history import WorkHistory
 
 
 def judge(history: WorkHistory) -> list[CheckResult]:
-    """All checks of a history. Their ids are limit, accounted, once, freed, order and free."""
-    return [check(history) for check in (never_above, accounted, never_again, freed, in_order, taken)]
+    """All checks of a history. Their ids are limit, accounted, once, freed, order and free; with a rate also rate."""
+    checks = [never_above, accounted, never_again, freed, in_order, taken]
+    if any(process.rate for process in history.processes.values()):
+        checks.append(never_faster)
+    return [check(history) for check in checks]

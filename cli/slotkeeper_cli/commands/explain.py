@@ -144,7 +144,7 @@ class Explained:
         (process,) = [*self._processes(name), *self._finder.stand_ins]
         facts = self._facts()
         is_malformed = name in self._finder.malformed
-        lease = [] if is_malformed else lease_conditions(process, process.default_weight)
+        lease = [] if is_malformed else lease_conditions(process, process.default_weight, facts.now)
         return {
             **self._queue(process, facts),
             "lease_conditions": [each.as_dict() for each in lease],

@@ -22,6 +22,7 @@ from slotkeeper.slots.process import (
 )
 from slotkeeper.slots.processes import check_settings
 from slotkeeper.slots.protocol import ALWAYS_FIT
+from slotkeeper.slots.rate import Rate, parse_rate
 from slotkeeper.slots.request import MAX_TOKEN_CHARACTERS, MAX_WEIGHT
 from slotkeeper.slots.targets import MAX_SETTLE_SECONDS, MAX_TIMEOUT_MINUTES, NO_TARGET
 from slotkeeper_cli.audit_log import audit
@@ -61,6 +62,18 @@ _TURN: dict[str, Any] = {
     "help": "Seconds for which a request that starts after it has waited delays those of lower priorities, so that the "
     "next one of its priority comes first. 0: never.",
 }
+_RATE: dict[str, Any] = {
+    "metavar": "COUNT/UNIT",
+    "help": "Most requests and leases that may start in a second, minute, hour or day, such as 10/minute. A start is "
+    "due at even intervals.",
+}
+Burst = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="With a rate: starts that may follow each other immediately, after a time without any; at most its count.",
+    ),
+]
 Target = Annotated[
     str,
     typer.Option(
@@ -109,16 +122,22 @@ def list_processes() -> None:
     context = current_context()
     processes, malformed = SlotControl(context.stack).read_all()
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "turn_seconds", "target", "paused")
-    listed = [{key: getattr(one, key) for key in keys} | {"holders": len(one.holders)} for one in processes]
+    listed = [
+        {key: getattr(one, key) for key in keys} | {"rate": one.rate and str(one.rate), "holders": len(one.holders)}
+        for one in processes
+    ]
     data = {"processes": listed, "malformed": [str(one) for one in malformed]}
 
     def render(console: Console) -> None:
         weighted = any(one.default_weight != 1 for one in processes)
-        rows = table("process", ">slots", ">in use", ">holders", *[">default weight"] * weighted, "target", "state")
+        paced = any(one.rate for one in processes)
+        columns = [">slots", ">in use", ">holders", *[">default weight"] * weighted, *["rate"] * paced]
+        rows = table("process", *columns, "target", "state")
         for one in processes:
             state = Text("paused", style="yellow") if one.paused else Text("active")
             numbers = [one.slot_limit, one.slots_in_use, len(one.holders), *[one.default_weight] * weighted]
-            rows.add_row(one.name, *(f"{number:,}" for number in numbers), one.target, state)
+            rate = [str(one.rate or "any")] * paced
+            rows.add_row(one.name, *(f"{number:,}" for number in numbers), *rate, one.target, state)
         if processes:
             console.print(rows)
         elif not malformed:
@@ -222,6 +241,38 @@ def set_turn(process: ProcessName, seconds: Annotated[int, typer.Argument(**_TUR
     context.out.result(data, f"{process}: a turn of {before.turn_seconds} s -> {seconds} s.")
 
 
+@app.command("set-rate", cls=StackCommand)
+def set_rate(
+    process: ProcessName,
+    rate: Annotated[
+        str, typer.Argument(metavar="RATE", help="COUNT/UNIT with the unit second, minute, hour or day; or none.")
+    ],
+    burst: Burst = 1,
+) -> None:
+    """Set how many requests and leases may start in a time.
+
+    It applies from the next start on, and counts from then on. With none, only the limit counts.
+    """
+    context = current_context()
+    after = None if rate == "none" else _rate_of(rate, burst, "Nothing was changed.")
+    control = SlotControl(context.stack)
+    before = control.process(process)
+    shown = {"before": before.rate and str(before.rate), "after": None if after is None else rate}
+    audit("process set-rate", process=process, **shown, burst=burst)
+    woken = control.operations.set_rate(process, after)
+    lines = [f"{process}: {before.rate or 'any rate'} -> {after or 'any rate'}."]
+    lines += ["The first waiting request was woken."] * woken
+    data = {"process": process, **shown, "burst": burst, "woken": woken}
+    context.out.result(data, lines)
+
+
+def _rate_of(text: str, burst: int, effect: str) -> Rate:
+    try:
+        return parse_rate(text, burst)
+    except ValueError as error:
+        raise typer.BadParameter(f"a rate {error}. {effect}") from error
+
+
 @app.command("pause", cls=StackCommand)
 def pause(process: Names = None, every: Every = False) -> None:
     """Stop admitting requests of processes.
@@ -281,6 +332,8 @@ def add(
     timeout_minutes: TimeoutMinutes = None,
     settle_seconds: SettleSeconds = 0,
     turn_seconds: Annotated[int, typer.Option(**_TURN)] = TURN_SECONDS,
+    rate: Annotated[str | None, typer.Option(**_RATE)] = None,
+    burst: Burst = 1,
     paused: Annotated[
         bool, typer.Option("--paused", help="Add it paused: it admits no request until slotkeeper process resume.")
     ] = False,
@@ -296,6 +349,9 @@ def add(
     control = SlotControl(context.stack)
     own: dict[str, Any] = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
     own |= {"turn_seconds": turn_seconds}
+    paced = None if rate is None else _rate_of(rate, burst, "Nothing was added.")
+    if rate is None and burst != 1:
+        raise typer.BadParameter("--burst needs --rate. Nothing was added.")
     try:
         check_settings(process, limit, target, default_weight, **own)
         check_account_and_region(context.stack, target)
@@ -311,8 +367,9 @@ def add(
     if control.processes.read_item(process):
         raise _exists(control, process)
     settings = {"limit": limit, "default_weight": default_weight, "target": target, "paused": paused}
-    audit("process add", process=process, **settings, **own, forced=bool(problems))
+    audit("process add", process=process, **settings, **own, rate=rate, burst=burst, forced=bool(problems))
     queue_url = context.stack.outputs["RequestQueueUrl"]
+    own |= {"rate": paced}
     if not control.processes.create(process, limit, target, paused, default_weight, **own, queue_url=queue_url):
         raise _exists(control, process)
     _warn_of_limit(context, control.process(process), control)
@@ -322,6 +379,7 @@ def add(
             f"their task tokens have less than {MAX_TOKEN_CHARACTERS:,} bytes. Other requests are not limited by this."
         )
     data = {"process": process, "slot_limit": limit, "default_weight": default_weight, "target": target, **own}
+    data |= {"rate": paced and str(paced)}
     context.out.result(data | {"paused": paused, "problems": problems}, _added(process, data, paused))
 
 
@@ -329,8 +387,8 @@ def _exists(control: SlotControl, process: str) -> CommandRefused:
     """The error for a process that exists already; CommandFailed is raised if its item is malformed."""
     control.process(process)
     return CommandRefused(
-        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-turn, pause and "
-        "resume. Nothing was changed."
+        f"process {process!r} exists already: change it with slotkeeper process set-limit, set-rate, set-turn, "
+        "pause and resume. Nothing was changed."
     )
 
 
@@ -345,6 +403,8 @@ def _added(process: str, settings: dict[str, Any], paused: bool) -> str:
         sentences.append(f"Its slots are kept for {duration(settings['settle_seconds'])} after an abort")
     if settings["turn_seconds"] != TURN_SECONDS:
         sentences.append(f"A turn lasts {settings['turn_seconds']} s")
+    if settings["rate"]:
+        sentences.append(f"At most {settings['rate']} may start")
     return ". ".join(sentences) + "."
 
 

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
 from slotkeeper.slots.process import KEEP_SECONDS, find_faults
+from slotkeeper.slots.rate import parse_rate
 from slotkeeper.slots.request import hide_fields
 from slotkeeper.slots.run_report import is_denied
 from slotkeeper_cli.audit_log import audit, read_audit
@@ -266,7 +267,7 @@ def own_settings(stack: StackConnection, name: str, has_log: bool) -> dict[Keys,
         text = "the stack's parameter SlotLimit; the audit log has no later change"
         settings[("slot_limit",)] = Stated({"N": parameters["SlotLimit"]}, text)
         text = "the stack adds its process without it; the audit log has no later change"
-        absent: tuple[Keys, ...] = (("default_weight",), ("turn_seconds",), _TIMEOUT, _SETTLE)
+        absent: tuple[Keys, ...] = (("default_weight",), ("turn_seconds",), ("rate",), _TIMEOUT, _SETTLE)
         settings |= dict.fromkeys(absent, Stated(None, text)) | {("run_settings",): Stated({"M": {}}, text)}
     return settings
 
@@ -288,12 +289,19 @@ def settings_in(lines: Iterable[Mapping[str, Any]], own: Mapping[Keys, Stated]) 
                 settings[keys] = Stated(None if value == default else _attribute(value), source)
             of_run = {keys[1]: settings[keys].value for keys in (_TIMEOUT, _SETTLE)}
             settings[("run_settings",)] = Stated({"M": {key: value for key, value in of_run.items() if value}}, source)
+            settings[("rate",)] = Stated(_rate(line.get("rate"), line), source)
+        elif action == "process set-rate":
+            settings[("rate",)] = Stated(_rate(line["after"], line), source)
         elif action in _CHANGED:
             settings[_CHANGED[action]] = Stated(_attribute(line["after"]), source)
         elif action == "process repair":
             stated = {tuple(change["path"]): change["writes"] for change in line["changes"]}
             settings |= {keys: Stated(value, source) for keys, value in stated.items() if keys[0] in SETTINGS}
     return settings
+
+
+def _rate(text: str | None, line: Mapping[str, Any]) -> dict[str, Any] | None:
+    return parse_rate(text, line["burst"]).item if text else None
 
 
 def _attribute(value: Any) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def restore(
 
 
 def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
-    names = ("default_weight", "timeout_minutes", "settle_seconds", "turn_seconds")
+    names = ("default_weight", "timeout_minutes", "settle_seconds", "turn_seconds", "rate")
     settings: dict[str, Any] = {name: getattr(restored, name) for name in names}
     return control.processes.create(
         restored.name, restored.slot_limit, restored.target, paused=True, **settings, queue_url=queue_url

@@ -135,7 +135,7 @@ def _process(
             shown |= {"link": stack.execution_link(name)}
         holders.append(shown)
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
-    data = {key: getattr(process, key) for key in keys}
+    data = {key: getattr(process, key) for key in keys} | {"rate": process.rate and str(process.rate)}
     waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
     return data | {"holders": holders, "waiting": [as_dict(process, each, now, of_queue) for each in waiting]}
 
@@ -191,6 +191,8 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
     line = Text(process["name"], style="bold")
     line.append(f"  {in_use_text(process)}", style="not bold")
     line.append(f"  {target_text(process['target'])}", style="dim not bold")
+    if process["rate"]:
+        line.append(f"  at most {process['rate']}", style="not bold")
     if process["paused"]:
         line.append("  PAUSED", style="yellow")
     if process["has_drifted"]:

@@ -161,7 +161,7 @@ def blocked(facts: Facts) -> Iterator[Finding]:
 def waiting(facts: Facts) -> Iterator[Finding]:
     for process, one in _waiting(facts):
         fits = one == process.first and process.fits(one.weight, one.token_bytes)
-        if fits and not facts.execution_status(one.execution):
+        if fits and process.is_due(facts.now) and not facts.execution_status(one.execution):
             shown = as_dict(process, one, facts.now)
             free = count(process.slot_limit - process.slots_in_use, "free slot")
             yield warn(

@@ -22,6 +22,7 @@ from typing import Any
 
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, WaitingRequest
 from slotkeeper.slots.protocol import Candidate, refusal
+from slotkeeper.slots.rate import after_start
 from slotkeeper.slots.request import Delivery, Priority, message_group
 from slotkeeper_cli.audit.intervals import overlap_seconds, rounded, spread, weighted_steps
 from slotkeeper_cli.audit.work_history import LimitSteps
@@ -240,7 +241,8 @@ class _Simulation:
             "turns": self._turns,
             "cancelled": {},
         }
-        self._process = replace(of, slot_limit=limits[0][1], slots_in_use=0, paused=False, target="replay", **own)
+        own |= {"slots_in_use": 0, "paused": False, "target": "replay", "next_start": 0}
+        self._process = replace(of, slot_limit=limits[0][1], **own)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
         self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
@@ -294,14 +296,18 @@ class _Simulation:
         delivery = Delivery(request.execution, "", group, "", sequence, receives, request.arrival)
         candidate = Candidate(self._process.name, request.execution, request.weight, priority, delivery)
         self._wakes.pop(priority, None)
-        if refusal(candidate, self._process) is not None:
+        if refusal(candidate, self._process, now) is not None:
             self._waiting[priority] = WaitingRequest(
                 priority, "", delivery.sortable_sequence, receives, request.weight, 0, request.execution, "", 0
             )
+            if left := self._process.seconds_until_due(now):  # its message is hidden until then
+                self._wakes[priority] = (self._at(now + left, "woken", priority), now + left)
             return
         self._waiting.pop(priority, None)
         if delivery.has_waited(now):
             self._turns[priority] = int(now * 1000)
+        if rate := self._process.rate:
+            self._process = replace(self._process, next_start=after_start(rate, self._process.next_start, now))
         self._hold(self._groups[priority].popleft(), now)
         if receives > 1:
             self._wake(now)

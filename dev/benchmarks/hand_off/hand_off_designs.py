@@ -23,12 +23,14 @@ from dev.scenarios.runner.scenario import CannotContinue
 from dev.scenarios.slots.slot_stack import item_of
 from dev.scenarios.soak.soak_stack import create_script_job, function_named
 from slotkeeper.slots.processes import Processes
+from slotkeeper.slots.rate import Rate
 
 JOB = "one-second"
 JOB_SECONDS = 1.0
 JOB_ARGUMENTS = {"--seconds": str(JOB_SECONDS), "--ending": "succeed"}
 WAKE, WAKE_CHILDREN = "wake", "wake-children"
-CHILD = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": int(JOB_SECONDS), "End": True}}}
+CHILD_SECONDS = int(JOB_SECONDS)
+CHILD = {"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "Seconds": CHILD_SECONDS, "End": True}}}
 WAKE_STATES = ("ReadWaiting", "IsRequestWaiting", "WakeWaiting", "IsReceiptHandleRefused", "ClearWaiting")
 AFTER_WAKE = "ChooseOutcome"
 STARTER_CODE = ROOT / "functions" / "starter" / "app.py"
@@ -150,6 +152,10 @@ class BenchmarkStack:
         if "FunctionError" in answer:
             raise CannotContinue(f"the starter of {variant.name} fails: {answer['Payload'].read().decode()}")
         return variant
+
+    def set_rate(self, variant: Variant, rate: Rate) -> None:
+        """Set the rate of its process."""
+        self._processes.set_rate(variant.name, rate)
 
     def send(self, variant: Variant, count: int, label: str) -> None:
         """Send `count` requests, ten per call."""

@@ -19,7 +19,7 @@ def replace(owner: Any, name: str, new: Any) -> None:
     setattr(owner, name, new)
 
 
-replace(Slots, "wait", lambda *_: Registration.REGISTERED)
+replace(Slots, "wait", lambda *_, **__: Registration.REGISTERED)
 replace(Slots, "can_proceed", lambda *_: False)
 replace(admission, "hide_seconds", lambda *_: PERIOD)
 replace(admission, "wake_next", lambda *_: False)

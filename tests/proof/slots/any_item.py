@@ -45,12 +45,15 @@ class AnyItem:
         count: the number of holders.
         held: the sum of their weights.
         drift: by how much `slots_in_use` is below that sum, 0 unless another writer has changed the item.
+        has_rate, is_as_read: whether it has a rate, and the one that the step has read.
     """
 
     def __init__(self) -> None:
         self.limit, self.in_use = Int("slot_limit"), Int("slots_in_use")
         self.count, self.held = Int("holders"), Int("their weights")
         self.drift = self.held - self.in_use
+        self.next_start = Int("next_start")
+        self.has_rate, self.is_as_read = Bool("rate exists"), Bool("rate as read")
         self.named: dict[str, Holder] = {}
 
     def holder(self, name: str) -> Holder:
@@ -80,6 +83,8 @@ class Effect:
     count: ArithRef
     held: ArithRef
     named: dict[str, Holder]
+    next_start: ArithRef
+    keeps_rate: bool
 
     @property
     def drift(self) -> ArithRef:
@@ -111,12 +116,13 @@ class _Write:
 
     def effect(self) -> Effect:
         before, requires = self._item, [self._holds(self._test)] if self._test else []
-        numbers = {"slot_limit": before.limit, "slots_in_use": before.in_use}
+        numbers = {"slot_limit": before.limit, "slots_in_use": before.in_use, "next_start": before.next_start}
         after: dict[str, Holder] = {}
+        keeps_rate = all(self._place(action.path)[0] != "rate" for action in self._actions)
         for action in self._actions:
             place = self._place(action.path)
             match place:
-                case ("slot_limit" | "slots_in_use",) if action.term:
+                case ("slot_limit" | "slots_in_use" | "next_start",) if action.term:
                     numbers[place[0]] = self._sum(action)
                 case ("holders", name):
                     after[name] = self._entry(action)
@@ -138,7 +144,9 @@ class _Write:
             held += If(entry.is_there, entry.numbers["weight"], 0) - If(old.is_there, old.numbers["weight"], 0)
         happens = And(*requires) if requires else BoolVal(True)
         limit, in_use = numbers["slot_limit"], numbers["slots_in_use"]
-        return Effect(happens, limit, in_use, count, held, dict(before.named) | after)
+        return Effect(
+            happens, limit, in_use, count, held, dict(before.named) | after, numbers["next_start"], keeps_rate
+        )
 
     def _entry(self, action: Action) -> Holder:
         if action.term is None:
@@ -201,6 +209,8 @@ class _Write:
         return Bool(f"{'.'.join(place)} exists")
 
     def _compared(self, left: Operand, comparator: str, right: Operand) -> BoolRef:
+        if isinstance(left, Path) and self._place(left) == ("rate",) and comparator == "=":
+            return And(self._item.has_rate, self._item.is_as_read)
         numbers = self._operand(left), self._operand(right)
         places = [self._place(each) for each in (left, right) if isinstance(each, Path)]
         there = [self._item.holder(place[1]).is_there for place in places if place[:1] == ("holders",) and place[1:]]
@@ -232,6 +242,8 @@ class _Write:
                         return self._item.limit
                     case ("slots_in_use",):
                         return self._item.in_use
+                    case ("next_start",):
+                        return self._item.next_start
                     case ("holders", name, number) if number in NUMBERS:
                         return self._item.holder(name).numbers[number]
         return None

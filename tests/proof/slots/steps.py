@@ -19,6 +19,7 @@ from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.process import Cancellation, Cleared, Holder, Process, WaitingRequest
 from slotkeeper.slots.processes import Cancellations, Processes
 from slotkeeper.slots.protocol import Candidate, LeaseTerm, Slots
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Delivery
 from tests.proof.slots.symbols import Search
 
@@ -63,24 +64,35 @@ class AsRead(Process):
         return True  # a step that finds before its write that it would be refused writes nothing
 
 
-def as_read(search: Search, holders: dict[str, Holder] | None = None) -> AsRead:
-    limit, in_use, held, default = (search.integer(f"{name} read") for name in ("limit", "in use", "held", "default"))
-    return AsRead("p", limit, in_use, holders or {}, False, "job", default, held=held)
+@dataclass(frozen=True)
+class AnyRate(Rate):
+    """A rate of any interval and burst."""
+
+    interval: Any = 0  # type: ignore[assignment]
+    lead: Any = 0  # type: ignore[assignment]
+
+
+def as_read(search: Search, holders: dict[str, Holder] | None = None, *, paced: bool = False) -> AsRead:
+    names = ("limit", "in use", "held", "default", "interval", "lead", "next start")
+    limit, in_use, held, default, *of_rate, next_start = (search.integer(f"{name} read") for name in names)
+    rate = AnyRate(1, 1, 1, *of_rate) if paced else None
+    given = {"held": held, "rate": rate, "next_start": next_start}
+    return AsRead("p", limit, in_use, holders or {}, False, "job", default, **given)
 
 
 # What holds for every number that a step reads or is given.
 PREMISES = (
-    *(Int(f"{name} read") >= 0 for name in ("limit", "held")),
-    *(Int(name) >= 1 for name in ("default read", "weight", "expired weight")),
+    *(Int(f"{name} read") >= 0 for name in ("limit", "held", "lead")),
+    *(Int(name) >= 1 for name in ("default read", "weight", "expired weight", "interval read")),
 )
 
 
 Step = Callable[[Recorder, Search], Any]
 
 
-def _slots(recorder: Recorder, search: Search, **given: Any) -> Slots:
+def _slots(recorder: Recorder, search: Search, *, paced: bool = False, **given: Any) -> Slots:
     slots = Slots(recorder, "table", **given)  # type: ignore[arg-type]
-    slots.read = lambda _: as_read(search)  # type: ignore[method-assign]
+    slots.read = lambda _: as_read(search, paced=paced)  # type: ignore[method-assign]
     return slots
 
 
@@ -90,22 +102,25 @@ def _leases(recorder: Recorder, search: Search) -> LeaseSteps:
     return steps
 
 
-def _reserve(weight: Any, *, lease: bool, reads_first: bool, token: str = "") -> Step:
+def _reserve(weight: Any, *, lease: bool, reads_first: bool, token: str = "", paced: bool = False) -> Step:
     def make(recorder: Recorder, search: Search) -> Any:
         of = search.integer("weight") if weight == "any" else weight
         delivery, term = (None, LEASE) if lease else (_DELIVERY, None)
         candidate = Candidate("p", "me", of, delivery=delivery, request_id="id", task_token=token, lease=term)
-        return _slots(recorder, search, large=["p"] if reads_first else []).reserve(candidate, NOW)
+        slots = _slots(recorder, search, paced=paced, large=["p"] if reads_first else [])
+        return slots.reserve(candidate, NOW)
 
     return make
 
 
-def _take_over(recorder: Recorder, search: Search) -> Any:
+def _take_over(recorder: Recorder, search: Search, *, paced: bool = False) -> Any:
     old = search.integer("expired weight")
     raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}, "weight": {"N": str(old)}}
     expired = Holder("LEASED", NOW - 90, "", None, raw, old, until=NOW - 60, code="of x")
     candidate = Candidate("p", "me", search.integer("weight"), lease=LEASE)
-    seen = as_read(search, {"x": expired})
+    seen = as_read(search, {"x": expired}, paced=paced)
+    if not seen.is_due(NOW):
+        return None  # it removes the expired lease, and reserves
     return _leases(recorder, search)._use_expired(candidate, seen, {"x": expired}, NOW)
 
 
@@ -191,6 +206,22 @@ GRANTS: dict[str, Step] = {
     for lease in (False, True)
     for reads_first in (False, True)
 } | {"reserve for a caller": _reserve(1, lease=False, reads_first=False, token="t"), "take over": _take_over}
+
+# The same for a process that was read with a rate.
+PACED: dict[str, Step] = {
+    f"{'lease' if lease else 'reserve'}, weight {weight}, with a rate": _reserve(
+        weight, lease=lease, reads_first=True, paced=True
+    )
+    for weight in (1, "any")
+    for lease in (False, True)
+} | {"take over, with a rate": lambda recorder, search: _take_over(recorder, search, paced=True)}
+GRANTS |= PACED
+
+# The writes that begin a new count.
+SET_RATE: dict[str, Step] = {
+    "set the rate": lambda recorder, _: _of(Processes, recorder).set_rate("p", Rate(10, 60)),
+    "remove the rate": lambda recorder, _: _of(Processes, recorder).set_rate("p", None),
+}
 
 # The writes that make the counter the sum of the weights.
 REPAIRS: dict[str, Step] = {"repair the counter": _repair_counter, "repair": _repair}

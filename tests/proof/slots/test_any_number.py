@@ -1,4 +1,5 @@
 """S1, S1c's writes and S2 for any number of holders, any limit, any weights and any drift: z3 finds no counterexample.
+S11 for any rate, any burst and any clocks.
 
 Each step is performed by the product's own code, with symbols for the numbers that it reads and is given. Its condition
 and its update are parsed by the grammar of the simulated DynamoDB, and z3 searches an item for which the write happens
@@ -18,12 +19,23 @@ import pytest
 from z3 import And, BoolRef, BoolVal, Implies, Int, Or
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots import lease_protocol, protocol
+from slotkeeper.slots import lease_protocol, protocol, rate
 from tests.proof.slots.any_item import AnyItem, Effect, effect, text_number
-from tests.proof.slots.steps import ADOPT, GRANTS, NOW, OTHERS, PREMISES, REPAIRS, Recorder, Step, writing_functions
+from tests.proof.slots.steps import (
+    ADOPT,
+    GRANTS,
+    NOW,
+    OTHERS,
+    PREMISES,
+    REPAIRS,
+    SET_RATE,
+    Recorder,
+    Step,
+    writing_functions,
+)
 from tests.proof.slots.symbols import Search, counterexample
 
-ALL = GRANTS | OTHERS | REPAIRS | ADOPT
+ALL = GRANTS | OTHERS | REPAIRS | ADOPT | SET_RATE
 LEASE_ENDS = {"release a lease": "me", "remove an expired lease": "x", "take over": "x"}
 
 # What must hold for a write: the item before it, what is after it, and the request.
@@ -39,14 +51,16 @@ def counterexamples(step: Step, claim: Claim) -> list[dict[str, str]]:
         step(recorder, search)
         return recorder.writes
 
+    writes = 0
     for requests, assumed in search.paths(perform):
-        assert requests, "the step writes nothing"
+        writes += len(requests)  # none on a path on which no start is due
         for request in requests:
             item = AnyItem()
             after = effect(item, request, search)
             happens = (*PREMISES, *assumed, item.is_possible, after.happens)
             assert counterexample(BoolVal(False), *happens), "no item permits the write, so any claim would hold"
             found.append(counterexample(claim(item, after, request), *happens))
+    assert writes, "the step writes nothing"
     return [each for each in found if each]
 
 
@@ -84,20 +98,50 @@ def ends_the_lease_as_it_was_seen(item: AnyItem, after: Effect, request: dict[st
     return And(seen["until"] + CLOCK_SKEW_SECONDS <= NOW, seen["code"] == text_number("of x"))
 
 
+INTERVAL, LEAD = Int("interval read"), Int("lead read")
+
+
+def starts_when_due(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    """A start at NOW comes not before it is due, and moves the next one by an interval, and to one after itself."""
+    moved = And(after.next_start >= item.next_start + INTERVAL, after.next_start >= NOW * 1000 + INTERVAL)
+    return Implies(item.has_rate, And(item.is_as_read, item.next_start <= NOW * 1000 + LEAD, moved))
+
+
+def is_no_start(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    return And(after.next_start == item.next_start, after.keeps_rate)
+
+
 CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {
-    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT),
+    "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT | SET_RATE),
     "repaired": (corrects_the_counter, REPAIRS),
     "fits": (admits_what_fits, GRANTS),
-    "adds nothing": (adds_no_weight, OTHERS | REPAIRS),
+    "adds nothing": (adds_no_weight, OTHERS | REPAIRS | SET_RATE),
+    "due": (starts_when_due, GRANTS),
+    "no start": (is_no_start, OTHERS | REPAIRS | ADOPT),
     "extension": (extends_only_its_own, {"extend a lease": OTHERS["extend a lease"]}),
     "end": (ends_the_lease_as_it_was_seen, {name: ALL[name] for name in LEASE_ENDS}),
 }
 
 
 @pytest.mark.parametrize(("claim", "step"), [(claim, step) for claim, (_, steps) in CLAIMS.items() for step in steps])
-def test_s1_s1c_and_s2_hold_for_any_number_of_holders(claim: str, step: str) -> None:
+def test_s1_s1c_s2_and_s11_hold_for_any_number_of_holders(claim: str, step: str) -> None:
     holds, steps = CLAIMS[claim]
     assert counterexamples(steps[step], holds) == []
+
+
+def test_s11_the_starts_of_any_time_are_within_the_rate() -> None:
+    """By induction over the starts from any first one, by their clocks: `later` is their number without the first.
+
+    `between` is `later x interval`. What "due" proves of each write is given.
+    """
+    first, now, next_start, after, between = (Int(name) for name in ("first", "now", "next", "after", "between"))
+    due, moved = next_start <= now + LEAD, And(after >= next_start + INTERVAL, after >= now + INTERVAL)
+    is_counted = next_start >= first + INTERVAL + between
+    base = counterexample(after >= first + INTERVAL + 0, due, moved, now == first)
+    step = counterexample(after >= first + INTERVAL + (between + INTERVAL), is_counted, due, moved)
+    # So of `later + 1` starts the last comes `(later - (burst - 1)) x interval` after the first, or later still.
+    bound = counterexample(between + INTERVAL - LEAD <= now - first, is_counted, due)
+    assert (base, step, bound) == ({}, {}, {})
 
 
 def test_every_function_that_writes_an_item_is_a_step() -> None:
@@ -129,6 +173,12 @@ WEAKENED = [
     (lease_protocol, "OWN_LEASE", "holders.#me.code = :code", IS_THERE, "end", "release a lease"),
     (lease_protocol, "OWN_LEASE", "holders.#me.code = :code", IS_THERE, "extension", "extend a lease"),
     (lease_protocol, "ONLY_LATER", " < ", " <= ", "extension", "extend a lease"),
+    (rate, "NO_RATE", "attribute_not_exists(rate)", ANY, "due", "reserve, weight 1"),
+    (rate, "NO_RATE", "attribute_not_exists(rate)", ANY, "due", "take over"),
+    (rate, "SAME_START", "rate = :rate AND ", "", "due", "reserve, weight 1, with a rate"),
+    (rate, "SAME_START", " AND next_start = :seen_start", "", "due", "lease, weight any, with a rate"),
+    (rate, "SAME_START", " AND next_start = :seen_start", "", "due", "take over, with a rate"),
+    (rate, "START_UPDATE", ":next_start", ":seen_start", "due", "reserve, weight any, with a rate"),
 ]
 
 

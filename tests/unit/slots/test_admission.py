@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, Request, execution_name, message_group
 from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, passed_values, refuse
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery

@@ -11,8 +11,7 @@ import pytest
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import run_report
 from slotkeeper.slots.admission import Admitted
-from slotkeeper.slots.process import MAX_REMOVALS, Holder
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS
+from slotkeeper.slots.process import MAX_HIDE_SECONDS, MAX_REMOVALS, Holder
 from tests.support.boundary import Calls, passed_values, refuse
 from tests.unit.conftest import GRACE, NOW, VISIBILITY, Account, delivery
 from tests.unit.janitor_scene import JanitorScene

@@ -166,7 +166,7 @@ def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account)
 def test_a_wake_reads_consistently(account: Account) -> None:
     reads = passed_values(account.dynamodb, "GetItem", "ConsistentRead")
     account.slots.to_wake("p", NOW)
-    account.slots.can_proceed(Candidate("p", "p-1"))
+    account.slots.can_proceed(Candidate("p", "p-1"), NOW)
     assert reads == [True, True]
 
 

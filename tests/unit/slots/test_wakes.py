@@ -12,7 +12,7 @@ from slotkeeper.slots.protocol import Candidate, Registration
 from slotkeeper.slots.queues import MAX_WAKES, wake_next
 from slotkeeper.slots.request import PRIORITIES, Priority, message_group
 from tests.support.boundary import Calls, passed_values, refuse
-from tests.unit.conftest import NOW, Account, delivery, registration
+from tests.unit.conftest import HIDDEN_UNTIL, NOW, Account, delivery, registration
 
 FIRST = "1".zfill(40)
 
@@ -59,7 +59,7 @@ def test_a_cleared_registration_leaves_the_tombstone_of_its_receive(account: Acc
 
 
 def _check(account: Account, **changes: Any) -> bool:
-    return account.slots.can_proceed(Candidate("p", "p-waits", delivery=delivery({}, **changes)))
+    return account.slots.can_proceed(Candidate("p", "p-waits", delivery=delivery({}, **changes)), HIDDEN_UNTIL)
 
 
 @pytest.mark.parametrize(("receives", "proceeds"), [(2, False), (3, True), (4, True)])

@@ -167,6 +167,10 @@ class Attributes:
     def map[D = Never](self, name: str, default: D = _REQUIRED) -> Attributes | D:
         return self._get(name, "M", lambda raw: Attributes(raw, (*self._keys, name), self._faults), default)
 
+    def parsed_map[T](self, name: str, parse: Callable[[Attributes], T]) -> T:
+        """Parse a map attribute. A ValueError of `parse` becomes a MalformedAttribute of the map."""
+        return self._get(name, "M", lambda raw: parse(Attributes(raw, (*self._keys, name), self._faults)), _REQUIRED)
+
     def maps(self) -> Iterator[tuple[str, Attributes]]:
         """Return the name and the attributes of each map in this map."""
         return ((name, self._nested(name, value)) for name, value in self.raw.items())

@@ -20,6 +20,7 @@ from slotkeeper.slots.protocol import (
     UnknownProcess,
 )
 from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue, wake_next
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, execution_name, parse_request
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Paused",
     "Process",
     "Processes",
+    "Rate",
     "Registration",
     "Request",
     "RequestQueue",

@@ -13,6 +13,9 @@ The order of the steps matters:
 - After a crash at any step, the message comes back after the queue's default visibility timeout, and the next delivery
   finds the reservation (AlreadyHeld). After an error the starter sets a shorter timeout: no wake comes for the message,
   its whole group waits behind it, and the janitor frees an unused reservation after its grace time.
+- A request that only the rate refuses is hidden until a start is due, rounded down to a second. For the rest of that
+  second the starter waits, after it has registered the message, and then reserves as of the time that was due: then no
+  delay adds up from start to start. No wake is needed, and one that comes sets the same time.
 - Cancel a reservation only if no workflow can confirm it, or if this call made it.
 
 A registered message keeps lower priorities out. So each end of it also wakes the next request:
@@ -41,6 +44,7 @@ nor the wake waits for the answer. A caller that does not receive it times out.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,7 +60,7 @@ from slotkeeper.slots.executions import (
     StartUnavailable,
     Workflow,
 )
-from slotkeeper.slots.process import MAX_REMOVALS, Process
+from slotkeeper.slots.process import MAX_HIDE_SECONDS, MAX_REMOVALS, Process
 from slotkeeper.slots.protocol import (
     AlreadyHeld,
     Cancelled,
@@ -72,7 +76,7 @@ from slotkeeper.slots.protocol import (
     Slots,
     UnknownProcess,
 )
-from slotkeeper.slots.queues import MAX_HIDE_SECONDS, RequestQueue, backoff_seconds, hide_seconds, wake_next
+from slotkeeper.slots.queues import RequestQueue, backoff_seconds, hide_seconds, wake_next
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request, process_of, token_of
 from slotkeeper.slots.skipped_requests import SkippedRequests
 
@@ -99,6 +103,7 @@ _CAUSES = {
     "full": "the process is full",
     "callers": "the task tokens of the requests that hold slots leave no space for its own in the process's item",
     "overtaken": "requests of a higher priority come first",
+    "rate": "the process's rate permits no further start yet",
 }
 
 
@@ -172,6 +177,7 @@ class Starter:
         queue_max_receives: the number of receives after which SQS moves a message to the dead-letter queue itself.
         on_request: receives each request that was parsed.
         answer: answers the caller of a dead-lettered or skipped request: task token, code and reason.
+        sleep: for the part of a second until a process's rate permits the next start.
     """
 
     slots: Slots
@@ -183,6 +189,7 @@ class Starter:
     queue_max_receives: int
     on_request: Callable[[Request], None] = lambda _: None
     answer: Callable[[str, str, str], AnswerOutcome] | None = None
+    sleep: Callable[[float], None] = time.sleep
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Handle one delivery. `now` is in seconds since the epoch.
@@ -224,18 +231,24 @@ class Starter:
                     reason = f"the slot table's item of process {request.process!r} is malformed: {reason}"
                     return self._defer(delivery, now, request, reason)
                 case Full(seen) | Paused(seen):
-                    because = _because(candidate, seen)
+                    because = _because(candidate, seen, now)
                     if request.when_busy == "skip":
                         return self._skip_unless_started(delivery, request, because, now)
+                    left = seen.seconds_until_due(now) if because == "rate" else 0.0
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
                         return self._dead_letter(delivery, now, "Expired", reason, request)
                     was_registered = True
-                    seconds = self._hide_seconds(delivery, request, seen, now)
-                    registration = self.slots.wait(candidate, seen, now + seconds)
+                    seconds = self._hide_seconds(delivery, request, seen, now, left)
+                    registration = self.slots.wait(candidate, seen, now + seconds, is_early=left > 0)
                     if registration is Registration.SPENT:
                         break
-                    if registration is not Registration.RESERVE_AGAIN and self._hide(candidate, delivery, seconds):
+                    if registration is Registration.REGISTERED and 0 < left < 1:
+                        self.sleep(left)
+                        now += left
+                    elif registration is not Registration.RESERVE_AGAIN and self._hide(
+                        candidate, delivery, now, seconds
+                    ):
                         return Waiting(request, because, now - delivery.sent_at)
 
         self.queue.make_visible(delivery.receipt_handle)
@@ -281,16 +294,20 @@ class Starter:
             self.slots.end_wait(candidate)
         return self._conclude(started, delivery, request, now, made_here=False, was_registered=was_registered)
 
-    def _hide_seconds(self, delivery: Delivery, request: Request, seen: Process, now: float) -> int:
+    def _hide_seconds(self, delivery: Delivery, request: Request, seen: Process, now: float, left: float) -> int:
+        """`left`: the seconds until a start is due, if only the rate refused it, otherwise 0.0."""
+        if left:  # of less than a second the starter is the timer, and if it dies, the queue's default
+            seconds = min(int(left), MAX_HIDE_SECONDS) or self.queue_visibility
+            return _until_deadline(request, seconds, now)
         seconds = hide_seconds(now - delivery.sent_at, self.queue_visibility)
         if delivery.receives <= _LEASE_RECEIVES and (expiry := seen.next_expiry) is not None:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
         return _until_deadline(request, seconds, now)
 
-    def _hide(self, candidate: Candidate, delivery: Delivery, seconds: int) -> bool:
+    def _hide(self, candidate: Candidate, delivery: Delivery, now: float, seconds: int) -> bool:
         """Hide a registered message; False if it can proceed, so that the caller reserves again."""
         self.queue.hide(delivery, seconds)
-        return not self.slots.can_proceed(candidate)
+        return not self.slots.can_proceed(candidate, now + seconds)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
         """After `admit` raised `error`: shorten the message's visibility timeout, or dead-letter it.
@@ -430,7 +447,7 @@ def _why_never(refused: HeldByAnother | UnknownProcess | LeasesOnly | Cancelled,
             return "Cancelled", f"cancelled{by_whom} at {datetime.fromtimestamp(since, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _because(candidate: Candidate, seen: Process) -> str:
+def _because(candidate: Candidate, seen: Process, now: float) -> str:
     weight = candidate.weight_in(seen)
     if weight > seen.slot_limit:
         return "blocked"
@@ -438,4 +455,6 @@ def _because(candidate: Candidate, seen: Process) -> str:
         return "paused"
     if not seen.fits(weight):
         return "full"
-    return "overtaken" if seen.takes_token(candidate.token_bytes) else "callers"
+    if not seen.takes_token(candidate.token_bytes):
+        return "callers"
+    return "rate" if candidate.is_admitted_by(seen) and not seen.is_due(now) else "overtaken"

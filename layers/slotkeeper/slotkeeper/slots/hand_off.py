@@ -7,7 +7,8 @@ seen waiting: at most one sample per process and run, and none if no request wai
 A sample is too short by the time between a workflow's release and its end, a fraction of a second. There is no sample
 if a limit was changed or a pause lifted since the previous run, because then the request did not wait for the end of a
 workflow, and none for a process whose holders have weights: Step Functions does not list the weights of the others. Nor
-does it list leases, so there is none for a process in which this container has seen a lease.
+does it list leases, so there is none for a process in which this container has seen a lease. And there is none for a
+process with a rate, for which a request may wait although a slot is free.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class HandOffs:
                     seconds = hand_off(stay.started, others, process.slot_limit)
                     same = (before.slot_limit, before.paused) == (process.slot_limit, process.paused)
                     are_listed = process.held_weight == len(process.holders) and not has_leases
-                    if is_done and same and are_listed and not process.paused and seconds is not None:
+                    may_start = not process.paused and process.rate is None
+                    if is_done and same and are_listed and may_start and seconds is not None:
                         hand_offs[process.name] = seconds
                 else:
                     # It is not listed yet, or was dead-lettered.

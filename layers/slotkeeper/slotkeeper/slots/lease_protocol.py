@@ -47,13 +47,14 @@ from slotkeeper.slots.protocol import (
     refusal,
 )
 from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.rate import start
 from slotkeeper.slots.request import PRIORITIES
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
 
-TAKE_OVER_UPDATE = "SET slots_in_use = slots_in_use + :more, holders.#me = :entry REMOVE holders.#expired"
+TAKE_OVER_UPDATE = "REMOVE holders.#expired SET slots_in_use = slots_in_use + :more, holders.#me = :entry"
 STILL_EXPIRED = "holders.#expired = :expired"
 OWN_LEASE = "holders.#me.code = :code"
 EXTEND_UPDATE = "SET holders.#me.#until = :until"
@@ -133,7 +134,7 @@ class LeaseSteps:
     def _use_expired(self, candidate: Candidate, seen: Process, expired: dict[str, Holder], now: float) -> Reservation:
         """Take over an expired lease whose slot is enough, or else remove one and reserve again."""
         for name, holder in expired.items():
-            if candidate.is_admitted_by(seen.without(name)):
+            if candidate.is_admitted_by(seen.without(name)) and seen.is_due(now):
                 return self._take_over(candidate, seen, name, holder, now)
         name, holder = next(iter(expired.items()))
         self.remove(seen, name, holder)
@@ -142,7 +143,8 @@ class LeaseSteps:
     def _take_over(self, candidate: Candidate, seen: Process, name: str, holder: Holder, now: float) -> Reservation:
         weight = candidate.weight_in(seen)
         entry = candidate.new_holder(now) | ({"weight": {"N": str(weight)}} if weight > 1 else {})
-        conditions = [RESERVE_CONDITION, STILL_EXPIRED, ROOM_FOR_WEIGHT]
+        paced, as_read, of_rate = start(seen, now)
+        conditions = [RESERVE_CONDITION, STILL_EXPIRED, ROOM_FOR_WEIGHT, as_read]
         conditions += [NOT_REGISTERED.format(priority) for priority in PRIORITIES]
         # As for a reserve of this weight, but for the item without the expired lease. A counter that has drifted below
         # the holders keeps its difference.
@@ -155,16 +157,16 @@ class LeaseSteps:
             ":limit": seen.slot_limit,
         }
         values: dict[str, Any] = {key: {"N": str(number)} for key, number in numbers.items()}
-        values |= {":entry": {"M": entry}, ":expired": {"M": holder.raw}, ":false": {"BOOL": False}}
+        values |= {":entry": {"M": entry}, ":expired": {"M": holder.raw}, ":false": {"BOOL": False}, **of_rate}
         names = {"#me": candidate.execution, "#expired": name}
-        write = self._table.update(candidate.process, TAKE_OVER_UPDATE, " AND ".join(conditions), values, names)
+        write = self._table.update(candidate.process, TAKE_OVER_UPDATE + paced, " AND ".join(conditions), values, names)
         if write.held:
             return Granted()
         item = write.item or self._table.read(candidate.process)
         if not item:
             return UnknownProcess()
         try:
-            return refusal(candidate, read_process(item)) or self.slots.reserve(candidate, now)
+            return refusal(candidate, read_process(item), now) or self.slots.reserve(candidate, now)
         except MalformedProcess as error:
             return Misconfigured(str(error))
 

@@ -168,6 +168,8 @@ def unavailable(weight: int | None, waited: float, seen: Process, now: float) ->
         why = f"a process can have {MAX_HOLDERS} holders"
     elif seen.first:
         why = "requests in the queue come first"
+    elif seen.fits(weighs) and (left := seen.seconds_until_due(now)):
+        why = f"its rate of {seen.rate} permits the next start in {left:.1f} s"
     else:
         why = "all slots are in use" if weighs == 1 else f"a lease of weight {weighs} does not fit"
     ages = sorted((max(0, int(now - holder.since)) for holder in seen.holders.values()), reverse=True)
@@ -393,7 +395,8 @@ class Leases:
                         raise unavailable(weight, self.monotonic() - began, seen, self.clock())
                     longest = min(2 * longest, LONGEST_WAIT_SECONDS)
                     pause = longest * (1 + len(seen.holders) / HOLDERS_PER_WAIT)
-                    self._sleep(min(left, self._jitter(FIRST_WAIT_SECONDS, pause)))
+                    due = seen.seconds_until_due(self.clock())
+                    self._sleep(min(left, max(due, self._jitter(FIRST_WAIT_SECONDS, pause))))
                 case _:  # another holder has this name: try the next one
                     continue
 
@@ -402,7 +405,8 @@ class Leases:
         process = candidate.process
         if process in self._were_refused:
             seen = self.steps.slots.read(process)
-            if seen and not candidate.is_admitted_by(seen) and not seen.expired_leases(now):
+            is_admitted = seen and candidate.is_admitted_by(seen) and seen.is_due(now)
+            if seen and not is_admitted and not seen.expired_leases(now):
                 return Full(seen)
         try:
             reservation = self.steps.take(candidate, now)

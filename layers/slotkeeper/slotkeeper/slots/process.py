@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.rate import Rate, milliseconds, read_rate
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -26,6 +27,9 @@ MAX_REMOVALS = 20
 # turn keeps the order better in a burst of free slots, and leaves slots free for longer if no request follows.
 TURN_SECONDS = 1
 MAX_TURN_SECONDS = 60
+# For which a refused message is hidden at most. SQS would refuse more than 12 hours, as it refuses an outdated handle
+# (SQS API Reference, ChangeMessageVisibility).
+MAX_HIDE_SECONDS = 1800
 # Of RequestQueue, in seconds (template.yaml, MessageRetentionPeriod).
 RETENTION_SECONDS = 14 * 86400
 # One day more, for clock differences.
@@ -189,6 +193,8 @@ class Process:
         queue_url: of the queue in which its requests wait. Empty: unknown.
         turns: when the last turn of each priority began, in milliseconds since the epoch.
         turn_seconds: for how long a turn delays the wakes of lower priorities.
+        rate: how many requests and leases may start in a time. None: any number.
+        next_start: of the rate (rate.py), in milliseconds since the epoch.
     """
 
     name: str
@@ -208,6 +214,21 @@ class Process:
     queue_url: str = ""
     turns: Mapping[Priority, int] = field(default_factory=dict)
     turn_seconds: int = TURN_SECONDS
+    rate: Rate | None = None
+    next_start: int = 0
+
+    @property
+    def due(self) -> int:
+        """When the rate permits the next start, in milliseconds since the epoch; 0 without a rate."""
+        return self.next_start - self.rate.lead if self.rate else 0
+
+    def is_due(self, now: float) -> bool:
+        """Whether the rate permits a start. `now` is in seconds since the epoch."""
+        return self.rate is None or not self.due > milliseconds(now)
+
+    def seconds_until_due(self, now: float) -> float:
+        """The seconds until the rate permits a start; 0.0 if it does now, and without a rate."""
+        return 0.0 if self.is_due(now) else (self.due - milliseconds(now)) / 1000
 
     @property
     def held_weight(self) -> int:
@@ -290,10 +311,10 @@ class Process:
 
     def wake_delay(self, priority: Priority, now: float) -> int:
         """The seconds after which a wake of this priority makes its message visible."""
-        return wake_delay(priority, self.turns, self.turn_seconds, now)
+        return wake_delay(priority, self.turns, self.turn_seconds, self.rate, self.next_start, now)
 
     def admits(self, weight: int, priority: Priority, position: Position | None, token_bytes: int = 0) -> bool:
-        """Whether a reserve would succeed: the condition of `reserve`, applied to the item that was read.
+        """Whether a reserve would succeed when the rate permits a start, for the item that was read.
 
         Args:
             position: of the request's delivery. None: a request without a message, which waits for all others.
@@ -314,7 +335,7 @@ def higher(priority: Priority) -> tuple[Priority, ...]:
     return PRIORITIES[: PRIORITIES.index(priority)]
 
 
-WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds"
+WAKE_PROJECTION = "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds, rate, next_start"
 
 
 class Wake(NamedTuple):
@@ -363,7 +384,7 @@ def read_wake(item: Mapping[str, Any], now: float) -> Wake | None:
     if first is None:
         return None
     turns, turn_seconds = _read_turns(attributes), _read_turn_seconds(attributes)
-    return Wake(first, wake_delay(first.priority, turns, turn_seconds, now))
+    return Wake(first, wake_delay(first.priority, turns, turn_seconds, *read_rate(attributes), now))
 
 
 def _unblocked(registered: Iterable[WaitingRequest], slot_limit: float) -> Iterator[WaitingRequest]:
@@ -397,6 +418,7 @@ def _parse(attributes: Attributes) -> Process:
     turns = _read_turns(attributes)
     waiting, tombstones, cleared = _read_waiting(attributes.map("waiting"), turns)
     settings = attributes.map("run_settings", Attributes({}))
+    rate, next_start = read_rate(attributes)
     return Process(
         name=attributes.text("process_name"),
         slot_limit=attributes.whole("slot_limit"),
@@ -415,6 +437,8 @@ def _parse(attributes: Attributes) -> Process:
         queue_url=attributes.text("queue_url", ""),
         turns=turns,
         turn_seconds=_read_turn_seconds(attributes),
+        rate=rate,
+        next_start=next_start,
     )
 
 
@@ -439,13 +463,30 @@ def _read_waiting(
     return waiting, tombstones, cleared
 
 
-def wake_delay(priority: Priority, turns: Mapping[Priority, int], turn_seconds: int, now: float) -> int:
-    """The seconds after which a wake makes a message visible: the rest of the turns of higher priorities, rounded up.
+def wake_delay(
+    priority: Priority,
+    turns: Mapping[Priority, int],
+    turn_seconds: int,
+    rate: Rate | None,
+    next_start: int,
+    now: float,
+) -> int:
+    """The seconds after which a wake makes a message visible, for which SQS is the timer.
 
-    At most `turn_seconds`, although the clock that wrote a turn may be ahead.
+    That is when the turns of higher priorities have ended, rounded up: at most `turn_seconds`, although the clock that
+    wrote a turn may be ahead. And it is when the rate permits the next start, rounded down, since the starter waits for
+    the rest of a second. If a higher priority had the last start, its turn lasts for `turn_seconds` after that moment:
+    otherwise each of its starts would cost the message of the lower one a receive.
     """
-    began = [turns[each] for each in higher(priority) if each in turns]
-    return max(0, turn_seconds + min(0, math.ceil(max(began) / 1000 - now))) if began else 0
+    began = max((turns[each] for each in higher(priority) if each in turns), default=None)
+    turn = 0 if began is None else max(0, turn_seconds + min(0, math.ceil(began / 1000 - now)))
+    due = next_start - rate.lead if rate else 0
+    left = (due - milliseconds(now)) / 1000
+    if rate is None or left <= 0:
+        return turn
+    if began is not None and began >= due - rate.interval:
+        return min(math.ceil(left) + turn_seconds, MAX_HIDE_SECONDS)
+    return min(max(turn, math.floor(left)), MAX_HIDE_SECONDS)
 
 
 def _read_turn_seconds(attributes: Attributes) -> int:

@@ -25,6 +25,7 @@ from slotkeeper.slots.process import (
 )
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.queues import RequestQueue, wake_next
+from slotkeeper.slots.rate import Rate, check_rate
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
 
@@ -48,6 +49,7 @@ def check_settings(
     timeout_minutes: int | None = None,
     settle_seconds: int = 0,
     turn_seconds: int = TURN_SECONDS,
+    rate: Rate | None = None,
 ) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
     if not PROCESS_NAME.fullmatch(name):
@@ -58,6 +60,11 @@ def check_settings(
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
     if isinstance(turn_seconds, bool) or not isinstance(turn_seconds, int) or not 0 <= turn_seconds <= MAX_TURN_SECONDS:
         raise ValueError(f"turn must be a whole number of seconds from 0 to {MAX_TURN_SECONDS}, got {turn_seconds!r}")
+    if rate is not None:
+        try:
+            check_rate(rate)
+        except ValueError as error:
+            raise ValueError(f"rate {error}") from error
     check_target(target)
     check_timeout(timeout_minutes)
     check_settle_seconds(settle_seconds, target)
@@ -81,6 +88,7 @@ class Processes:
         timeout_minutes: int | None = None,
         settle_seconds: int = 0,
         turn_seconds: int = TURN_SECONDS,
+        rate: Rate | None = None,
         queue_url: str = "",
     ) -> bool:
         """Add a process; return False and change nothing if it exists.
@@ -93,6 +101,7 @@ class Processes:
             settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
                 has timed out, because the work that the child started may outlive it.
             turn_seconds: for how long a turn delays the wakes of lower priorities. 0: never.
+            rate: how many requests and leases may start in a time. None: any number.
             queue_url: of the queue in which the process's requests wait.
 
         Raises:
@@ -106,6 +115,7 @@ class Processes:
             timeout_minutes=timeout_minutes,
             settle_seconds=settle_seconds,
             turn_seconds=turn_seconds,
+            rate=rate,
         )
         run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
         item: dict[str, Any] = {
@@ -124,6 +134,8 @@ class Processes:
             item["default_weight"] = {"N": str(default_weight)}
         if turn_seconds != TURN_SECONDS:
             item["turn_seconds"] = {"N": str(turn_seconds)}
+        if rate:
+            item |= {"rate": rate.item, "next_start": {"N": "0"}}
         if paused:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
@@ -156,6 +168,20 @@ class Processes:
         """
         check_settings(name, 0, "unchanged", turn_seconds=seconds)
         self._change_existing(name, "SET turn_seconds = :seconds", {":seconds": {"N": str(seconds)}})
+
+    def set_rate(self, name: str, rate: Rate | None) -> None:
+        """Change how many requests and leases may start in a time; None: any number. The count begins anew.
+
+        Raises:
+            ValueError: the rate is not valid.
+            LookupError: the process does not exist.
+        """
+        check_settings(name, 0, "unchanged", rate=rate)
+        if rate is None:
+            self._change_existing(name, "REMOVE rate, next_start")
+        else:
+            values = {":rate": rate.item, ":zero": {"N": "0"}}
+            self._change_existing(name, "SET rate = :rate, next_start = :zero", values)
 
     def change_target(self, name: str, target: str, before: str) -> bool:
         """Change the process's target from `before` to `target`; False if its target is not `before`."""
@@ -350,6 +376,11 @@ class Operations:
         the limit is blocked until it is raised.
         """
         self.processes.set_limit(process, slot_limit)
+        return wake_next(self.slots, self.queue, process, self.clock())
+
+    def set_rate(self, process: str, rate: Rate | None) -> bool:
+        """Change the rate; True if that woke a waiting request. Raises ValueError if the rate is not valid."""
+        self.processes.set_rate(process, rate)
         return wake_next(self.slots, self.queue, process, self.clock())
 
     def pause(self, process: str) -> None:

@@ -13,6 +13,8 @@
     turn_high, turn_normal, turn_low
                    N, optional: when the last turn of a priority began, in milliseconds since the epoch
     turn_seconds   N, optional, 0..60: for how long a turn delays the wakes of lower priorities; 1 without it
+    rate           M, optional: {count, seconds, burst}: at most `count` starts in `seconds` (see rate.py)
+    next_start     N, with a rate: when the next start is due at the latest, in milliseconds since the epoch
     cancelled      M, optional: execution name of a cancelled request -> {since, by} (see Cancellations)
     lost           M, optional: execution name of a request without a message -> {request_id, priority, since,
                    noted, reported} (see lost_requests.py)
@@ -79,6 +81,7 @@ from slotkeeper.slots.process import (
     read_process,
     read_wake,
 )
+from slotkeeper.slots.rate import TOO_EARLY, as_seen, milliseconds, start
 from slotkeeper.slots.request import (
     DEFAULT_PRIORITY,
     MAX_TOKEN_CHARACTERS,
@@ -179,7 +182,7 @@ class Candidate:
         return self.weight or process.default_weight
 
     def is_admitted_by(self, process: Process) -> bool:
-        """Whether a reserve would succeed, for the item as it was read."""
+        """Whether a reserve would succeed when the rate permits a start, for the item as it was read."""
         is_known = self.execution in process.holders or self.execution in process.cancelled
         return not is_known and process.admits(self.weight_in(process), self.priority, self.position, self.token_bytes)
 
@@ -203,7 +206,7 @@ class HeldByAnother:
 
 @dataclass(frozen=True)
 class Full:
-    """The request or its task token does not fit, or another one has its turn.
+    """The request or its task token does not fit, another one has its turn, or the rate permits no start yet.
 
     `seen`: the process's item as it was at the refusal.
     """
@@ -342,8 +345,8 @@ class Slots:
     def reserve(self, candidate: Candidate, now: float) -> Reservation:
         """Take a slot for an execution that is about to start. `now` is in seconds since the epoch.
 
-        A request of weight 1 takes one call. Another weight, and a process with a default weight or with many holders,
-        takes a read before the write.
+        A request of weight 1 takes one call. Another weight, and a process with a default weight, with a rate or with
+        many holders, takes a read before the write.
         """
         try:
             return self._reserve(candidate, now)
@@ -388,7 +391,7 @@ class Slots:
         """Return why a reserve would be refused, after the name of a request that has vanished was moved."""
         if gone := seen.vanished_before(candidate.priority, candidate.position):
             self.lost.lose(seen, gone, now)
-        return refusal(candidate, seen)
+        return refusal(candidate, seen, now)
 
     def _write_reservation(self, candidate: Candidate, seen: Process | None, now: float) -> Write:
         weight = candidate.weight_in(seen) if seen else 1
@@ -421,9 +424,11 @@ class Slots:
                 update += TURN_UPDATE.format(candidate.priority)
                 values[":turn"] = _turn(now)
         conditions += [NOT_REGISTERED.format(priority) for priority in earlier]
-        return self._table.update(candidate.process, update, " AND ".join(conditions), values, names)
+        paced, as_read, numbers = start(seen, now)
+        conditions.append(as_read)
+        return self._table.update(candidate.process, update + paced, " AND ".join(conditions), values | numbers, names)
 
-    def wait(self, candidate: Candidate, seen: Process, hidden_until: float) -> Registration:
+    def wait(self, candidate: Candidate, seen: Process, hidden_until: float, *, is_early: bool = False) -> Registration:
         """Register a refused delivery, so that the next wake makes its message visible.
 
         `since` is the time at which the message was sent, however often the request was refused.
@@ -431,6 +436,7 @@ class Slots:
         Args:
             seen: the process's item at the refusal (Full, Paused).
             hidden_until: when the message will come back without a wake, in seconds since the epoch.
+            is_early: whether only the rate refused it.
         """
         delivery, weight = candidate.delivery, candidate.weight_in(seen)
         if delivery is None:
@@ -438,7 +444,6 @@ class Slots:
         refused = [NO_ROOM, "size(holders) >= :most", "paused = :true"]
         refused += [REGISTERED.format(priority) for priority in higher(candidate.priority)]
         newer = f"{NEWER_RECEIVE} AND {NOTHING_VANISHED}".format(candidate.priority)
-        condition = WAIT_CONDITION.format(refused=" OR ".join(refused), newer=newer)
         entry = {
             **_position(delivery),
             "receipt_handle": {"S": delivery.receipt_handle},
@@ -461,17 +466,24 @@ class Slots:
             ":most": number(most),
             ":true": {"BOOL": True},
         }
+        if is_early and seen.rate:
+            refused.append(TOO_EARLY)
+            values |= as_seen(seen.rate, seen.next_start)
+        condition = WAIT_CONDITION.format(refused=" OR ".join(refused), newer=newer)
         names = {"#me": candidate.execution, "#sequence": "sequence"}
         update = ENTRY_UPDATE.format(candidate.priority)
         write = self._table.update(candidate.process, update, condition, values, names)
         if write.held:
             return Registration.REGISTERED
         now = self._parse(candidate.process, write.item)
+        registered = now.waiting.get(candidate.priority) if now else None
+        # It registered when the process was full. Since then a slot was freed, and the rate permits no start yet.
+        if is_early and registered and registered.position == delivery.position:
+            return Registration.REGISTERED
         if now is None or candidate.execution in now.holders or candidate.is_admitted_by(now):
             return Registration.RESERVE_AGAIN
         if now.tombstones.get(candidate.priority) == delivery.position:
             return Registration.SPENT
-        registered = now.waiting.get(candidate.priority)
         newest = registered.position if registered else now.tombstones.get(candidate.priority)
         is_newer = newest is None or newest < delivery.position
         return Registration.RESERVE_AGAIN if is_newer else Registration.SUPERSEDED
@@ -561,8 +573,11 @@ class Slots:
         except MalformedAttribute:
             return None  # the step that freed a slot must not fail because of it; the janitor reports the item
 
-    def can_proceed(self, candidate: Candidate) -> bool:
+    def can_proceed(self, candidate: Candidate, hidden_until: float) -> bool:
         """Read consistently whether a new reserve is needed: its outcome would differ, or no wake would come.
+
+        With a rate it is needed if a start is due before the message comes back, at `hidden_until`: a wake that set the
+        earlier time may have come before the hide.
 
         No wake comes without a registration. After `wait`, it is missing if the process was removed and added again,
         and a tombstone if a waker found the message visible, before the starter hid it.
@@ -573,7 +588,7 @@ class Slots:
         waiting = seen.waiting.get(candidate.priority)
         if waiting is None:
             return seen.tombstones.get(candidate.priority, delivery.position) <= delivery.position
-        return candidate.is_admitted_by(seen)
+        return candidate.is_admitted_by(seen) and seen.due < milliseconds(hidden_until)
 
     def read(self, process: str) -> Process | None:
         """Read the process's item consistently; None if it does not exist.
@@ -594,13 +609,14 @@ class Slots:
             return None
         seen = read_process(item)
         self._reads_first[process] = len(seen.holders) >= PRECHECK_FROM_HOLDERS or seen.default_weight > 1
+        self._reads_first[process] |= seen.rate is not None
         return seen
 
 
 def refusal(
-    candidate: Candidate, seen: Process
+    candidate: Candidate, seen: Process, now: float
 ) -> AlreadyHeld | HeldByAnother | Cancelled | LeasesOnly | Full | Paused | None:
-    """Return why a reserve would be refused, for the item as it was read; None if it would succeed."""
+    """Return why a reserve would be refused now, for the item as it was read; None if it would succeed."""
     if holder := seen.holders.get(candidate.execution):
         # The work would start in a slot of another size:
         # 1. The starter reserves a slot of weight 1 for a request, and dies before it starts the workflow.
@@ -611,7 +627,7 @@ def refusal(
         return Cancelled(cancelled.since, cancelled.by)
     if candidate.delivery and seen.target == NO_TARGET:
         return LeasesOnly()
-    if candidate.is_admitted_by(seen):
+    if candidate.is_admitted_by(seen) and seen.is_due(now):
         return None
     return Paused(seen) if seen.paused else Full(seen)
 
@@ -640,4 +656,4 @@ def _tombstone(delivery: Delivery) -> Item:
 
 def _turn(now: float) -> Item:
     """The beginning of a turn, in milliseconds: in whole seconds, a turn of one second would last half of one."""
-    return number(int(now * 1000))
+    return number(milliseconds(now))

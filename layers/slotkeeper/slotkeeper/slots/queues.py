@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.sqs import number, text
+from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import PRIORITIES, Delivery, without_token
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.literals import QueueAttributeNameType
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef
 
-MAX_HIDE_SECONDS = 1800
 FIRST_BACKOFF_SECONDS = 5
 MAX_REASON_CHARACTERS = 2000
 # One for each priority, and one for a request that registered meanwhile. The janitor repeats a wake that needs more.

@@ -1,0 +1,60 @@
+"""The check of a history of work that no more requests started than the rate of their process allows (S11). Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.rate import Rate
+from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude, sample_of
+from slotkeeper_cli.audit.work_history import EXECUTIONS, WorkHistory, acts_of
+from slotkeeper_cli.formatting import count, duration, iso
+
+_CHANGES = ("process add", "process set-rate", "process repair", "stack restore")
+# Seconds from an audit line to its change at most (OperatorAct).
+_BEFORE_CHANGE = 60
+
+
+def never_faster(history: WorkHistory) -> CheckResult:
+    """S11: in no time more starts than the present rate allows, since it was set.
+
+    A start was granted `bounds.reservation` before its execution was recorded at the earliest, so that many seconds,
+    and the difference of two clocks, are added to the time from the first start to the last. What exceeds the rate for
+    less time is hidden, and none is invented. Leases leave no record.
+    """
+    claim = "in no time more starts than the rate allows"
+    found = Found(unknown=history.lacks(EXECUTIONS, "AuditLogGroup"))
+    processes: dict[str, dict[str, Any]] = {}
+    for name, process in history.processes.items():
+        if process.rate is None:
+            continue
+        since = max([act.at + _BEFORE_CHANGE for act in acts_of(history, name) if act.action in _CHANGES], default=0.0)
+        since = max(since + history.bounds.reservation, history.since) if since else history.since
+        starts = sorted(
+            each.started for each in history.by_process.get(name, []) if since <= each.started <= history.until
+        )
+        slack = history.bounds.reservation + CLOCK_SKEW_SECONDS
+        processes[name] = {"rate": str(process.rate), "starts": len(starts)}
+        if fastest := _too_fast(starts, process.rate, slack):
+            number, began, ended = fastest
+            within = f"within {duration(ended - began)} from {iso(began)}"
+            found.fails.append(f"{name}: {count(number, 'start')} {within}, its rate is {process.rate}")
+    text = "; ".join(f"{name}: {count(of['starts'], 'start')} at {of['rate']}" for name, of in processes.items())
+    shown = any(of["starts"] > 1 for of in processes.values())
+    return conclude(
+        "rate", claim, found, text, {"processes": processes}, shown=shown, sample=sample_of(history, EXECUTIONS)
+    )
+
+
+def _too_fast(starts: list[float], rate: Rate, slack: float) -> tuple[int, float, float] | None:
+    """The first time in which too many of these started: their number, its begin and its end."""
+    first, best = 0, math.inf
+    for number, at in enumerate(starts):
+        # Of the starts before, the one from which the most are allowed until this one.
+        ahead = number - at * 1000 / rate.interval
+        if ahead < best:
+            first, best = number, ahead
+        if ahead - best + 1 > rate.burst + slack * 1000 / rate.interval:
+            return number - first + 1, starts[first], at
+    return None

@@ -1,0 +1,1 @@
+"""Rate: how many requests start of those that a rate allows."""
