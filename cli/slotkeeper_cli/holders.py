@@ -126,6 +126,7 @@ def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float
         "request_id": request_id,
         "state": holder.state,
         "weight": holder.weight,
+        "has_caller": bool(holder.task_token),
         "since": iso(holder.since),
         "age_seconds": int(now - holder.since),
     }

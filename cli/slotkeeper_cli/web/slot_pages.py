@@ -117,6 +117,8 @@ def _process_row(process: Process, timeline: Timeline) -> dict[str, Any]:
 
 def _facts(data: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[str]:
     yield f"{in_use_text(shown)}. Its requests run {target_text(shown['target'])}."
+    if shown["rate"]:
+        yield f"At most {shown['rate']} start."
     if shown["paused"]:
         yield f"PAUSED: no request is admitted until slotkeeper process resume {shown['name']}."
     if shown["has_drifted"]:
@@ -141,6 +143,8 @@ def _holder_row(process: str, holder: Mapping[str, Any]) -> dict[str, Any]:
     work = None if is_lease else holder["glue_run"] or holder["child"]
     request_id = holder["execution"] if is_lease else holder["request_id"]
     state = f"{holder['state']}, {lease_text(holder)}" if is_lease else holder["state"]
+    if holder["has_caller"]:
+        state += ", a caller waits for it"
     if not is_lease and holder["execution_status"] not in ("RUNNING", "PENDING_REDRIVE"):
         state += f", execution {holder['execution_status']}"
     return {
