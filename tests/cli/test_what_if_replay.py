@@ -158,15 +158,10 @@ def test_the_check_follows_the_recorded_limits() -> None:
     assert result.recorded.figures()["slot_hours_offered"] == pytest.approx((5 + 2 * 995) / 3600, abs=0.001)
 
 
-def test_without_the_recorded_limit_there_is_no_check_and_no_recorded_utilization() -> None:
-    data = replay(recording(arrived((0, 10)), None), 1, least=0).as_dict()
-    assert (data["check"], data["recorded"]["utilization"]) == (None, None)
-    assert data["replayed"]["utilization"] == 0.01
-
-
-def test_a_request_without_a_known_arrival_takes_a_slot_and_has_no_wait() -> None:
-    unknown = PastRequest("p-unknown", 0.0, 10.0)
-    result = replay(recording([unknown, *arrived((1, 10))], None), 1, least=0)
+def test_an_unknown_limit_has_no_check_and_a_request_with_an_unknown_arrival_only_takes_a_slot() -> None:
+    result = replay(recording([PastRequest("p-unknown", 0.0, 10.0), *arrived((1, 10))], None), 1, least=0)
+    data = result.as_dict()
+    assert (data["check"], data["recorded"]["utilization"], data["replayed"]["utilization"]) == (None, None, 0.02)
     assert result.replayed.waits == [9]
 
 
@@ -244,6 +239,6 @@ def test_pauses_leases_and_an_unknown_limit_are_named() -> None:
 
 
 def test_the_picture_shows_the_queue_and_the_slots_of_both(tmp_path: Path) -> None:
-    past = performed(arrived(*((0.0, 10.0) for _ in range(8))), 2)
-    draw_result(replay(recording(past, 2), 4, least=0), tmp_path / "what-if.png")
+    past = [*performed(arrived(*((0.0, 10.0) for _ in range(8))), 2), PastRequest("p-running", 50.0, None, 45.0)]
+    draw_result(replay(recording(past, 2, until=60.0), 4, least=0), tmp_path / "what-if.png")
     assert (tmp_path / "what-if.png").read_bytes().startswith(b"\x89PNG")

@@ -83,7 +83,7 @@ class Course:
         offered = math.fsum(length * (limit or 0) for length, limit in parts) if is_known else None
         waited, number = sum(each >= _WAITED for each in self.waits), len(self.waits)
         process = self.recording.process
-        holders = max(1, min(MAX_HOLDERS, (self.limits.most(*window) or 0) // process.default_weight))
+        holders = max(1, min(MAX_HOLDERS, (self.limits.most(*window) or process.slot_limit) // process.default_weight))
         needs = demand(process.name, process.target, holders, process.default_weight)
         return {
             "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
