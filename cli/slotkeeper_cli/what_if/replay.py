@@ -166,11 +166,8 @@ def replay(
 
 def _delays(recording: Recording, limits: Sequence[tuple[float, int]]) -> tuple[dict[str, float], float]:
     """What delayed starts beyond the rules, in seconds: from each arrival, by execution, and a usual hand-off."""
-    started, delays, hand_offs = (
-        {each.execution: each.started for each in recording.requests},
-        dict[str, float](),
-        [0.0],
-    )
+    started = {each.execution: each.started for each in recording.requests}
+    delays, hand_offs = dict[str, float](), list[float]()
     for each in _Simulation(recording, limits, recording.requests, {}, 0.0, keeps_ends=True).run():
         late = started[each.execution] - each.started
         if each.started == max(recording.since, each.arrival):
@@ -234,13 +231,9 @@ class _Simulation:
         # Changed in place. The counter stays 0: if it is less than the holders' weights, the rules take these.
         self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
         self._waiting: dict[Priority, WaitingRequest] = {}
-        own: dict[str, Any] = {
-            "holders": self._holders,
-            "waiting": self._waiting,
-            "turns": self._turns,
-            "cancelled": {},
-        }
-        self._process = replace(of, slot_limit=limits[0][1], slots_in_use=0, paused=False, target="replay", **own)
+        own: dict[str, Any] = {"holders": self._holders, "waiting": self._waiting, "turns": self._turns}
+        without: dict[str, Any] = {"slots_in_use": 0, "paused": False, "cancelled": {}, "target": "replay"}
+        self._process = replace(of, slot_limit=limits[0][1], **own, **without)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
         self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
