@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw_result(result: ReplayResult, path: Path) -> None:
-    """Draw the records and the replay below each other, over the same time.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        OSError: the file cannot be written.
-    """
+    """Draw the records and the replay over the same time. Raises ImportError and OSError, as chart.draw."""
     since = result.recording.since
     changes = [at for course in (result.recorded, result.replayed) for at, _ in course.used if at < math.inf]
     end = max([result.recording.until, *changes]) - since

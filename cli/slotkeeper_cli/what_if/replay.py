@@ -187,10 +187,9 @@ def _check(recording: Recording, limit: int, least: int) -> None:
         )
     if counts["samples"] < least:
         raise CannotReplay(
-            f"process {name} has {counts['samples']} requests whose arrival, start and end are known since "
-            f"{iso(recording.since)}; {least} are needed. Of {counts['started']} that started, the arrival of "
-            f"{counts['arrival_unknown']} is not in the starter's log, and {counts['running_at_end']} still run. Give "
-            "an earlier --since"
+            f"process {name} has {counts['samples']} requests whose arrival, start and end are known; {least} are "
+            f"needed. Of {counts['started']} that started, the arrival of {counts['arrival_unknown']} is not in the "
+            f"starter's log, and {counts['running_at_end']} still run. Give an earlier --since"
         )
 
 
