@@ -158,15 +158,10 @@ def test_the_check_follows_the_recorded_limits() -> None:
     assert result.recorded.figures()["slot_hours_offered"] == pytest.approx((5 + 2 * 995) / 3600, abs=0.001)
 
 
-def test_without_the_recorded_limit_there_is_no_check_and_no_recorded_utilization() -> None:
-    data = replay(recording(arrived((0, 10)), None), 1, least=0).as_dict()
-    assert (data["check"], data["recorded"]["utilization"]) == (None, None)
-    assert data["replayed"]["utilization"] == 0.01
-
-
-def test_a_request_without_a_known_arrival_takes_a_slot_and_has_no_wait() -> None:
-    unknown = PastRequest("p-unknown", 0.0, 10.0)
-    result = replay(recording([unknown, *arrived((1, 10))], None), 1, least=0)
+def test_an_unknown_limit_has_no_check_and_a_request_with_an_unknown_arrival_only_takes_a_slot() -> None:
+    result = replay(recording([PastRequest("p-unknown", 0.0, 10.0), *arrived((1, 10))], None), 1, least=0)
+    data = result.as_dict()
+    assert (data["check"], data["recorded"]["utilization"], data["replayed"]["utilization"]) == (None, None, 0.02)
     assert result.replayed.waits == [9]
 
 
@@ -183,19 +178,19 @@ def test_a_limit_below_a_weight_and_too_few_samples_are_refused_with_what_to_do(
 # ---------------------------------------------------------------------------------------------------------- recording
 
 
-def history(**changes: object) -> WorkHistory:
-    attempts = [
+HISTORY = WorkHistory(
+    100.0,
+    200.0,
+    200.0,
+    {"p": replace(PROCESS, slot_limit=2, default_weight=2)},
+    [
         Attempt("p-before", "SUCCEEDED", 90.0, 110.0),
         Attempt("p-a", "SUCCEEDED", 120.0, 130.0),
         Attempt("p-b", "ABORTED", 130.0, 140.0),
         Attempt("p-again", "SUCCEEDED", 135.0, 140.0, redrives=1),
         Attempt("p-c", "RUNNING", 150.0),
-    ]
-    process = replace(PROCESS, slot_limit=2, default_weight=2)
-    made = WorkHistory(100.0, 200.0, 200.0, {"p": process}, attempts)
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
+    ],
+)
 LINES = {
     "p-before": {"sent_at": 80.0, "weight": 1},
     "p-a": {"sent_at": 95.5, "priority": "high", "weight": 1},
@@ -205,21 +200,15 @@ LINES = {
 
 
 def test_a_recording_joins_executions_with_the_starters_lines() -> None:
-    made = recording_of(history(), "p", LINES)
+    made = recording_of(HISTORY, "p", LINES)
     assert [(each.execution, each.sent, each.priority, each.weight) for each in made.requests] == [
         ("p-before", 80.0, "normal", 1),
         ("p-a", 95.5, "high", 1),
         ("p-b", 130.0, "normal", 2),
         ("p-c", None, "normal", 2),
     ]
-    assert made.counts == {
-        "samples": 2,
-        "started": 3,
-        "arrival_unknown": 1,
-        "running_at_begin": 1,
-        "waiting_at_begin": 1,
-        "running_at_end": 1,
-    }
+    # Samples, started, of unknown arrival, running at the begin, waiting then, running at the end.
+    assert list(made.counts.values()) == [2, 3, 1, 1, 1, 1]
     assert (made.since, made.until, list(made.limits.steps)) == (100.0, 200.0, [(-math.inf, 2)])
     assert [note.partition(":")[0] for note in made.notes] == [
         "1 redriven in Step Functions are left out",
@@ -230,20 +219,15 @@ def test_a_recording_joins_executions_with_the_starters_lines() -> None:
     ]
 
 
-def test_a_period_begins_with_its_first_request() -> None:
-    attempts = [Attempt("p-a", "SUCCEEDED", 120.0, 130.0)]
-    assert recording_of(history(attempts=attempts), "p", {"p-a": {"sent_at": 115.0}}).since == 115.0
-
-
 def test_pauses_leases_and_an_unknown_limit_are_named() -> None:
     process = replace(PROCESS, holders={"l": Holder("LEASED", 0, "", None, {}, until=500, code="c")})
     acts, unread = [OperatorAct(130.0, "process pause", "p")], [UnreadSource("AuditLogGroup", "denied")]
-    made = recording_of(history(processes={"p": process}, acts=acts, not_read=unread), "p", LINES)
+    made = recording_of(replace(HISTORY, processes={"p": process}, acts=acts, not_read=unread), "p", LINES)
     assert [note.partition(" ")[0] for note in made.notes[-3:]] == ["the", "it", "leases"]
     assert list(made.limits.steps) == [(-math.inf, None)]
 
 
 def test_the_picture_shows_the_queue_and_the_slots_of_both(tmp_path: Path) -> None:
-    past = performed(arrived(*((0.0, 10.0) for _ in range(8))), 2)
-    draw_result(replay(recording(past, 2), 4, least=0), tmp_path / "what-if.png")
+    past = [*performed(arrived(*((0.0, 10.0) for _ in range(8))), 2), PastRequest("p-running", 50.0, None, 45.0)]
+    draw_result(replay(recording(past, 2, until=60.0), 4, least=0), tmp_path / "what-if.png")
     assert (tmp_path / "what-if.png").read_bytes().startswith(b"\x89PNG")

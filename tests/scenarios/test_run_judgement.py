@@ -67,11 +67,16 @@ def test_a_result_exists_exactly_for_each_success(outputs: set[str], finding: st
 
 
 @pytest.mark.parametrize(
-    ("gap", "result"), [(0.0, Result.HOLDS), (0.5, Result.HOLDS), (1.5, Result.FAILS), (-9.5, Result.NOT_SHOWN)]
+    ("starts", "result"),
+    [
+        ([0.0, 10.5, 21.0], Result.HOLDS),
+        ([0.0, 0.1, 10.0], Result.FAILS),  # two ran in the slot
+        ([0.0, 10.0, 20.0, 40.0], Result.FAILS),  # the last one waited although the slot was free
+        ([0.0, 0.5, 1.0], Result.NOT_SHOWN),
+    ],
 )
-def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(gap: float, result: Result) -> None:
-    """With a gap after each request of ten seconds they started later; with -9.5 they hardly waited."""
-    starts = [number * (10.0 + gap) for number in range(3)]
+def test_a_replay_agrees_if_the_requests_started_as_the_rules_allow(starts: list[float], result: Result) -> None:
+    """Requests of ten seconds that were sent together, at one slot."""
     past = [PastRequest(f"sample-{at}", START + at, START + at + 10, START) for at in starts]
     made = Recording(clean().processes["sample"], START, START + 100, past, LimitSteps([(-math.inf, 1)]))
     assert replay_agrees(made, 1).result is result

@@ -11,7 +11,6 @@ import pytest
 
 from slotkeeper.slots.processes import Cancellations
 from slotkeeper.slots.protocol import Candidate
-from slotkeeper.slots.request import process_of_execution
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
 
 
@@ -66,7 +65,6 @@ def test_the_log_of_a_request_has_its_priority_and_the_weight_that_it_states(
     assert [(line["priority"], line.get("weight")) for line in lines] == [("low", 2), ("normal", None)]
     sent = [int(record["attributes"]["SentTimestamp"]) / 1000 for record in records]
     assert [line["sent_at"] for line in lines] == sent
-    assert [process_of_execution(line["execution"]) for line in lines] == ["p", "p"]
 
 
 LONG_TOKENS = {

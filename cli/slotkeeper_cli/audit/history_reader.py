@@ -88,11 +88,7 @@ def read_history(
 
 
 def read_slots(stack: StackConnection, window: Window, process: str, on_read: OnRead) -> WorkHistory:
-    """Read what a process's executions held, and its limits: no requests, no work and no dead-letter messages.
-
-    Raises:
-        NotFound: there is no such process.
-    """
+    """Read only when a process's executions held slots, and its limits. Raises NotFound without such a process."""
     return _Reader(stack, window, process, on_read).read_slots()
 
 

@@ -41,10 +41,9 @@ _ROWS = (  # the label, the figure, and how it is shown
 
 HELP = f"""Replay recorded requests at another limit.
 
-It replays the arrivals and durations of a process through the rules that admit requests: the limit, weights,
-priorities, the order, and which one is woken next. It prints waits, the longest queue, utilization and cost as recorded
-and as replayed. The column `check` is the replay at the recorded limit: the closer it is to the records, the better the
-replay.
+It replays the arrivals and durations of a process by the rules that admit requests, and prints waits, the longest
+queue, utilization and cost as recorded and as replayed. The closer the column `check`, the replay at the recorded
+limit, is to the records, the better the replay.
 
 Arrivals are in the starter's log, for as long as it is kept (LogRetentionDays). At least {MIN_SAMPLES} requests are
 needed whose arrival, start and end are known. The command makes at most {MAX_CALLS} calls, and changes nothing.

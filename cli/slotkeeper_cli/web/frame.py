@@ -25,7 +25,7 @@ _LINK = """<q-td :props="props"><a v-if="props.row.href" :href="props.row.href">
 <template v-else>{{ props.value }}</template></q-td>"""
 _BLUE = "#1e4fa3"  # white on it has a contrast of 7.8:1
 _STYLE = """
-body { --nicegui-default-padding: 1rem }
+body { --nicegui-default-padding: 1rem; overflow-wrap: anywhere }
 a { text-decoration: underline; color: #1e4fa3 }
 .body--dark a { color: #93c5fd }
 .q-header a { color: inherit }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +18,10 @@ if TYPE_CHECKING:
 
 
 def draw_result(result: ReplayResult, path: Path) -> None:
-    """Draw the records and the replay below each other, over the same time.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        OSError: the file cannot be written.
-    """
+    """Draw the records and the replay over the same time. Raises ImportError and OSError, as chart.draw."""
     since = result.recording.since
-    last = [at for course in (result.recorded, result.replayed) for at, _ in course.used[-1:]]
-    end = max([result.recording.until, *last]) - since
+    changes = [at for course in (result.recorded, result.replayed) for at, _ in course.used if at < math.inf]
+    end = max([result.recording.until, *changes]) - since
     _, unit, noun = next(each for each in UNITS if end >= each[0])
     courses = ((result.recorded, "recorded", chart.AMBER), (result.replayed, f"limit {result.limit}", chart.BLUE))
 

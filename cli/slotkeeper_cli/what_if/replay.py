@@ -84,7 +84,7 @@ class Course:
         offered = math.fsum(length * (limit or 0) for length, limit in parts) if is_known else None
         waited, number = sum(each >= _WAITED for each in self.waits), len(self.waits)
         process = self.recording.process
-        holders = max(1, min(MAX_HOLDERS, (self.limits.most(*window) or 0) // process.default_weight))
+        holders = max(1, min(MAX_HOLDERS, (self.limits.most(*window) or process.slot_limit) // process.default_weight))
         needs = demand(process.name, process.target, holders, process.default_weight)
         return {
             "wait": spread(self.waits, p50=0.5, p90=0.9, p99=0.99),
@@ -167,11 +167,8 @@ def replay(
 
 def _delays(recording: Recording, limits: Sequence[tuple[float, int]]) -> tuple[dict[str, float], float]:
     """What delayed starts beyond the rules, in seconds: from each arrival, by execution, and a usual hand-off."""
-    started, delays, hand_offs = (
-        {each.execution: each.started for each in recording.requests},
-        dict[str, float](),
-        [0.0],
-    )
+    started = {each.execution: each.started for each in recording.requests}
+    delays, hand_offs = dict[str, float](), list[float]()
     for each in _Simulation(recording, limits, recording.requests, {}, 0.0, keeps_ends=True).run():
         late = started[each.execution] - each.started
         if each.started == max(recording.since, each.arrival):
@@ -191,10 +188,9 @@ def _check(recording: Recording, limit: int, least: int) -> None:
         )
     if counts["samples"] < least:
         raise CannotReplay(
-            f"process {name} has {counts['samples']} requests whose arrival, start and end are known since "
-            f"{iso(recording.since)}; {least} are needed. Of {counts['started']} that started, the arrival of "
-            f"{counts['arrival_unknown']} is not in the starter's log, and {counts['running_at_end']} still run. Give "
-            "an earlier --since"
+            f"process {name} has {counts['samples']} requests whose arrival, start and end are known; {least} are "
+            f"needed. Of {counts['started']} that started, the arrival of {counts['arrival_unknown']} is not in the "
+            f"starter's log, and {counts['running_at_end']} still run. Give an earlier --since"
         )
 
 
@@ -235,14 +231,15 @@ class _Simulation:
         # Changed in place. The counter stays 0: if it is less than the holders' weights, the rules take these.
         self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
         self._waiting: dict[Priority, WaitingRequest] = {}
-        own: dict[str, Any] = {
-            "holders": self._holders,
-            "waiting": self._waiting,
-            "turns": self._turns,
+        own: dict[str, Any] = {"holders": self._holders, "waiting": self._waiting, "turns": self._turns}
+        without: dict[str, Any] = {
+            "slots_in_use": 0,
+            "paused": False,
             "cancelled": {},
+            "target": "replay",
+            "next_start": 0,
         }
-        own |= {"slots_in_use": 0, "paused": False, "target": "replay", "next_start": 0}
-        self._process = replace(of, slot_limit=limits[0][1], **own)
+        self._process = replace(of, slot_limit=limits[0][1], **own, **without)
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
         self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
