@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Holder, Process
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper_cli.audit.work_history import Attempt, LimitSteps, OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
@@ -63,6 +64,14 @@ def test_requests_start_as_computed() -> None:
     assert started_at(2, (0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)) == [0, 0, 20, 25]
     # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
     assert started_at(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 11]
+
+
+def test_a_rate_delays_starts_although_slots_are_free() -> None:
+    of = recording(arrived((0, 1), (0, 1), (0, 30), (0, 1), (300, 1)), None)
+    rated = replace(of, process=replace(PROCESS, rate=Rate(6, 60, 2)))
+    course = replay(rated, 5, least=0).replayed
+    assert sorted(starts(course).values()) == [0, 0, 10, 20, 300]
+    assert sorted(starts(replay(rated, 1, least=0).replayed).values()) == [0, 1, 10, 40, 300]
 
 
 def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
