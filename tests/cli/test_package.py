@@ -28,12 +28,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 OPTIONAL = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
 DEPENDENCIES: list[str] = PROJECT["project"]["dependencies"]
 EXTRA: list[str] = PROJECT["project"]["optional-dependencies"]["cli"]
-# Imports every module of a package, and prints the top-level names that are loaded then.
+# Imports every module of a package but the console's, which have an extra, and prints the names that are loaded then.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, sys.argv[1] + "."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith("__main__") and ".web." not in module.name:
         importlib.import_module(module.name)
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
@@ -132,16 +132,17 @@ def test_the_wheel_requires_the_commands_packages_with_the_extra_only(installed:
     needed = [Requirement(text) for text in installed.requires or []]
     always = {one.name for one in needed if one.marker is None}
     optional = [one for one in needed if one.marker is not None]
-    with_extra, picture = (
+    with_extra, picture, web = (
         {one.name for one in optional if one.marker and one.marker.evaluate({"extra": extra})}
-        for extra in ("cli", "picture")
+        for extra in ("cli", "picture", "web")
     )
 
     assert installed.version == __version__
     assert always == {"boto3", "aws-lambda-powertools", "backoff", "fastjsonschema"}
     assert with_extra == {"typer", "click", "rich"}
     assert picture == {"matplotlib"}
-    assert len(needed) == len(always | with_extra | picture)
+    assert web == {"nicegui"}
+    assert len(needed) == len(always | with_extra | picture | web)
 
 
 def test_the_wheel_contains_the_library_the_command_and_their_data(installed: metadata.Distribution) -> None:
@@ -173,10 +174,10 @@ def test_the_script_without_the_extra_says_what_to_install(installed: metadata.D
 
 @pytest.fixture(scope="module")
 def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The wheel with its extra, as pip installs it; and over it the newest typer that uses click."""
+    """The wheel with its extras, as pip installs it; and over it the newest typer that uses click."""
     whole, with_click = tmp_path_factory.mktemp("newest"), tmp_path_factory.mktemp("with-click")
     (click,) = (one for one in EXTRA if Requirement(one).name == "click")
-    _install(whole, f"{wheel}[cli]")
+    _install(whole, f"{wheel}[cli,web]")
     _install(with_click, "typer<0.26", click, "--no-deps")
     return [with_click, whole]
 
@@ -208,6 +209,15 @@ def test_the_newest_allowed_versions_show_the_help_of_every_parameter(newest: li
         if in_one_line(parameter.help) not in in_one_line(shown)
     ]
     assert missing == []
+
+
+def test_the_console_starts_with_the_newest_allowed_versions(newest: list[Path]) -> None:
+    declare = "from slotkeeper_cli.web import server; print(server.HOST)"
+    environment = {"PYTHONPATH": str(newest[-1])}
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", declare], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "127.0.0.1\n"), ran.stderr
 
 
 def test_a_missing_package_of_the_library_is_not_reported_as_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
