@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.retry import Poison, Retryable, WorkRequest
+from slotkeeper.retry import Retryable, WorkRequest
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.rules import force_open
 from tests.support.boundary import refuse
@@ -38,17 +38,16 @@ class Worker:
         self.client = self._worker._events._events
         self.bus = Bus(self.client)
         self.table = DownstreamTable(account.dynamodb, TABLE)
-        self.dynamodb = account.dynamodb
         self.is_down = False
         self.at(NOW)
 
     def at(self, now: float) -> None:
         self._consumer._clock = self._consumer._deferrals._clock = self._consumer._downstreams._clock = lambda: now
 
-    def handle(self, request_id: str, left: float = 120.0) -> list[Any]:
+    def handle(self, request_id: str) -> list[Any]:
         """The messages that stay on the queue."""
         sent = record({"request_id": request_id, "payload": {}}, request_id)
-        failed: list[Any] = self._handler({"Records": [sent]}, invocation(left))["batchItemFailures"]
+        failed: list[Any] = self._handler({"Records": [sent]}, invocation())["batchItemFailures"]
         return failed
 
     def fail(self, times: int = THRESHOLD) -> None:
@@ -65,11 +64,9 @@ class Worker:
     def changes(self) -> list[dict[str, Any]]:
         return [event for event in self.bus.published if "downstream" in event]
 
-    def _perform(self, request: WorkRequest, _: float) -> Any:
+    def _perform(self, _request: WorkRequest, _: float) -> Any:
         if self.is_down:
             raise Retryable("the downstream is down")
-        if request.request_id == "poison":
-            raise Poison("bad")
         return {}
 
 
