@@ -42,16 +42,6 @@ def test_only_what_is_malformed_is_written_and_audited(operator: Operator) -> No
     assert line["changes"] == [change]
 
 
-def test_a_dry_run_and_a_refused_question_write_nothing(operator: Operator) -> None:
-    edit(operator, "slot_limit", {"S": "5"})
-    malformed = stored(operator)
-
-    operator.run("process", "repair", "sample", "--dry-run", "--yes")
-    operator.run("process", "repair", "sample")
-
-    assert (stored(operator), operator.audited()) == (malformed, [])
-
-
 def test_a_repaired_value_is_a_source_of_the_next_repair(operator: Operator) -> None:
     edit(operator, "slot_limit", {"S": "many"})
     _repair(operator, "--set", "slot_limit=9")

@@ -1,4 +1,4 @@
-"""Every row of the table of situations: the command says what is."""
+"""Every row of the table of situations: the command says what is, and changes nothing if it refuses or only looks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.cli.situations import Names, Situation, value_at
 from tests.support.module_time import replace_time
 
 _MODULES = sorted(path.stem for path in Path(__file__).parent.glob("*_situations.py") if path.stem[:5] != "test_")
+_LOOKS_ONLY = {"--dry-run", "--check"}
+_REFUSED = {2, 3, 4}
 _ROWS = {
     f"{module.removesuffix('_situations')}: {row.name}": row
     for module in _MODULES
@@ -27,6 +29,8 @@ def test_the_command_says_what_is(row: Situation, operator: Operator, monkeypatc
     names = row.state(operator) or {}
     _set_clock(monkeypatch, row.at)
     question = shlex.split(_named(row.question, names))
+    is_kept = row.exit_code in _REFUSED or not _LOOKS_ONLY.isdisjoint(question)
+    before = (operator.contents(), operator.audited()) if is_kept else None
 
     if row.shows:
         data = operator.run(*question, "--json").json
@@ -42,6 +46,7 @@ def test_the_command_says_what_is(row: Situation, operator: Operator, monkeypatc
         assert found >= 0, f"{_named(text, names)!r} is not in, or not after the texts before it:\n{answer}"
         position = found
     assert [text for text in row.never if _named(text, names) in answer] == []
+    assert before is None or (operator.contents(), operator.audited()) == before
 
 
 def _named(value: Any, names: Names) -> Any:
