@@ -161,6 +161,13 @@ def test_what_has_started_is_neither_skipped_nor_too_late(
     assert account.messages(account.dead_letter_url) == []
 
 
+def test_what_has_started_is_not_skipped_because_of_a_note_that_arrived_late(account: Account) -> None:
+    sent = delivery(SKIP)
+    account.starter.admit(sent, NOW)
+    account.skipped.add_note(parse_request(sent), sent, FULL_REASON, NOW)
+    assert isinstance(account.starter.admit(again(sent), NOW), Admitted)
+
+
 def test_another_request_with_the_id_of_a_skipped_one_is_not_taken_for_it(account: Account) -> None:
     account.starter.admit(delivery(SKIP), NOW)
     other = delivery(SKIP | {"arguments": {"--day": "another"}}, message_id="message-2", sequence="2")
