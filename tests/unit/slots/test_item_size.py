@@ -41,6 +41,7 @@ def largest_item() -> dict[str, Any]:
         "request_id": {"S": "\U0001f600" * 128},
         "token_bytes": {"N": str(MAX_TOKEN_CHARACTERS)},
         "hidden_until": A_TIME,
+        "start_before": A_TIME,
     }
     lost = {name: registration[name] for name in ("request_id", "priority")}
     lost |= dict.fromkeys(("since", "noted", "reported"), A_TIME)

@@ -209,7 +209,7 @@ class Starter:
         if request.when_busy == "skip" and delivery.receives > 1:
             note = self.skipped.note_of(request.execution_name)
             if note and note.message_id == delivery.message_id:
-                return self._skip(delivery, request, note.reason)
+                return self._skip_unless_started(delivery, request, note.reason, now)
         return self._reserve_and_start(delivery, request, now)
 
     def _reserve_and_start(self, delivery: Delivery, request: Request, now: float) -> Admission:
@@ -233,7 +233,8 @@ class Starter:
                 case Full(seen) | Paused(seen):
                     because = _because(candidate, seen, now)
                     if request.when_busy == "skip":
-                        return self._skip_unless_started(delivery, request, because, now)
+                        reason = f"it could not start when it was received, since {_CAUSES[because]}"
+                        return self._skip_unless_started(delivery, request, reason, now)
                     left = seen.seconds_until_due(now) if because == "rate" else 0.0
                     if overdue := self._overdue(delivery, now):
                         reason = f"{overdue}; {_CAUSES[because]}. Redrive this message to let it wait again"
@@ -267,14 +268,11 @@ class Starter:
         wake_next(self.slots, self.queue, candidate.process, now)
         return reservation
 
-    def _skip_unless_started(self, delivery: Delivery, request: Request, because: str, now: float) -> Admission:
+    def _skip_unless_started(self, delivery: Delivery, request: Request, reason: str, now: float) -> Admission:
+        # Also of a message with a note, which may have arrived late, after the message's next receive had started it.
         if started := self.workflow.find(request):
             return self._conclude(started, delivery, request, now, made_here=False, was_registered=False)
-        reason = f"it could not start when it was received, since {_CAUSES[because]}"
         self.skipped.add_note(request, delivery, reason, now)
-        return self._skip(delivery, request, reason)
-
-    def _skip(self, delivery: Delivery, request: Request, reason: str) -> Skipped:
         return Skipped(request, reason, self._answer(delivery, "Skipped", reason))
 
     def _too_late(self, delivery: Delivery, request: Request, now: float) -> Admission:

@@ -130,9 +130,8 @@ class Candidate:
         delivery: None for a caller without a message: it is refused while any request waits.
         request_id: for the operator command. An execution's name is a hash, which does not contain it.
         task_token: stored with the slot, for the answer to the caller that waits.
+        start_before: from when on the request does not start any more, for the operator command; epoch seconds.
         lease: for a block of code that asks for a slot; None for an execution.
-        start_before: the time from which the request does not start any more, for the operator command; seconds since
-            the epoch.
     """
 
     process: str
@@ -142,24 +141,15 @@ class Candidate:
     delivery: Delivery | None = None
     request_id: str = ""
     task_token: str = field(default="", repr=False)
-    lease: LeaseTerm | None = None
     start_before: float | None = None
+    lease: LeaseTerm | None = None
 
     @classmethod
     def of(cls, request: Request, delivery: Delivery) -> Candidate:
         """The candidate of a request that was delivered."""
         execution, id_ = request.execution_name, request.request_id
-        token, deadline = request.task_token, request.deadline
-        return cls(
-            request.process,
-            execution,
-            request.weight,
-            request.priority,
-            delivery,
-            id_,
-            token,
-            start_before=deadline,
-        )
+        token = request.task_token
+        return cls(request.process, execution, request.weight, request.priority, delivery, id_, token, request.deadline)
 
     @property
     def position(self) -> Position | None:
