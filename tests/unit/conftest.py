@@ -175,11 +175,17 @@ class Account:
         return self.slots.reserve(Candidate("p", execution, weight, priority, delivery({}, **changes)), NOW)
 
     def register(
-        self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1, **changes: Any
+        self,
+        execution: str = "p-waits",
+        priority: Priority = "normal",
+        weight: int = 1,
+        request_id: str = "",
+        **changes: Any,
     ) -> Registration:
         """Register a refused delivery of an execution, without a queue. `changes`: fields of the delivery."""
         refused = delivery({}, receipt_handle=f"handle-of-{execution}", **changes)
-        return self.slots.wait(Candidate("p", execution, weight, priority, refused), self.item(), HIDDEN_UNTIL)
+        candidate = Candidate("p", execution, weight, priority, refused, request_id)
+        return self.slots.wait(candidate, self.item(), HIDDEN_UNTIL)
 
     def wait_in_queue(self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> Delivery:
         """Register a message that is hidden in the queue of requests."""

@@ -13,7 +13,16 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, Request, execution_name, message_group
-from tests.support.boundary import Calls, Killed, kill_after, kill_before, lose_answer, passed_values, refuse
+from tests.support.boundary import (
+    Calls,
+    Killed,
+    before_write,
+    kill_after,
+    kill_before,
+    lose_answer,
+    passed_values,
+    refuse,
+)
 from tests.unit.conftest import MAX_RECEIVES, NOW, RETENTION, VISIBILITY, Account, delivery
 
 REQUEST = {"process": "p", "request_id": "order-1"}
@@ -231,17 +240,12 @@ def test_s6_what_happens_before_the_hide_is_found_by_the_check_after_it(account:
     assert bool(account.messages(account.queue_url)) == ("cleared" in what)
 
 
-def test_a_slot_freed_before_the_registration_is_reserved_immediately(account: Account) -> None:
-    account.fill()
-    calls: list[str] = []
-
-    def free_before_the_second(model: Any, **_: Any) -> None:
-        calls.append(model.name)
-        if calls == ["UpdateItem", "UpdateItem"]:  # reserve, register
-            account.slots.cancel("p", "p-other")
-
-    account.dynamodb.meta.events.register("before-call", free_before_the_second)
-    assert isinstance(account.starter.admit(account.send(REQUEST), NOW), Admitted)
+@pytest.mark.parametrize("what", ["a slot is freed", "process removed"])
+def test_what_happens_before_the_registration_is_found_immediately(account: Account, what: str) -> None:
+    act, outcome = BEFORE_THE_HIDE[what]
+    account.processes.pause("p")
+    before_write(account.dynamodb, lambda _: None, lambda _: act(account))  # reserve, register
+    assert account.starter.admit(account.send(REQUEST), NOW) == outcome
 
 
 @pytest.mark.parametrize("is_full", [False, True])

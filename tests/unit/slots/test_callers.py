@@ -11,6 +11,7 @@ import pytest
 
 from slotkeeper.slots.callers import AnswerOutcome, Callers, Unanswered
 from slotkeeper.slots.executions import Execution
+from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import caller_of, execution_name, masked, token_of, without_token
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable, SettleOutcome
@@ -384,7 +385,15 @@ def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene) -> N
 def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerScene, token: Any) -> None:
     outcome = _admit(callers, {"process": "p", "task_token": token})
     reason = "body.task_token must be a string of 1 to 2,048 visible ASCII characters"
-    assert (outcome.code, outcome.reason, callers.answers) == ("InvalidRequest", reason, [])
+    assert (outcome.code, outcome.reason, outcome.answered) == ("InvalidRequest", reason, None)
+    assert callers.answers == []
+
+
+def test_a_task_token_is_in_no_repr(account: Account) -> None:
+    candidate = Candidate("p", "p-1", task_token=TOKEN)
+    account.slots.reserve(candidate, NOW)
+    assert account.item().holders["p-1"].task_token == TOKEN
+    assert TOKEN not in repr(candidate) + repr(account.item())
 
 
 @pytest.mark.parametrize(

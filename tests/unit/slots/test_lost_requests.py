@@ -46,12 +46,12 @@ def test_a_later_message_that_asks_for_a_slot_shows_that_an_earlier_one_is_gone(
     account: Account, is_cleared: bool
 ) -> None:
     account.fill()
-    account.register("p-gone")
+    account.register("p-gone", request_id="order-1")
     if is_cleared:
         account.slots.clear("p", account.item().waiting["normal"], NOW)
     assert account.reserve("p-later", sequence="2") == FULL
     assert account.register("p-later", sequence="2") == Registration.REGISTERED
-    assert account.item().lost == {"p-gone": Lost("", "normal", int(NOW), int(NOW))}
+    assert account.item().lost == {"p-gone": NOTED}
     assert account.item().waiting["normal"].execution == "p-later"
 
 
