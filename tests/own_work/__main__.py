@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from dev.emulator.environment import ROOT
@@ -45,7 +46,7 @@ def main() -> int:
         run(folder, "git", "init", "--quiet")  # the words check reads the files that git knows
         run(folder, "git", "add", "--all")
         more = [str(path.relative_to(folder)) for place in (UNIT, TEMPLATE_TESTS) for path in folder.glob(place)]
-        steps = {
+        steps: dict[str, Callable[[], object]] = {
             "format, lint and types": lambda: run_make(folder, "lint-code"),
             "the template": lambda: run(folder, "cfn-lint", "template.yaml"),
             "tests": lambda: run(folder, "python", "-m", "pytest", "-q", "--numprocesses", "2", *TESTS, *more),
