@@ -196,13 +196,22 @@ words: setup-dev  #+ List words that the project decided against (dev/words.toml
 jsonata: setup-dev  #+ Compare the workflow's expressions with JSONata 2.0.6 itself, which Step Functions documents
 	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m tests.workflow.reference
 
-.PHONY: lint
-lint: lint-code jsonata  ## Format, lint, types, words, the workflow's expressions, the template and its security
+.PHONY: merged
+merged: setup-dev
 	@$(PYTHON) -m dev.tools.merged build/merged/template.json
+
+.PHONY: lint-template
+lint-template: merged
 	@cfn-lint build/merged/template.json examples/*/template.yaml
 	@AWS_DEFAULT_REGION=us-east-1 sam validate --lint
+
+.PHONY: lint-security
+lint-security: merged
 	@$(SETUP) --venv build/checkov requirements/checkov.txt
 	@build/checkov/bin/checkov --quiet --compact --config-file .checkov.yaml
+
+.PHONY: lint
+lint: lint-code jsonata lint-template lint-security  ## Format, lint, types, words, the workflow's expressions, the template and its security
 
 .PHONY: hooks
 hooks: setup-dev  #+ Let git run make check before each commit (.pre-commit-config.yaml)

@@ -14,20 +14,28 @@ from tests.support.profiles import same_examples
 gc.disable()
 same_examples()  # before the tests are imported; --hypothesis-profile loads another profile later
 
-# The tests of each of these folders run on one worker of xdist. Most start an engine, and `least_privilege` makes a
-# record: each worker would do it again. The first three take longest, so they begin.
-TURNS = ("e2e", "races", "conformance", "least_privilege", "benchmarks", "runtime")
-# Modules of these folders that use only an engine of their own: each runs on any one worker, the longest first.
-ALONE = (
-    "tests/e2e/test_runs.py",
+# The modules of tests/e2e from this one on have a second worker and deployment: a worker for all of them would end a
+# minute after the others.
+SECOND_PART = "tests/e2e/test_operator_command.py"
+# What begins, the longest first, so that the workers end at the same time. The tests of a folder run on one worker of
+# xdist: most start an engine, and `least_privilege` makes a record. A module uses only an engine of its own.
+FIRST = (
+    "races",
     "tests/e2e/test_pages_locally.py",
+    "e2e",
+    SECOND_PART,
+    "tests/e2e/test_runs.py",
+    "conformance",
     "tests/e2e/test_deployments.py",
+    "least_privilege",
     "tests/engine/test_cli.py",
+    "benchmarks",
+    "runtime",
     "tests/engine/test_dynamodb_local.py",
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
 # prepares.
-TOGETHER = ("cli", "mutants", "own_work", "proof", "scenarios", "template", "unit", "workflow")
+TOGETHER = ("cli", "mutants", "proof", "scenarios", "template", "unit", "workflow")
 
 simulated_tables.install()
 quick_clients.install()  # before a test creates a session
@@ -43,9 +51,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each folder of TURNS and module of ALONE or TOGETHER on one worker; other tests on the next idle one.
+    """Each folder and module of FIRST and module of TOGETHER on one worker; other tests on the next idle one.
 
-    The slow ones come first: TURNS and ALONE in their order, then the rest by the number of tests.
+    FIRST comes first, then the rest by the number of tests.
 
     `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
@@ -54,12 +62,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Turns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             module, folder = nodeid.partition("::")[0], nodeid.split("/")[1]
-            if module in ALONE or nodeid.startswith("functions/"):
+            if module in FIRST or nodeid.startswith("functions/"):
                 return module
-            return folder if folder in TURNS else module if folder in TOGETHER else nodeid
+            if folder == "e2e" and module > SECOND_PART:
+                return SECOND_PART
+            return folder if folder in FIRST else module if folder in TOGETHER else nodeid
 
         def _assign_work_unit(self, node: Any) -> None:
-            slow = next((scope for scope in (*TURNS, *ALONE) if scope in self.workqueue), None)
+            slow = next((scope for scope in FIRST if scope in self.workqueue), None)
             if slow:
                 self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)

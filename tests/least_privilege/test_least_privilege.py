@@ -10,35 +10,36 @@ from tests.least_privilege.evidence import VARIANTS, needed, stack
 from tests.least_privilege.needs import WITHOUT_RESOURCE
 from tests.least_privilege.policies import EVERYTHING, grants
 
-
-def _roles() -> Iterator[tuple[str, str]]:
-    for variant in VARIANTS:
-        yield from ((variant, role) for role in stack(variant).of_type("AWS::IAM::Role"))
+each_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
-each_role = pytest.mark.parametrize(("variant", "role"), list(_roles()))
+def _roles(variant: str) -> list[str]:
+    return list(stack(variant).of_type("AWS::IAM::Role"))
 
 
-@each_role
-def test_every_call_is_allowed(variant: str, role: str) -> None:
-    allowed = grants(stack(variant), role)
-    denied = {need for need in needed(variant)[role] if not any(grant.allows(need) for grant in allowed)}
-    assert not denied, "\n".join(sorted(f"{role} needs {n.action} on {n.resource}: {n.by}" for n in denied))
+@each_variant
+def test_every_call_is_allowed(variant: str) -> None:
+    for role in _roles(variant):
+        allowed = grants(stack(variant), role)
+        denied = {need for need in needed(variant)[role] if not any(grant.allows(need) for grant in allowed)}
+        assert not denied, "\n".join(sorted(f"{role} needs {n.action} on {n.resource}: {n.by}" for n in denied))
 
 
-@each_role
-def test_every_permission_is_used(variant: str, role: str) -> None:
-    asked = needed(variant)[role]
-    idle = [grant for grant in grants(stack(variant), role) if not any(map(grant.allows, asked))]
-    assert not idle, "unused permissions:\n" + "\n".join(map(str, idle))
+@each_variant
+def test_every_permission_is_used(variant: str) -> None:
+    for role in _roles(variant):
+        asked = needed(variant)[role]
+        idle = [grant for grant in grants(stack(variant), role) if not any(map(grant.allows, asked))]
+        assert not idle, f"unused permissions of {role}:\n" + "\n".join(map(str, idle))
 
 
-@each_role
-def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str, role: str) -> None:
+@each_variant
+def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str) -> None:
     """A role is passed to one service, an object is in one account, a metric in one namespace."""
-    for grant in grants(stack(variant), role):
-        for need in filter(grant.allows, needed(variant)[role]):
-            assert dict(grant.conditions) == need.context, f"{grant}: expected the conditions {need.context}"
+    for role in _roles(variant):
+        for grant in grants(stack(variant), role):
+            for need in filter(grant.allows, needed(variant)[role]):
+                assert dict(grant.conditions) == need.context, f"{role}, {grant}: expected {need.context}"
 
 
 # Patterns for resources whose names are created later, as narrow as the names allow: the actions and the reason.
@@ -96,20 +97,23 @@ def _log_groups(variant: str) -> list[str]:
     return list(stack(variant).of_type("AWS::Logs::LogGroup"))
 
 
-@each_role
-def test_a_resource_with_a_name_is_granted_by_its_name(variant: str, role: str) -> None:
-    for grant in grants(stack(variant), role):
-        assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, f"{grant}: the action supports ARNs"
-    for pattern, action in _patterns(variant, role):
-        assert action in PATTERNS.get(pattern, ((),))[0], (
-            f"{action} on {pattern}: name the resource, or extend PATTERNS"
-        )
+@each_variant
+def test_a_resource_with_a_name_is_granted_by_its_name(variant: str) -> None:
+    for role in _roles(variant):
+        for grant in grants(stack(variant), role):
+            assert grant.resource != EVERYTHING or grant.action in WITHOUT_RESOURCE, (
+                f"{grant}: the action supports ARNs"
+            )
+        for pattern, action in _patterns(variant, role):
+            assert action in PATTERNS.get(pattern, ((),))[0], (
+                f"{action} on {pattern}: name the resource, or extend PATTERNS"
+            )
 
 
 def test_every_listed_pattern_exists() -> None:
     matched: dict[tuple[str, str], set[str]] = {}
     for variant in ("default", "state machines"):
-        for role in stack(variant).of_type("AWS::IAM::Role"):
+        for role in _roles(variant):
             for pattern, action in _patterns(variant, role):
                 matched.setdefault(pattern, set()).add(action)
     assert matched == {pattern: actions for pattern, (actions, _) in PATTERNS.items()}

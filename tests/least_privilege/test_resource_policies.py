@@ -35,28 +35,24 @@ def _statements(made: Stack, kind: str) -> Iterator[dict[str, Any]]:
         yield from policy["PolicyDocument"]["Statement"]
 
 
-def _guarded() -> Iterator[tuple[str, str]]:
-    for kind in GUARDED:
-        yield from ((kind, name) for name in stack(ALL).of_type(kind))
-
-
-@pytest.mark.parametrize(("kind", "name"), list(_guarded()))
-def test_plain_http_is_denied(kind: str, name: str) -> None:
+@pytest.mark.parametrize("kind", GUARDED)
+def test_plain_http_is_denied(kind: str) -> None:
     made = stack(ALL)
     policy, actions = GUARDED[kind]
-    wanted = {made.arn(name)} | ({made.arn(name) + "/*"} if kind == "AWS::S3::Bucket" else set())
-    (attached,) = [p for p in made.of_type(policy).values() if made.resolve({"Ref": name}) in _attached(p)]
-    refused = [
-        statement
-        for statement in attached["PolicyDocument"]["Statement"]
-        if statement["Effect"] == "Deny"
-        and statement["Principal"] == "*"
-        and statement["Condition"] == PLAIN_HTTP
-        and set(listed(statement["Action"])) <= actions
-    ]
-    resources = {resource for statement in refused for resource in listed(statement["Resource"])}
-    # In a queue's policy, * means the queue of the policy.
-    assert wanted <= resources or (kind == "AWS::SQS::Queue" and resources == {"*"})
+    for name in made.of_type(kind):
+        wanted = {made.arn(name)} | ({made.arn(name) + "/*"} if kind == "AWS::S3::Bucket" else set())
+        (attached,) = [p for p in made.of_type(policy).values() if made.resolve({"Ref": name}) in _attached(p)]
+        refused = [
+            statement
+            for statement in attached["PolicyDocument"]["Statement"]
+            if statement["Effect"] == "Deny"
+            and statement["Principal"] == "*"
+            and statement["Condition"] == PLAIN_HTTP
+            and set(listed(statement["Action"])) <= actions
+        ]
+        resources = {resource for statement in refused for resource in listed(statement["Resource"])}
+        # In a queue's policy, * means the queue of the policy.
+        assert wanted <= resources or (kind == "AWS::SQS::Queue" and resources == {"*"}), name
 
 
 def _attached(policy: dict[str, Any]) -> list[str]:
@@ -98,24 +94,23 @@ def _senders(made: Stack, arn: str) -> set[str]:
     return senders
 
 
-@pytest.mark.parametrize("name", list(stack(ALL).of_type("AWS::Lambda::Permission")))
-def test_a_function_is_invoked_from_one_source_only(name: str) -> None:
+def test_a_function_is_invoked_from_one_source_only() -> None:
     """Without a SourceArn, any rule or API of any account could invoke it (Lambda guide, "Granting Lambda function
     access to AWS services")."""
     made = stack(ALL)
-    permission = made.properties(name)
-    assert permission["Action"] == "lambda:InvokeFunction"
-    source = permission["SourceArn"]
-    match permission["Principal"]:
-        case "events.amazonaws.com":
-            rule = made.properties(made.logical[source])
-            assert made.arn(permission["FunctionName"]) in [target["Arn"] for target in rule["Targets"]]
-        case "apigateway.amazonaws.com":
-            # Any stage of the one API, the one method of the one path.
-            api = made.physical("ChatbotApi")
-            assert source == f"arn:aws:execute-api:us-east-1:{ACCOUNT}:{api}/*/POST/messages"
-        case other:
-            raise NotImplementedError(f"{other}: add the source that it may invoke a function from")
+    for name, permission in made.of_type("AWS::Lambda::Permission").items():
+        assert permission["Action"] == "lambda:InvokeFunction", name
+        source = permission["SourceArn"]
+        match permission["Principal"]:
+            case "events.amazonaws.com":
+                rule = made.properties(made.logical[source])
+                assert made.arn(permission["FunctionName"]) in [target["Arn"] for target in rule["Targets"]]
+            case "apigateway.amazonaws.com":
+                # Any stage of the one API, the one method of the one path.
+                api = made.physical("ChatbotApi")
+                assert source == f"arn:aws:execute-api:us-east-1:{ACCOUNT}:{api}/*/POST/messages"
+            case other:
+                raise NotImplementedError(f"{other}: add the source that it may invoke a function from")
 
 
 def test_every_rule_may_invoke_its_targets() -> None:
