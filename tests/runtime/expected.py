@@ -92,6 +92,7 @@ EXPECTED: dict[str, Expectation] = {
         and not outcome.messages("RequestDeadLetterQueue")
     ),
     "starter/full": _waits("full"),
+    "starter/early": _waits("early"),
     "starter/paused": _waits("paused"),
     "starter/expired": _request_dead_lettered("Expired"),
     "starter/not_json": _request_dead_lettered("InvalidRequest"),
