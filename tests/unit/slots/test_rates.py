@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import SlotUnavailable
 from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
 from slotkeeper.slots.process import MAX_HIDE_SECONDS
@@ -290,13 +291,13 @@ def test_the_turn_of_a_higher_priority_lasts_until_after_its_next_start_is_due(
     assert paced.item().wake_delay("low", NOW) == delay
 
 
-def test_the_janitor_wakes_a_request_when_a_start_is_due_and_not_before(paced: Account) -> None:
+def test_the_janitor_wakes_a_request_for_which_a_start_has_been_due_for_seconds(paced: Account) -> None:
     _reserve(paced, "p-1", NOW)
     _waits(paced)
     made = Calls(paced.sqs).made
-    assert "WaitingWoken" not in paced.run_at(NOW + 5).counts
+    assert "WaitingWoken" not in paced.run_at(NOW + INTERVAL + CLOCK_SKEW_SECONDS - 0.1).counts
     assert "ChangeMessageVisibilityBatch" not in made
-    assert paced.run_at(NOW + 6).counts["WaitingWoken"] == 1
+    assert paced.run_at(NOW + INTERVAL + CLOCK_SKEW_SECONDS).counts["WaitingWoken"] == 1
 
 
 def test_the_janitor_wakes_a_cancelled_request_although_no_start_is_due(paced: Account) -> None:
