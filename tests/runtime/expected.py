@@ -92,6 +92,7 @@ EXPECTED: dict[str, Expectation] = {
         and not outcome.messages("RequestDeadLetterQueue")
     ),
     "starter/full": _waits("full"),
+    "starter/early": _waits("early"),
     "starter/paused": _waits("paused"),
     "starter/skipped": lambda outcome: (
         (outcome.failed_items, outcome.counted("RequestsSkipped")) == (0, [1.0])

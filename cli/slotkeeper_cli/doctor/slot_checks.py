@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.targets import NO_TARGET
@@ -161,7 +162,7 @@ def blocked(facts: Facts) -> Iterator[Finding]:
 def waiting(facts: Facts) -> Iterator[Finding]:
     for process, one in _waiting(facts):
         fits = one == process.first and process.fits(one.weight, one.token_bytes)
-        if fits and process.is_due(facts.now) and not facts.execution_status(one.execution):
+        if fits and process.is_due(facts.now - CLOCK_SKEW_SECONDS) and not facts.execution_status(one.execution):
             shown = as_dict(process, one, facts.now)
             free = count(process.slot_limit - process.slots_in_use, "free slot")
             yield warn(

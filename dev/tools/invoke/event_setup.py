@@ -24,6 +24,7 @@ from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, Slots
+from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import execution_name
 from slotkeeper.token import TokenTable
 
@@ -115,6 +116,12 @@ class EventSetup:
         if name == "cancelled":
             body = json.loads(event["Records"][0]["body"])
             self._processes.cancellations.add(body["process"], _execution(body), self._now, "an-operator")
+        if name == "early":
+            # Its start of the day is used.
+            self._processes.create("early", 1, "a-job", rate=Rate(1, 86_400))
+            slots = Slots(self._client("dynamodb"), self.names["SlotTable"])
+            slots.reserve(Candidate("early", "early-before"), self._now)
+            slots.cancel("early", "early-before")
         if name == "repeated" and self._own:
             self._close(json.loads(event["Records"][0]["body"]), "ABORTED")
         if name == "malformed_process" and self._own:

@@ -174,16 +174,18 @@ class Janitor:
     def _wake_all(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
         """Wake each process's request whose turn it is, if it fits.
 
-        Every run does this, because a wake may have been lost. One that a rate refuses now is left to a later run: it
-        comes back when a start is due. It uses the table as it was read. If a slot was taken
-        since, the woken request is refused again. A request that registered since has found no free slot. A
-        registration with an outdated receipt handle is cleared, because it keeps lower priorities out.
+        Every run does this, because a wake may have been lost. With a rate only if a start has been due for some
+        seconds: a message comes back when it is due, and then is no late one.
+
+        It uses the table as it was read. If a slot was taken since, the woken request is refused again. A request that
+        registered since has found no free slot. A registration with an outdated receipt handle is cleared, because it
+        keeps lower priorities out.
         """
-        now = self.clock()
+        before = self.clock() - CLOCK_SKEW_SECONDS
         waiting = [
             (process, first)
             for process in processes
-            if (first := process.to_wake) and (process.is_due(now) or first.execution in process.cancelled)
+            if (first := process.to_wake) and (process.is_due(before) or first.execution in process.cancelled)
         ]
         self.shuffle(waiting)
         spent: list[tuple[Process, WaitingRequest]] = []
