@@ -9,9 +9,9 @@ import pytest
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
-from slotkeeper_cli.audit.work_history import AuditBounds, OperatorAct, WorkHistory
+from slotkeeper_cli.audit.work_history import AuditBounds, OperatorAct, Sending, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
-from tests.cli.work_histories import START, attempt, history, process
+from tests.cli.work_histories import START, attempt, history, name, process
 
 SIX_A_MINUTE = Rate(6, 60, 2)
 EXACT = AuditBounds(reservation=-5.0)  # without the difference of two clocks
@@ -65,6 +65,13 @@ def test_starts_before_the_rate_was_set_are_left_out() -> None:
 def test_without_the_audit_log_it_is_not_shown() -> None:
     unread = (UnreadSource("AuditLogGroup", "denied"),)
     assert _rate(replace(_started(0, 10, 20), not_read=unread)).result is Result.NOT_SHOWN
+
+
+@pytest.mark.parametrize(("rate", "fails"), [(None, ["free"]), (SIX_A_MINUTE, [])], ids=str)
+def test_a_request_may_wait_for_the_rate_while_a_slot_is_free(rate: Rate | None, fails: list[str]) -> None:
+    sent = [Sending(name("r1"), START + 1, 7)]
+    of = _started(0, 1200, rate=rate, sendings=sent, bounds=AuditBounds())
+    assert [each.id for each in judge(of) if each.result is Result.FAILS] == fails
 
 
 def test_without_a_rate_there_is_no_such_check() -> None:

@@ -154,6 +154,7 @@ NOT_CALLED = {
     "process add": {"dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
     "process pause": {"sqs:ChangeMessageVisibility"},
     "process set-turn": {"sqs:ChangeMessageVisibility"},
+    "process set-rate": {"states:ListExecutions"},
     "stack restore": {"dynamodb:GetItem"},
     "process remove": {"states:ListExecutions"},
     "holder release": {"states:ListExecutions"},

@@ -225,7 +225,8 @@ def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while a request is known to wait.
 
     An execution counts as a holder until it has stopped, or until its slot was certainly free. Left out: processes
-    with leases, which leave no record, with a blocked request, and times of pauses or of a limit that is not known.
+    with leases, which leave no record, with a blocked request or with a rate, and times of pauses or of a limit that is
+    not known.
 
     In a whole run, whose messages are all known, it is the request that has the turn by priority, order and weight that
     no free slot may wait for. A fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
@@ -280,7 +281,9 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     if history.run:
         return _turns(history, name)
     process = history.processes.get(name)
-    if process is None or process.blocked or any(holder.is_lease for holder in process.holders.values()):
+    if process is None or process.blocked or process.rate:
+        return []
+    if any(holder.is_lease for holder in process.holders.values()):
         return []
     attempts = history.by_process.get(name, [])
     known = [(sending, wait) for sending, wait in waits(history) if sending.process == name]

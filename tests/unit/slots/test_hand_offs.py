@@ -11,6 +11,7 @@ from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, LOOK_BACK_SECONDS, HandOffs, Stay, hand_off
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.rate import Rate
 from tests.unit.conftest import CONTEXT, NOW, Account, Load, registration
 
 WAITING = Process("p", 1, 1, {}, paused=False, target="job", waiting={"normal": registration("p-b")})
@@ -94,6 +95,11 @@ def test_a_process_whose_holders_have_weights_is_not_measured(executions: Execut
     """Step Functions does not list weights, so the time at which a request fits is unknown."""
     _hand_on(executions, NOW + 20, NOW + 23)
     assert hand_offs.measure([replace(STARTED, holders={"p-b": replace(HOLDER, weight=2)})], NOW + INTERVAL) == {}
+
+
+def test_a_process_with_a_rate_is_not_measured(executions: Executions, hand_offs: HandOffs) -> None:
+    _hand_on(executions, NOW + 20, NOW + 23)
+    assert hand_offs.measure([replace(STARTED, rate=Rate(1, 60))], NOW + INTERVAL) == {}
 
 
 def test_no_hand_off_is_measured_where_a_lease_was_seen(executions: Executions) -> None:
