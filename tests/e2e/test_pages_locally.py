@@ -18,6 +18,8 @@ from tests.e2e.page_reader import PageReader, commands
 from tests.support.waiting import wait_until
 
 SETUP, ASK, _ACCOUNT = commands("try-it.md", "5. Your own code")
+# The stack has the parameter of the page of state machines from the beginning, since each deployment takes seconds.
+((UP, MACHINE),) = [block.split("\n", 1) for block in commands("state-machines.md", "Try it here")]
 JOB_PAGE = "your-glue-job.md"
 (JOB_SCRIPT,) = re.findall(
     r"## Try your job here\n.*?```python\n(.*?)```", (ROOT / "docs" / JOB_PAGE).read_text(), re.DOTALL
@@ -35,7 +37,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageReader]:
 @pytest.fixture(scope="module")
 def reader(checkout: PageReader) -> PageReader:
     """A reader whose shell has the variables of the running stack."""
-    assert 'eval "$(slotkeeper' in checkout.carry_out(SETUP)
+    assert 'eval "$(slotkeeper' in checkout.carry_out(SETUP.replace("make local-up", UP))
     return checkout
 
 
@@ -55,8 +57,7 @@ def test_a_block_of_ones_own_holds_a_slot_and_a_second_one_is_refused(reader: Pa
 
 
 def test_a_state_machine_of_ones_own_runs_and_fails_in_a_slot(reader: PageReader) -> None:
-    (block,) = commands("state-machines.md", "Try it here")
-    shown = reader.carry_out(block)
+    shown = reader.carry_out(MACHINE)
     assert re.search(r"monday  \S+  SUCCEEDED", shown), shown
     assert re.search(r"nothing  \S+  FAILED", shown), shown
     assert "StateMachine.ExecutionNotSucceeded" in shown
