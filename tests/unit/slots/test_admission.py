@@ -244,8 +244,10 @@ def test_s6_what_happens_before_the_hide_is_found_by_the_check_after_it(account:
 def test_what_happens_before_the_registration_is_found_immediately(account: Account, what: str) -> None:
     act, outcome = BEFORE_THE_HIDE[what]
     account.processes.pause("p")
+    refused, calls = account.send(REQUEST), Calls(account.sqs)
     before_write(account.dynamodb, lambda _: None, lambda _: act(account))  # reserve, register
-    assert account.starter.admit(account.send(REQUEST), NOW) == outcome
+    assert account.starter.admit(refused, NOW) == outcome
+    assert "ChangeMessageVisibility" not in calls.made
 
 
 @pytest.mark.parametrize("is_full", [False, True])
