@@ -11,7 +11,7 @@ from nicegui import run, ui
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import FAILURES, CommandError, failure_text
 from slotkeeper_cli.formatting import local_time
-from slotkeeper_cli.web.reading import REFRESH, Reading, StackReader
+from slotkeeper_cli.web.reading import REFRESH, Snapshot, StackReader
 
 _SECTIONS = {
     "Processes": "/",
@@ -79,7 +79,7 @@ class Frame:
         self._content.__exit__(*of_error)
 
     def follow[Data](
-        self, read: Callable[[], Reading[Data]], show: Callable[[Data], None], every: float | None = REFRESH
+        self, read: Callable[[], Snapshot[Data]], show: Callable[[Data], None], every: float | None = REFRESH
     ) -> None:
         """Show what `read` returns, once the browser has the page, and then every some seconds.
 

@@ -55,7 +55,7 @@ MAX_DEAD_LETTERS = 1000
 
 
 @dataclass(frozen=True)
-class Reading[Data]:
+class Snapshot[Data]:
     """Data, and when it was read, in seconds since the epoch."""
 
     data: Data
@@ -113,7 +113,7 @@ class StackReader:
         self.stack = stack
         self._control = SlotControl(stack)
         self._request_ids = RequestIds(self._control.workflow)
-        self._kept: dict[tuple[Any, ...], Reading[Any]] = {}
+        self._kept: dict[tuple[Any, ...], Snapshot[Any]] = {}
         self._locks: dict[tuple[Any, ...], threading.Lock] = {}
         self._lock = threading.Lock()
         self.timelines: dict[str, Timeline] = {}
@@ -122,7 +122,7 @@ class StackReader:
         """Read everything again, since an action may have changed it."""
         self._kept.clear()
 
-    def _reading[Data](self, key: tuple[Any, ...], read: Callable[[], Data], keep: float = REFRESH) -> Reading[Data]:
+    def _reading[Data](self, key: tuple[Any, ...], read: Callable[[], Data], keep: float = REFRESH) -> Snapshot[Data]:
         """The kept reading of this key if it is young enough. Pages that ask at the same time share one reading."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
@@ -131,14 +131,14 @@ class StackReader:
             # A little less, so that a page's own timer, which is not exact, always brings a new reading.
             if kept is None or time.time() - kept.at > keep * 0.9:
                 at = time.time()
-                kept = self._kept[key] = Reading(read(), at)
+                kept = self._kept[key] = Snapshot(read(), at)
             return kept
 
     @cached_property
     def _alarms(self) -> list[StackResource]:
         return [each for each in resources(self.stack) if each.kind in ALARMS]
 
-    def overview(self) -> Reading[Overview]:
+    def overview(self) -> Snapshot[Overview]:
         """Every process, the queues, the alarms and the downstreams."""
         return self._reading(("overview",), self._read_overview)
 
@@ -166,7 +166,7 @@ class StackReader:
             not_read,
         )
 
-    def process(self, name: str) -> Reading[dict[str, Any]]:
+    def process(self, name: str) -> Snapshot[dict[str, Any]]:
         """A process as `slotkeeper status PROCESS --json` shows it. Raises NotFound, CommandFailed if malformed."""
 
         def read() -> dict[str, Any]:
@@ -177,17 +177,17 @@ class StackReader:
 
         return self._reading(("process", name), read)
 
-    def why(self, name: str) -> Reading[dict[str, Any]]:
+    def why(self, name: str) -> Snapshot[dict[str, Any]]:
         """What keeps a new request of a process from starting, as `slotkeeper explain --process` shows it."""
         return self._reading(("why", name), lambda: Explained(self.stack, "").explain_process(name), 3 * REFRESH)
 
-    def request(self, request_id: str, process: str | None) -> Reading[dict[str, Any]]:
+    def request(self, request_id: str, process: str | None) -> Snapshot[dict[str, Any]]:
         """A request as `slotkeeper explain ID --json` shows it."""
         return self._reading(
             ("request", request_id, process), lambda: Explained(self.stack, request_id).collect(process), 3 * REFRESH
         )
 
-    def dead_letters(self) -> Reading[list[dict[str, Any]]]:
+    def dead_letters(self) -> Snapshot[list[dict[str, Any]]]:
         """The messages of each dead-letter queue, at most MAX_DEAD_LETTERS of each, and what could not be read."""
 
         def read(queue: DeadLetterQueueName) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class StackReader:
         deployed = [each for each in DeadLetterQueueName if each.is_deployed(self.stack)]
         return self._reading(("dead letters",), lambda: [read(each) for each in deployed])
 
-    def downstreams(self) -> Reading[list[dict[str, Any]]]:
+    def downstreams(self) -> Snapshot[list[dict[str, Any]]]:
         """The details of each downstream; of a malformed one its name and what is wrong."""
 
         def read() -> list[dict[str, Any]]:
@@ -214,11 +214,11 @@ class StackReader:
 
         return self._reading(("downstreams",), read)
 
-    def token(self) -> Reading[dict[str, Any]]:
+    def token(self) -> Snapshot[dict[str, Any]]:
         """The state of the shared token, never the token itself."""
         return self._reading(("token",), lambda: read_token(self.stack))
 
-    def audit(self, name: str, hours: float) -> Reading[dict[str, Any]]:
+    def audit(self, name: str, hours: float) -> Snapshot[dict[str, Any]]:
         """The checks, figures and history of a process for the last hours."""
 
         def read() -> dict[str, Any]:
