@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from slotkeeper.slots.process import Holder, Lost
+from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.picture import hand_offs
@@ -394,6 +395,11 @@ def _raised() -> WorkHistory:
     )
 
 
+def _logged() -> WorkHistory:
+    """The same wait, by the starter's log: the slot may have been held by a lease."""
+    return replace(_idle(), sendings=clean().sendings, logged=_idle().sendings[-1:])
+
+
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "half a second that whole seconds may have added": lambda: _whole(0.5),
     "an end that was rounded up": _rounded_up,
@@ -407,6 +413,9 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a run that failed before": _failed_first,
     "an execution that succeeded after the next attempt": _redriven,
     "a limit that was raised": _raised,
+    "a wait that only the starter's log states": _logged,
+    "a rate": lambda: replace(_idle(), processes={"sample": process(rate=Rate(60, 3600))}),
+    "a rate that was removed": lambda: replace(_idle(), acts=[OperatorAct(START + 500, "process set-rate", "sample")]),
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
 }
 
@@ -414,6 +423,12 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
 @pytest.mark.parametrize("made", NOT_FAULTS.values(), ids=NOT_FAULTS)
 def test_what_may_be_right_never_fails(made: Callable[[], WorkHistory]) -> None:
     assert failing(made()) == []
+
+
+def test_waits_of_a_process_with_a_rate_show_nothing_of_free_slots() -> None:
+    paced = replace(clean(), processes={"sample": process(rate=Rate(60, 3600))})
+    assert results(paced)["free"].result is Result.NOT_SHOWN
+    assert results(paced)["free"].numbers["waits_known"] == 0
 
 
 NEEDS = {

@@ -76,6 +76,21 @@ def test_a_wait_states_what_kept_the_request_waiting() -> None:
     assert shown["a"].wait is None
 
 
+def test_the_starters_log_states_a_wait_if_nothing_else_does() -> None:
+    first, *others = clean().sendings
+    logged = [replace(first, sequence=None, at=START - 9), Sending(name("d"), START + 2)]
+    made = replace(clean(), sendings=[first], logged=logged)
+    assert {each.label: each.wait and each.wait[0] - START for each in rows(made, "sample")} == {
+        "a": -5, "b": None, "c": None, "d": 2, "e": None
+    }  # fmt: skip
+    assert "For how long 3 executions waited is not recorded." in timeline_svg(made, "sample")
+    assert "is not recorded" not in timeline_svg(replace(made, logged=others), "sample")
+
+
+def test_of_an_execution_that_ran_before_the_period_no_wait_is_missing() -> None:
+    assert "is not recorded" not in timeline_svg(history([attempt("a", -70, 100)]), "sample")
+
+
 def test_no_two_holders_overlap_and_no_two_labels_of_changes() -> None:
     acts = [replace(each, at=START + at) for at in (0, 1, 2, 900) for each in _acts()]
     attempts = [attempt(str(number), 40 * number, 30 + 37 * (number % 4)) for number in range(60)]

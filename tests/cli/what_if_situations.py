@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
 
-from tests.cli.audit_situations import HOUR, ran
+from tests.cli.audit_situations import HOUR, logged, ran, unreadable_log
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
-
-
-def logged(operator: Operator, *lines: dict[str, Any]) -> None:
-    """Write the starter's lines of started requests, with what it logs of others between them."""
-    group, stream = operator.outputs["StarterLogGroupName"], "starter"
-    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
-    # CloudWatch Logs refuses events that are older than 14 days.
-    moment = int(datetime.now(UTC).timestamp() * 1000)
-    own = [{"message": "Started the workflow", "process": "sample", **line} for line in lines]
-    others = [{"message": "Started the workflow", "process": "other", "execution": "other-x"}, {"message": "START"}]
-    events = [{"timestamp": moment, "message": json.dumps(line)} for line in [*own, *others]]
-    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
 
 
 def _burst(number: int) -> Callable[[Operator], None]:
@@ -33,10 +18,6 @@ def _burst(number: int) -> Callable[[Operator], None]:
         logged(operator, *({"execution": name, "sent_at": NOW} for name in names))
 
     return run
-
-
-def _without_log(operator: Operator) -> None:
-    operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
 
 
 SITUATIONS = [
@@ -91,7 +72,7 @@ SITUATIONS = [
     ),
     Situation(
         name="the starter's log cannot be read",
-        state=_without_log,
+        state=unreadable_log,
         question="what-if sample --limit 3",
         says=("FilterLogEvents", "The specified log group does not exist"),
         exit_code=1,
