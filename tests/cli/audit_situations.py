@@ -161,12 +161,6 @@ def _waited(operator: Operator) -> None:
     logged(operator, *({"execution": name, "sent_at": NOW + at} for name, at in sent), again)
 
 
-def unreadable_log(operator: Operator) -> None:
-    """Three executions, whose starter's log does not exist."""
-    _clean(operator)
-    operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
-
-
 def _older_stack(operator: Operator) -> None:
     _clean(operator)
     del operator.outputs["StarterLogGroupName"]
@@ -181,20 +175,14 @@ SITUATIONS = [
         shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2, "figures.sample.hand_off.p50": 1.0},
         at=HOUR,
     ),
-    *(
-        Situation(
-            name=f"the starter's log is not read: {why}",
-            state=state,
-            question="audit",
-            says=("holds      limit", "holds      accounted", f"Not read: StarterLogGroup: {why}"),
-            never=("fails",),
-            exit_code=1,
-            at=HOUR,
-        )
-        for state, why in (
-            (unreadable_log, "FilterLogEvents failed with ResourceNotFoundException"),
-            (_older_stack, "the stack has no output StarterLogGroupName"),
-        )
+    Situation(
+        name="an older stack does not name the starter's log",
+        state=_older_stack,
+        question="audit",
+        says=("holds      limit", "holds      accounted", "Not read: StarterLogGroup: the stack has no output"),
+        never=("fails",),
+        exit_code=1,
+        at=HOUR,
     ),
     Situation(
         name="the limit held",

@@ -395,11 +395,6 @@ def _raised() -> WorkHistory:
     )
 
 
-def _logged() -> WorkHistory:
-    """The same wait, by the starter's log: the slot may have been held by a lease."""
-    return replace(_idle(), sendings=clean().sendings, logged=_idle().sendings[-1:])
-
-
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "half a second that whole seconds may have added": lambda: _whole(0.5),
     "an end that was rounded up": _rounded_up,
@@ -413,7 +408,7 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a run that failed before": _failed_first,
     "an execution that succeeded after the next attempt": _redriven,
     "a limit that was raised": _raised,
-    "a wait that only the starter's log states": _logged,
+    "a wait by the starter's log": lambda: replace(_idle(), sendings=[], logged=_idle().sendings),
     "a rate": lambda: replace(_idle(), processes={"sample": process(rate=Rate(60, 3600))}),
     "a rate that was removed": lambda: replace(_idle(), acts=[OperatorAct(START + 500, "process set-rate", "sample")]),
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.cli.audit_situations import HOUR, logged, ran, unreadable_log
+from tests.cli.audit_situations import HOUR, logged, ran
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
@@ -18,6 +18,11 @@ def _burst(number: int) -> Callable[[Operator], None]:
         logged(operator, *({"execution": name, "sent_at": NOW} for name in names))
 
     return run
+
+
+def _without_log(operator: Operator) -> None:
+    ran(operator, "a", 10.25, 20.25)
+    operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
 
 
 SITUATIONS = [
@@ -72,7 +77,7 @@ SITUATIONS = [
     ),
     Situation(
         name="the starter's log cannot be read",
-        state=unreadable_log,
+        state=_without_log,
         question="what-if sample --limit 3",
         says=("FilterLogEvents", "The specified log group does not exist"),
         exit_code=1,

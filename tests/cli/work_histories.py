@@ -196,16 +196,6 @@ def correct_histories(draw: st.DrawFn) -> WorkHistory:
         if error:
             kept.append(KeptRequest(one.execution, "FailedRequestQueue", freed))
     end = max([START, *(each.stopped or 0.0 for each in attempts)]) + 1
-    return WorkHistory(
-        since=START - 1,
-        until=end,
-        now=end,
-        processes={"sample": process(limit, rate=rate)},
-        attempts=attempts,
-        work=works,
-        sendings=sendings,
-        logged=logged,
-        kept=kept,
-        queued=0,
-        bounds=AuditBounds(free_slot=3.0),
-    )
+    processes = {"sample": process(limit, rate=rate)}
+    made = WorkHistory(START - 1, end, end, processes, attempts, works, sendings, logged, kept, queued=0)
+    return replace(made, bounds=AuditBounds(free_slot=3.0))

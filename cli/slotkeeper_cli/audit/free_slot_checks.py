@@ -246,9 +246,8 @@ def taken(history: WorkHistory) -> CheckResult:
     longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
-    if not known:
-        text = "no wait is known, or only of processes with a rate, leases or a blocked request"
-    return conclude("free", claim, found, text, numbers, shown=known > 0)
+    none = "no wait is known, or only of processes with a rate, leases or a blocked request"
+    return conclude("free", claim, found, text if known else none, numbers, shown=known > 0)
 
 
 def _is_left_out(history: WorkHistory, name: str) -> bool:

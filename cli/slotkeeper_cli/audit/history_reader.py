@@ -316,7 +316,7 @@ class _Reader:
     def _children(self, machine: str, reach: float) -> list[WorkInterval]:
         return [_child(each) for each in self._listed(machine, CHILDREN, reach)]
 
-    # ---------------------------------------------------------------------------------------------------- audit lines
+    # ----------------------------------------------------------------------------------------------------------- logs
 
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
@@ -327,21 +327,16 @@ class _Reader:
             self._search.note_unread("AuditLogGroup", why)
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
 
-    # ---------------------------------------------------------------------------------------------- the starter's log
-
     def _logged(self, attempts: Sequence[Attempt]) -> list[Sending]:
         """The messages of the attempts that started in the period: those of earlier ones did not wait in it."""
         since = self._window.since
         started = {each.execution: each.started for each in attempts if each.started >= since}
-        lines = dict[str, Mapping[str, Any]]()
+        read = partial(read_starts, self._stack, since - CLOCK_DIFFERENCE_SECONDS, started, self._on_read)
         try:
-            lines = self._search.try_read(
-                "StarterLogGroup",
-                lambda: read_starts(self._stack, since - CLOCK_DIFFERENCE_SECONDS, started, self._on_read),
-                lines,
-            )
+            lines = self._search.try_read("StarterLogGroup", read, dict[str, Mapping[str, Any]]())
         except CommandFailed as error:
             self._search.note_unread("StarterLogGroup", str(error))
+            return []
         return [
             Sending(execution, at, None, priority_in(line), weight_in(line))
             for execution, line in lines.items()

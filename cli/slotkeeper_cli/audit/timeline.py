@@ -138,11 +138,8 @@ _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     """The requests of a process in the period, by the times of their sending or start."""
     default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
-    known = {
-        sending.execution: (sending, wait)
-        for sending, wait in waits(history, history.all_sendings)
-        if sending.process == name and wait[0] <= history.until
-    }
+    own = [each for each in history.all_sendings if each.process == name]
+    known = {each.execution: (each, wait) for each, wait in waits(history, own) if wait[0] <= history.until}
     used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
