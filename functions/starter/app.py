@@ -131,7 +131,7 @@ def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None
 def _report(admission: Admission, sent_at: float, waited: float) -> None:
     match admission:
         case Admitted(request):
-            # `slotkeeper what-if` reads this line: no other record has the time of sending after the start.
+            # `slotkeeper audit` and `what-if` read this line: no other record has the time of sending after the start.
             logger.info(
                 "Started the workflow",
                 execution=request.execution_name,

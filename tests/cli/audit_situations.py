@@ -71,6 +71,18 @@ def audited(operator: Operator, at: float, action: str, **fields: Any) -> None:
     operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
 
 
+def logged(operator: Operator, *lines: dict[str, Any]) -> None:
+    """Write the starter's lines of started requests, with what it logs of others between them."""
+    group, stream = operator.outputs["StarterLogGroupName"], "starter"
+    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    # CloudWatch Logs refuses events that are older than 14 days.
+    moment = int(datetime.now(UTC).timestamp() * 1000)
+    own = [{"message": "Started the workflow", "process": "sample", **line} for line in lines]
+    others = [{"message": "Started the workflow", "process": "other", "execution": "other-x"}, {"message": "START"}]
+    events = [{"timestamp": moment, "message": json.dumps(line)} for line in [*own, *others]]
+    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+
+
 def _clean(operator: Operator) -> Names:
     """One slot: one request succeeded, one failed and was kept, one runs."""
     ran(operator, "a", 10.25, 20.25)
@@ -142,7 +154,36 @@ def _many(operator: Operator) -> Names:
     return {}
 
 
+def _waited(operator: Operator) -> None:
+    """One request waited for the other. It was sent a second time while it ran."""
+    sent = ((ran(operator, "a", 10.25, 20.25), 10), (ran(operator, "b", 21.25, 30.25), 5))
+    again = {"execution": sent[1][0], "sent_at": NOW + 25}
+    logged(operator, *({"execution": name, "sent_at": NOW + at} for name, at in sent), again)
+
+
+def _older_stack(operator: Operator) -> None:
+    _clean(operator)
+    del operator.outputs["StarterLogGroupName"]
+
+
 SITUATIONS = [
+    Situation(
+        name="the starter's log states who waited",
+        state=_waited,
+        question="audit",
+        says=("holds      limit", "not shown  free", "0.2, 16.2, 16.2, 16.2 s (of 2)"),
+        shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2, "figures.sample.hand_off.p50": 1.0},
+        at=HOUR,
+    ),
+    Situation(
+        name="an older stack does not name the starter's log",
+        state=_older_stack,
+        question="audit",
+        says=("holds      limit", "holds      accounted", "Not read: StarterLogGroup: the stack has no output"),
+        never=("fails",),
+        exit_code=1,
+        at=HOUR,
+    ),
     Situation(
         name="the limit held",
         state=_clean,

@@ -14,7 +14,7 @@ import pytest
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
-from slotkeeper_cli.audit import history_reader
+from slotkeeper_cli.audit import history_reader, starter_log
 from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.audit.work_history import EXECUTIONS
 from tests.cli.audit_situations import ERROR, ran
@@ -187,6 +187,23 @@ def test_above_the_bound_a_sample_is_read_and_named(operator: Operator, monkeypa
     answer = _audit(operator, records, "--since", "2d")
     assert records.calls["ListExecutions"] == 3
     assert "of the executions only those since" in answer["checks"][0]["sample"]
+
+
+def test_of_the_starters_log_a_number_of_pages_is_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starter_log, "MAX_LOG_PAGES", 2)
+    asked = Counter[str]()
+
+    def page(given: dict[str, Any]) -> dict[str, Any]:
+        asked[given["logGroupName"]] += 1
+        more = given["logGroupName"] == operator.outputs["StarterLogGroupName"]
+        return {"events": [], **({"nextToken": str(asked.total())} if more else {})}
+
+    ran(operator, "a", 10.25, 20.25)
+    with StubbedCalls("logs", {"FilterLogEvents": page}):
+        ended = operator.run("audit", *UNTIL, "--json")
+    assert asked == {operator.outputs["StarterLogGroupName"]: 2, operator.outputs["AuditLogGroupName"]: 1}
+    why = "the log of the starter has more than 2 pages: give a later --since"
+    assert ended.json["not_read"] == [{"source": "StarterLogGroup", "messages": None, "why": why}]
 
 
 @pytest.mark.parametrize("known", [0, 1, 200, 201, 10_004])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from slotkeeper.slots.process import Holder, Lost
+from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.picture import hand_offs
@@ -407,6 +408,9 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a run that failed before": _failed_first,
     "an execution that succeeded after the next attempt": _redriven,
     "a limit that was raised": _raised,
+    "a wait by the starter's log": lambda: replace(_idle(), sendings=[], logged=_idle().sendings),
+    "a rate": lambda: replace(_idle(), processes={"sample": process(rate=Rate(60, 3600))}),
+    "a rate that was removed": lambda: replace(_idle(), acts=[OperatorAct(START + 500, "process set-rate", "sample")]),
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
 }
 
@@ -414,6 +418,12 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
 @pytest.mark.parametrize("made", NOT_FAULTS.values(), ids=NOT_FAULTS)
 def test_what_may_be_right_never_fails(made: Callable[[], WorkHistory]) -> None:
     assert failing(made()) == []
+
+
+def test_waits_of_a_process_with_a_rate_show_nothing_of_free_slots() -> None:
+    paced = replace(clean(), processes={"sample": process(rate=Rate(60, 3600))})
+    assert results(paced)["free"].result is Result.NOT_SHOWN
+    assert results(paced)["free"].numbers["waits_known"] == 0
 
 
 NEEDS = {

@@ -76,6 +76,17 @@ def test_a_wait_states_what_kept_the_request_waiting() -> None:
     assert shown["a"].wait is None
 
 
+def test_the_starters_log_states_a_wait_if_nothing_else_does() -> None:
+    first, *others = clean().sendings
+    logged = [replace(first, at=START - 9), Sending(name("d"), START + 2)]
+    early = attempt("early", -70, 100)  # before the period, so no wait is missing
+    made = replace(clean(), attempts=[early, *clean().attempts], sendings=[first], logged=logged)
+    sent = {each.label: each.wait[0] - START for each in rows(made, "sample") if each.wait}
+    assert sent == {"a": -5, "d": 2}
+    assert "For how long 3 executions waited is not recorded." in timeline_svg(made, "sample")
+    assert "is not recorded" not in timeline_svg(replace(made, logged=others), "sample")
+
+
 def test_no_two_holders_overlap_and_no_two_labels_of_changes() -> None:
     acts = [replace(each, at=START + at) for at in (0, 1, 2, 900) for each in _acts()]
     attempts = [attempt(str(number), 40 * number, 30 + 37 * (number % 4)) for number in range(60)]

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
 
-from tests.cli.audit_situations import HOUR, ran
+from tests.cli.audit_situations import HOUR, logged, ran
 from tests.cli.operator_account import Operator
 from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
-
-
-def logged(operator: Operator, *lines: dict[str, Any]) -> None:
-    """Write the starter's lines of started requests, with what it logs of others between them."""
-    group, stream = operator.outputs["StarterLogGroupName"], "starter"
-    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
-    # CloudWatch Logs refuses events that are older than 14 days.
-    moment = int(datetime.now(UTC).timestamp() * 1000)
-    own = [{"message": "Started the workflow", "process": "sample", **line} for line in lines]
-    others = [{"message": "Started the workflow", "process": "other", "execution": "other-x"}, {"message": "START"}]
-    events = [{"timestamp": moment, "message": json.dumps(line)} for line in [*own, *others]]
-    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
 
 
 def _burst(number: int) -> Callable[[Operator], None]:
@@ -36,6 +21,7 @@ def _burst(number: int) -> Callable[[Operator], None]:
 
 
 def _without_log(operator: Operator) -> None:
+    ran(operator, "a", 10.25, 20.25)
     operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
 
 

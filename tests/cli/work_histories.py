@@ -10,6 +10,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.rate import Rate, after_start
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.audit.work_history import (
     CHILD,
@@ -155,11 +156,16 @@ ROUNDINGS: tuple[tuple[Rounding, ...], ...] = (
 def correct_histories(draw: st.DrawFn) -> WorkHistory:
     """What a correct Slotkeeper leaves in AWS's records: requests in order through slots, with weights and failures.
 
+    With a rate, requests wait while slots are free. Of a message all is known, or no sequence number, or only the line
+    of the starter's log.
+
     Glue's times are exact, or rounded down, up or to the nearest second, for each time anew.
     """
     limit = draw(st.integers(1, 5))
     seconds = st.floats(0.05, 8.0)
     rounding = draw(st.sampled_from(ROUNDINGS))
+    rate = draw(st.sampled_from([None, None, Rate(1, 3600), Rate(20, 3600, 3)]))
+    logged, next_start = [], 0
     free_at: list[tuple[float, int]] = []
     in_use, now, sent = 0, START, START
     attempts, works, sendings, kept = [], list[WorkInterval](), [], []
@@ -170,6 +176,9 @@ def correct_histories(draw: st.DrawFn) -> WorkHistory:
         while in_use + weight > limit or (free_at and free_at[0][0] <= now):
             freed, of = heapq.heappop(free_at)
             now, in_use = max(now, freed + draw(st.floats(0.001, 0.3))), in_use - of
+        if rate:
+            now = max(now, (next_start - rate.lead) / 1000)
+            next_start = after_start(rate, next_start, now)
         begun, tail = now + draw(st.floats(0.0, 0.5)), draw(st.floats(0.0, 1.0))
         ended = begun + draw(seconds)
         freed, in_use = ended + draw(st.floats(0.001, 0.2)), in_use + weight
@@ -181,8 +190,12 @@ def correct_histories(draw: st.DrawFn) -> WorkHistory:
         kind = draw(st.sampled_from([GLUE_RUN, CHILD])) if number else GLUE_RUN
         start, end = ((draw(st.sampled_from(rounding)) if kind == GLUE_RUN else _exact)(at) for at in (begun, ended))
         works.append(WorkInterval(one.execution, kind, start, end, status == "SUCCEEDED"))
-        sendings.append(Sending(one.execution, sent, number, weight=weight))
+        message = Sending(one.execution, sent, number, weight=weight)
+        known = draw(st.sampled_from([message, replace(message, sequence=None), None]))
+        (logged if known is None else sendings).append(known or message)
         if error:
             kept.append(KeptRequest(one.execution, "FailedRequestQueue", freed))
     end = max([START, *(each.stopped or 0.0 for each in attempts)]) + 1
-    return WorkHistory(START - 1, end, end, {"sample": process(limit)}, attempts, works, sendings, kept, queued=0)
+    processes = {"sample": process(limit, rate=rate)}
+    made = WorkHistory(START - 1, end, end, processes, attempts, works, sendings, logged, kept, queued=0)
+    return replace(made, bounds=AuditBounds(free_slot=3.0))

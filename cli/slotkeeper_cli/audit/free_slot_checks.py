@@ -35,6 +35,8 @@ from slotkeeper_cli.audit.work_history import (
 )
 from slotkeeper_cli.formatting import count, duration, iso
 
+_RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -225,8 +227,8 @@ def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while a request is known to wait.
 
     An execution counts as a holder until it has stopped, or until its slot was certainly free. Left out: processes
-    with leases, which leave no record, with a blocked request or with a rate, and times of pauses or of a limit that is
-    not known.
+    with leases, which leave no record, with a blocked request, or with a rate, for which requests wait while slots are
+    free; and times of pauses or of a limit that is not known.
 
     In a whole run, whose messages are all known, it is the request that has the turn by priority, order and weight that
     no free slot may wait for. A fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
@@ -239,11 +241,22 @@ def taken(history: WorkHistory) -> CheckResult:
         for each in idle
         if _is_too_long(history, each)
     ]
-    known = len(waits(history))
+    left_out = {name for name in history.names if not history.run and _is_left_out(history, name)}
+    known = sum(sending.process not in left_out for sending, _ in waits(history, history.sendings))
     longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
-    return conclude("free", claim, found, text if known else "no wait is known", numbers, shown=known > 0)
+    none = "no wait is known, or only of processes with a rate, leases or a blocked request"
+    return conclude("free", claim, found, text if known else none, numbers, shown=known > 0)
+
+
+def _is_left_out(history: WorkHistory, name: str) -> bool:
+    """Whether requests of a process may wait for something else than a slot that the records show."""
+    process, acts = history.processes.get(name), acts_of(history, name)
+    if process is None or process.blocked or any(holder.is_lease for holder in process.holders.values()):
+        return True
+    # A rate that was removed, or may have been.
+    return process.rate is not None or any(act.action in _RATE_CHANGES or act.fields.get("rate") for act in acts)
 
 
 def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
@@ -259,11 +272,11 @@ def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
     return not met or up > history.bounds.disturbed
 
 
-def waits(history: WorkHistory) -> list[tuple[Sending, Interval]]:
-    """The known messages with the time for which each waited: until it started, was dead-lettered, or still waits."""
+def waits(history: WorkHistory, sendings: Sequence[Sending]) -> list[tuple[Sending, Interval]]:
+    """Messages with the time for which each waited: until it started, was dead-lettered, or still waits."""
     dead = {each.execution: each.at for each in history.kept}
     found = []
-    for sending in history.sendings:
+    for sending in sendings:
         attempt, process = history.by_execution.get(sending.execution), history.processes.get(sending.process)
         end: float | None = attempt.started if attempt else dead.get(sending.execution)
         if end is None and process and any(each.execution == sending.execution for each in process.waiting.values()):
@@ -280,13 +293,11 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
     """
     if history.run:
         return _turns(history, name)
-    process = history.processes.get(name)
-    if process is None or process.blocked or process.rate:
+    if _is_left_out(history, name):
         return []
-    if any(holder.is_lease for holder in process.holders.values()):
-        return []
+    process = history.processes[name]
     attempts = history.by_process.get(name, [])
-    known = [(sending, wait) for sending, wait in waits(history) if sending.process == name]
+    known = [(sending, wait) for sending, wait in waits(history, history.sendings) if sending.process == name]
     stated = [*(each.weight for each in attempts), *(sending.weight for sending, _ in known)]
     waiting = [each.weight for each in process.waiting.values()]
     heaviest = max(each or process.default_weight for each in [*stated, *waiting, None])

@@ -19,6 +19,7 @@ from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
 from slotkeeper.slots.targets import NO_TARGET, STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
+from slotkeeper_cli.audit.starter_log import MAX_LOG_PAGES, read_starts, sent_at
 from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,
@@ -37,6 +38,7 @@ from slotkeeper_cli.audit.work_history import (
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.audit_log import Audited, read_audit
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
+from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.formatting import iso, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
 from slotkeeper_cli.requests import RETURNED, fields_in, priority_in, weight_in
@@ -52,7 +54,9 @@ MAX_READ_PAGES = {EXECUTIONS: 100, CHILDREN: 100, GLUE_RUNS: 500}
 DESCRIBED, MAX_DESCRIBED = 200, 10_000
 MAX_HOLDERS_DESCRIBED = 100
 # With a page of the table, the counts of three queues, and receives that return one message each.
-MAX_CALLS = sum(MAX_READ_PAGES.values()) + DESCRIBED + MAX_HOLDERS_DESCRIBED + MAX_AUDIT_PAGES + 2 * (1000 + 101) + 4
+MAX_CALLS = sum(
+    (*MAX_READ_PAGES.values(), DESCRIBED, MAX_HOLDERS_DESCRIBED, MAX_AUDIT_PAGES, MAX_LOG_PAGES, 2 * (1000 + 101), 4)
+)
 # Audit lines are read from this long before the period: a request may have been admitted before its start.
 _EARLIER = 3600
 _QUEUES = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
@@ -135,6 +139,7 @@ class _Reader:
             attempts=attempts,
             work=work,
             sendings=[*_of_items(processes), *_of_messages(messages), *_of_attempts(attempts, acts)],
+            logged=self._logged(attempts),
             kept=kept,
             acts=acts,
             skipped=self._search.try_read("SettledTable", self._skipped, frozenset[str]()),
@@ -307,7 +312,7 @@ class _Reader:
     def _children(self, machine: str, reach: float) -> list[WorkInterval]:
         return [_child(each) for each in self._listed(machine, CHILDREN, reach)]
 
-    # ---------------------------------------------------------------------------------------------------- audit lines
+    # ----------------------------------------------------------------------------------------------------------- logs
 
     def _acts(self) -> list[OperatorAct]:
         """The audit lines from before the period until now: they lead from the present limit to that of the period."""
@@ -317,6 +322,22 @@ class _Reader:
             why = "it has too many lines: only the oldest were read. Give a later --since"
             self._search.note_unread("AuditLogGroup", why)
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
+
+    def _logged(self, attempts: Sequence[Attempt]) -> list[Sending]:
+        """The messages of the attempts that started in the period: those of earlier ones did not wait in it."""
+        since = self._window.since
+        started = {each.execution: each.started for each in attempts if each.started >= since}
+        read = partial(read_starts, self._stack, since - CLOCK_DIFFERENCE_SECONDS, started, self._on_read)
+        try:
+            lines = self._search.try_read("StarterLogGroup", read, dict[str, Mapping[str, Any]]())
+        except CommandFailed as error:
+            self._search.note_unread("StarterLogGroup", str(error))
+            return []
+        return [
+            Sending(execution, at, None, priority_in(line), weight_in(line))
+            for execution, line in lines.items()
+            if (at := sent_at(line, started[execution])) is not None
+        ]
 
 
 def _run(run: Mapping[str, Any]) -> WorkInterval:

@@ -58,7 +58,7 @@ def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
     attempts = [each for each in history.by_process.get(name, []) if each.stopped is None or each.stopped >= since]
     waited = {
         sending.execution: end - at
-        for sending, (at, end) in waits(history)
+        for sending, (at, end) in waits(history, history.all_sendings)
         if sending.execution in history.by_execution
     }
     priorities = sorted({each.priority for each in attempts if each.priority is not None})
@@ -106,7 +106,7 @@ def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
         idle = [each for each in idle_times(history, name) if each.is_released] if history.run else []
         starts_at = {each.execution: each.started for each in attempts}
         return [(at, at - each.started) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
-    sent = {each.execution: each.at for each in history.sendings}
+    sent = {each.execution: each.at for each in history.all_sendings}
     work = {each.execution: each.ended for each in history.work}
     ended = [(each.execution, each.stopped) for each in attempts if each.stopped is not None]
     releases = [Release(work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
@@ -160,7 +160,7 @@ def _panels(history: WorkHistory, name: str, axis: _Axis) -> list[Panel]:
     lanes = {each.execution: lane for lane, each in enumerate(own[:MAX_LANES], start=1)}
     bars = [
         Bar(lanes[sending.execution], axis.at(start), axis.at(end), chart.LIGHT, "waiting")
-        for sending, (start, end) in waits(history)
+        for sending, (start, end) in waits(history, history.all_sendings)
         if sending.execution in lanes
     ]
     priorities = {each.priority for each in own}

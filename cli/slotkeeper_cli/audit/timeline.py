@@ -138,8 +138,8 @@ _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     """The requests of a process in the period, by the times of their sending or start."""
     default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
-    own = [each for each in waits(history) if each[0].process == name and each[1][0] <= history.until]
-    known = {sending.execution: (sending, wait) for sending, wait in own}
+    own = [each for each in history.all_sendings if each.process == name]
+    known = {each.execution: (each, wait) for each, wait in waits(history, own) if wait[0] <= history.until}
     used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
@@ -398,7 +398,7 @@ def _notes(
         if _are_many(bars):
             column = length((axis.until - axis.since) / COLUMNS)
             yield f"{len(bars):,} {noun} are too many for bars: each column is a mean of {column}."
-    if unknown := sum(each.wait is None for each, _ in holders):
+    if unknown := sum(each.wait is None and start >= history.since for each, (start, _) in holders):
         yield f"For how long {count(unknown, 'execution')} waited is not recorded."
     if None in limit_steps(history, name).values(axis.since, axis.until):
         yield "Where its line is missing, the limit is not known."

@@ -272,6 +272,8 @@ class WorkHistory:
         since, until: the period. Records that reach into it are included.
         now: when the records were read.
         processes: the present items of SlotTable, without malformed ones.
+        logged: the messages of executions by the starter's log, for figures and pictures. The checks do not use them: a
+            slot that is free by the records may have been held by a lease, or kept for a request that was cancelled.
         queued: the approximate number of messages on RequestQueue; None if it is not known.
         skipped: the names of the executions that skipped requests would have had.
         not_read: what could not be read. A check that needs it is not shown.
@@ -286,6 +288,7 @@ class WorkHistory:
     attempts: Sequence[Attempt] = ()
     work: Sequence[WorkInterval] = ()
     sendings: Sequence[Sending] = ()
+    logged: Sequence[Sending] = ()
     kept: Sequence[KeptRequest] = ()
     acts: Sequence[OperatorAct] = ()
     queued: int | None = None
@@ -311,6 +314,12 @@ class WorkHistory:
             each.process for each in self.attempts if each.status == "SUCCEEDED" and each.execution not in known
         )
         return [f"{name}: the work of {count(number, 'execution')} was not found" for name, number in missing.items()]
+
+    @cached_property
+    def all_sendings(self) -> Sequence[Sending]:
+        """`sendings`, and of other executions those that are `logged`."""
+        known = {each.execution for each in self.sendings}
+        return [*self.sendings, *(each for each in self.logged if each.execution not in known)]
 
     @cached_property
     def by_execution(self) -> Mapping[str, Attempt]:

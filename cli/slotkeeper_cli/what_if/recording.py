@@ -1,9 +1,4 @@
-"""The records of a process that can be replayed: when each request was sent, started and ended.
-
-Step Functions lists starts and ends of executions, but not when a request was sent: SQS's SentTimestamp of its message.
-The starter logs that time with the execution's name, the priority and the weight. Execution inputs do not have it,
-because StartExecution of a redelivered request must have the same input.
-"""
+"""The records of a process that can be replayed: when each request was sent, started and ended."""
 
 from __future__ import annotations
 
@@ -15,17 +10,15 @@ from typing import Any
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Priority
+from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.audit.history_reader import MAX_READ_PAGES, OnRead, Window, read_slots
+from slotkeeper_cli.audit.starter_log import MAX_LOG_PAGES, read_starts, sent_at
 from slotkeeper_cli.audit.work_history import EXECUTIONS, Attempt, LimitSteps, WorkHistory, acts_of, limit_steps
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.requests import fields_in, priority_in, weight_in
+from slotkeeper_cli.requests import priority_in, weight_in
 from slotkeeper_cli.stack_connection import StackConnection
 
-# The starter's line of a request that it has started (functions/starter/app.py).
-STARTED_LINE = "Started the workflow"
-# A page has at most 10,000 lines or 1 MB (CloudWatch Logs API Reference, FilterLogEvents).
-MAX_LOG_PAGES = 500
 # The stack's description, and a page of the slot table.
 MAX_CALLS = MAX_READ_PAGES[EXECUTIONS] + MAX_AUDIT_PAGES + MAX_LOG_PAGES + 2
 # The largest share of requests without a known arrival with which the waits are those of all.
@@ -104,23 +97,9 @@ def read_recording(
     cut = [f"{each}: give a later --since" for each in history.samples.values()]
     if lacking := [*history.lacks(EXECUTIONS, "SlotTable"), *cut]:
         raise CommandFailed(f"the records of process {process} could not be read: {'; '.join(lacking)}")
-    first = min([window.since, *(each.started for each in history.attempts)])
-    return recording_of(history, process, _read_starts(stack, first, process, on_read))
-
-
-def _read_starts(stack: StackConnection, since: float, process: str, on_read: OnRead) -> dict[str, Any]:
-    """The starter's lines of started requests, by the names of their executions."""
-    group, pages = stack.outputs["StarterLogGroupName"], stack.client("logs").get_paginator("filter_log_events")
-    pattern = f'"{STARTED_LINE}"'
-    found = dict[str, Any]()
-    asked = pages.paginate(logGroupName=group, startTime=int(since * 1000), filterPattern=pattern)
-    for number, page in enumerate(asked):
-        if number == MAX_LOG_PAGES:
-            raise CommandFailed(f"the log of the starter has more than {MAX_LOG_PAGES} pages: give a later --since")
-        lines = [fields_in(event["message"]) for event in page["events"]]
-        found |= {line["execution"]: line for line in lines if line.get("process") == process and "execution" in line}
-        on_read("lines of the starter", len(lines))
-    return found
+    first = min([window.since, *(each.started for each in history.attempts)]) - CLOCK_DIFFERENCE_SECONDS
+    lines = read_starts(stack, first, {each.execution for each in history.attempts}, on_read)
+    return recording_of(history, process, lines)
 
 
 def recording_of(history: WorkHistory, name: str, lines: Mapping[str, Mapping[str, Any]]) -> Recording:
@@ -153,8 +132,6 @@ def recording_of(history: WorkHistory, name: str, lines: Mapping[str, Mapping[st
 
 
 def _request(attempt: Attempt, line: Mapping[str, Any], process: Process) -> PastRequest:
-    sent_at = line.get("sent_at")
-    # Clocks differ: by the record of another service a request can have started before it was sent.
-    sent = min(sent_at, attempt.started) if isinstance(sent_at, int | float) else None
     weight = weight_in(line) or process.default_weight
+    sent = sent_at(line, attempt.started)
     return PastRequest(attempt.execution, attempt.started, attempt.stopped, sent, priority_in(line), weight)
