@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from slotkeeper_cli.web.access import Access, new_token
 
-TOKEN, PORT = new_token(), 8123
+TOKEN, PORT = "that-of-these-tests", 8123
 OWN, LIVE = f"http://127.0.0.1:{PORT}", f"ws://127.0.0.1:{PORT}/live"
 
 
@@ -74,6 +74,11 @@ def test_the_console_s_own_pages_can_connect(browser: TestClient) -> None:
     _enter(browser)
     with browser.websocket_connect(LIVE, headers={"origin": OWN}) as socket:
         assert socket.receive_text() == "open"
+
+
+def test_no_two_consoles_have_one_token() -> None:
+    assert new_token() != new_token()
+    assert len(new_token()) >= 43  # of 32 bytes
 
 
 def test_no_page_can_be_framed_or_load_from_another_site(browser: TestClient) -> None:
