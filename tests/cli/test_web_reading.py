@@ -14,7 +14,7 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
-from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
+from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome, named
 from slotkeeper_cli.web.reading import LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
 from slotkeeper_cli.web.timeline import spark
 from tests.cli.operator_account import Operator
@@ -175,6 +175,12 @@ def test_the_shown_command_names_the_stack(operator: Operator) -> None:
     actions = Actions(StackConnection("other", profile="night"), False, lambda: None)
     assert actions.shown(["process", "pause", "a b"]).startswith("slotkeeper --stack other --profile night --region ")
     assert actions.shown(["process", "pause", "a b"]).endswith("process pause 'a b'")
+
+
+def test_a_process_of_the_address_is_no_option_of_a_command(operator: Operator) -> None:
+    refused = operator.run("process", "pause", *named("--all"))
+    assert refused.exit_code == 4
+    assert not operator.process().paused
 
 
 def test_without_write_no_command_runs(operator: Operator) -> None:

@@ -123,6 +123,11 @@ class Actions:
                 go.set_enabled(self.writes)
 
 
+def named(process: str) -> list[str]:
+    """The arguments that name a process. One of the address, such as --all, must not be read as an option."""
+    return ["--", process] if process.startswith("-") else [process]
+
+
 def _dialog() -> ui.dialog:
     """An open dialog. It belongs to the page, since a refresh may remove the button that opened it."""
     with ui.context.client.content:

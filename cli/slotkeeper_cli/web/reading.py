@@ -177,10 +177,6 @@ class StackReader:
 
         return self._reading(("process", name), read)
 
-    def why(self, name: str) -> Snapshot[dict[str, Any]]:
-        """What keeps a new request of a process from starting, as `slotkeeper explain --process` shows it."""
-        return self._reading(("why", name), lambda: Explained(self.stack, "").explain_process(name), 3 * REFRESH)
-
     def request(self, request_id: str, process: str | None) -> Snapshot[dict[str, Any]]:
         """A request as `slotkeeper explain ID --json` shows it."""
         return self._reading(

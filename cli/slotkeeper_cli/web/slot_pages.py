@@ -14,7 +14,7 @@ from slotkeeper_cli.formatting import duration
 from slotkeeper_cli.holders import in_use_text, lease_text
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
-from slotkeeper_cli.web.actions import Actions
+from slotkeeper_cli.web.actions import Actions, named
 from slotkeeper_cli.web.frame import Frame, data_table, process_address, request_address, set_rows, text_list
 from slotkeeper_cli.web.history_page import history_address
 from slotkeeper_cli.web.reading import Overview, StackReader, Timeline, alarms_ringing
@@ -67,10 +67,12 @@ def declare(reader: StackReader, actions: Actions) -> None:
             facts = ui.column().classes("gap-1")
             ui.link("History: who held and who waited in the last hours", history_address(name))
             with ui.row().classes("items-center"):
-                actions.button("Pause", lambda: ["process", "pause", name], "pause")
-                actions.button("Resume", lambda: ["process", "resume", name], "play_arrow")
+                actions.button("Pause", lambda: ["process", "pause", *named(name)], "pause")
+                actions.button("Resume", lambda: ["process", "resume", *named(name)], "play_arrow")
                 limit = ui.number("Limit", min=0, precision=0).props("dense")
-                actions.button("Set limit", lambda: ["process", "set-limit", name, f"{limit.value or 0:.0f}"], "tune")
+                actions.button(
+                    "Set limit", lambda: ["process", "set-limit", *named(name), f"{limit.value or 0:.0f}"], "tune"
+                )
             chart = slots_chart(name)
             waiting = data_table("Waiting, the first of each priority", _WAITING, "request", link="request")
             holders = data_table("Holders", _HOLDERS, "execution", link="request")

@@ -43,25 +43,23 @@ def spark(timeline: Timeline, now: float) -> dict[str, str]:
 def slots_chart(name: str) -> ui.echart:
     """A chart of the slots in use and the limit of a process; `update_chart` gives it data."""
     series: dict[str, Any] = {"type": "line", "step": "end", "symbol": "none", "data": []}
-    return (
-        ui.echart(
-            {
-                "aria": {"enabled": True},
-                "animation": False,
-                "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
-                "legend": {"top": 0, "textStyle": {"color": "#888"}},
-                "tooltip": {"trigger": "axis"},
-                "xAxis": {"type": "time"},
-                "yAxis": {"type": "value", "minInterval": 1, "min": 0},
-                "series": [
-                    series | {"name": "slots in use", "areaStyle": {"opacity": 0.3}, "color": "#56b4e9"},
-                    series | {"name": "limit", "color": "#d55e00"},
-                ],
-            }
-        )
-        .classes("w-full h-64")
-        .props(f'role="img" aria-label="Slots in use of {name} since the console was started"')
-    )
+    options = {
+        "aria": {"enabled": True},
+        "animation": False,
+        "grid": {"left": 40, "right": 16, "top": 32, "bottom": 24},
+        "legend": {"top": 0, "textStyle": {"color": "#888"}},
+        "tooltip": {"trigger": "axis"},
+        "xAxis": {"type": "time"},
+        "yAxis": {"type": "value", "minInterval": 1, "min": 0},
+        "series": [
+            series | {"name": "slots in use", "areaStyle": {"opacity": 0.3}, "color": "#56b4e9"},
+            series | {"name": "limit", "color": "#d55e00"},
+        ],
+    }
+    chart = ui.echart(options).classes("w-full h-64").props("role=img")
+    # Not as a text of props: a name of the address could end the attribute.
+    chart.props["aria-label"] = f"Slots in use of {name} since the console was started"
+    return chart
 
 
 def update_chart(chart: ui.echart, timeline: Timeline) -> None:
