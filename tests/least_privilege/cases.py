@@ -33,9 +33,10 @@ def put(table: str, *items: Item) -> Callable[[Recorded], None]:
     return arrange
 
 
-def message(body: Any, queue: str, age: float = 0, **attributes: Any) -> dict[str, Any]:
+def message(body: Any, queue: str, age: float = 0, receives: int = 1, **attributes: Any) -> dict[str, Any]:
     """An event of the event source mapping with one message."""
     record = request_record(body, sent_at=time.time() - age)
+    record["attributes"] |= {"ApproximateReceiveCount": str(receives)}
     source = f"arn:aws:sqs:us-east-1:123456789012:{queue}"
     return {"Records": [record | {"messageAttributes": attributes, "eventSourceARN": source}]}
 

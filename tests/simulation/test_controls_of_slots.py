@@ -236,7 +236,7 @@ STARTER = {
     "a_cancellation_ends_with_its_dead_letter": Control(a_cancellation_ends_with_its_dead_letter, CANCELLED, 0, "S6"),
     # A second message with the id of another request cancels that request's reservation.
     "executions_are_compared_by_name_only": Control(
-        lambda patch: patch.setattr(Workflow, "_existing_execution", lambda *_: NameTaken(is_open=False)),
+        lambda patch: patch.setattr(Workflow, "_refused_by", lambda *_: NameTaken(is_open=False)),
         _world("a a*", **TWO_STARTERS),
         0,
         "S5",
