@@ -53,7 +53,8 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each folder and module of FIRST and module of TOGETHER on one worker; other tests on the next idle one.
 
-    FIRST comes first, then the rest by the number of tests.
+    FIRST comes first, then the searches of the simulation, each on its own, then the rest by the number of tests: the
+    last of many short ones ends when the others do.
 
     `--dist loadgroup` does not work: pytest 9.2 does not read a test's group where xdist 3.8.0 writes it.
     """
@@ -69,7 +70,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return folder if folder in FIRST else module if folder in TOGETHER else nodeid
 
         def _assign_work_unit(self, node: Any) -> None:
-            slow = next((scope for scope in FIRST if scope in self.workqueue), None)
+            long = (*FIRST, *(scope for scope in self.workqueue if scope.startswith("tests/simulation/")))
+            slow = next((scope for scope in long if scope in self.workqueue), None)
             if slow:
                 self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)
