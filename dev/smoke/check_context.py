@@ -58,7 +58,7 @@ class Timings:
 
 # A Python shell run takes about ten to sixty seconds to start. A workflow's checks are up to 60 s apart by default.
 AWS = Timings(hold=25, long=420, task_timeout=90, due=75, start=180, finish=300, poll=1.0, new_role=20)
-EMBEDDED = Timings(hold=3, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)
+EMBEDDED = Timings(hold=8, long=60, task_timeout=2, due=2, start=120, finish=180, poll=0.1)
 
 
 @dataclass(frozen=True)
