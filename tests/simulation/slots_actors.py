@@ -61,6 +61,7 @@ def start(
         MOST_RECEIVES,
         answer=Callers(outside.client("stepfunctions")).fail,
         sleep=outside.sleep,
+        clock=outside.clock,
     )
     delivery = Delivery(message_id, body, group, handle, str(sequence), receives, sent_at)
     now = outside.clock()

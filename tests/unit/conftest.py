@@ -95,7 +95,8 @@ class Account:
         self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
         self.skipped = SkippedRequests(self.dynamodb, self.settled_table)
-        self.starter = Starter(self.slots, self.queue, self.workflow, self.skipped, VISIBILITY, RETENTION, MAX_RECEIVES)
+        limits = (VISIBILITY, RETENTION, MAX_RECEIVES)
+        self.starter = Starter(self.slots, self.queue, self.workflow, self.skipped, *limits, clock=lambda: NOW)
         self.children = Children(self.stepfunctions)
         self.settlement = Settlement(
             self.workflow,

@@ -141,6 +141,15 @@ def test_a_request_that_is_early_registers_and_is_hidden_until_a_start_is_due(pa
     assert paced.item().waiting["normal"].hidden_until == NOW + 6
 
 
+@pytest.mark.parametrize(("passed", "seconds"), [(0.9, 5), (3, 2), (30, 0)])
+def test_the_time_of_slow_calls_before_the_hide_counts(paced: Account, passed: float, seconds: int) -> None:
+    _reserve(paced, "p-1", NOW)
+    hidden = passed_values(paced.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
+    paced.starter = replace(paced.starter, clock=lambda: NOW + 0.5 + passed)
+    assert isinstance(paced.starter.admit(paced.send(REQUEST), NOW + 0.5), Waiting)
+    assert hidden == [seconds]
+
+
 def test_a_request_is_hidden_for_half_an_hour_at_most(paced: Account) -> None:
     paced.processes.set_rate("p", Rate(1, 86_400))
     _reserve(paced, "p-1", NOW)

@@ -178,6 +178,7 @@ class Starter:
         on_request: receives each request that was parsed.
         answer: answers the caller of a dead-lettered or skipped request: task token, code and reason.
         sleep: for the part of a second until a process's rate permits the next start.
+        clock: the time at which a message is hidden until a start is due.
     """
 
     slots: Slots
@@ -190,6 +191,7 @@ class Starter:
     on_request: Callable[[Request], None] = lambda _: None
     answer: Callable[[str, str, str], AnswerOutcome] | None = None
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.time
 
     def admit(self, delivery: Delivery, now: float) -> Admission:
         """Handle one delivery. `now` is in seconds since the epoch.
@@ -248,7 +250,7 @@ class Starter:
                         self.sleep(left)
                         now += left
                     elif registration is not Registration.RESERVE_AGAIN and self._hide(
-                        candidate, delivery, now, seconds
+                        candidate, delivery, now, seconds, is_early=left > 0
                     ):
                         return Waiting(request, because, now - delivery.sent_at)
 
@@ -302,9 +304,11 @@ class Starter:
             seconds = min(seconds, max(1, math.ceil(expiry - now)))
         return _until_deadline(request, seconds, now)
 
-    def _hide(self, candidate: Candidate, delivery: Delivery, now: float, seconds: int) -> bool:
+    def _hide(self, candidate: Candidate, delivery: Delivery, now: float, seconds: int, *, is_early: bool) -> bool:
         """Hide a registered message; False if it can proceed, so that the caller reserves again."""
-        self.queue.hide(delivery, seconds)
+        # A start becomes due at a time of the clock. The calls since `now` may have been slow.
+        passed = max(0, int(self.clock() - now)) if is_early else 0
+        self.queue.hide(delivery, max(0, seconds - passed))
         return not self.slots.can_proceed(candidate, now + seconds)
 
     def defer(self, delivery: Delivery, now: float, error: Exception) -> DeadLettered | Deferred:
