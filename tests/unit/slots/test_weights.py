@@ -145,6 +145,21 @@ def test_a_default_weight_that_is_set_after_the_read_is_used(five: Account) -> N
     assert five.item().holders["p-1"].weight == 2
 
 
+@pytest.mark.parametrize("default", [1, 3])
+def test_a_process_that_was_added_again_with_another_default_weight_after_the_read_uses_that(
+    heavy: Account, default: int
+) -> None:
+    heavy.slots.reserve(Candidate("q", "q-1"), NOW)
+
+    def add_again(_: object) -> None:
+        heavy.dynamodb.delete_item(TableName=heavy.slot_table, Key={"process_name": {"S": "q"}})
+        heavy.processes.create("q", LIMIT, "job", default_weight=default)
+
+    before_write(heavy.dynamodb, add_again)
+    assert heavy.slots.reserve(Candidate("q", "q-2"), NOW) == Granted()
+    assert heavy.item("q").holders["q-2"].weight == default
+
+
 def test_a_request_without_weight_waits_for_the_default_weight(heavy: Account) -> None:
     heavy.slots.reserve(Candidate("q", "q-1", 4), NOW)
     refused = Candidate("q", "q-2", delivery=delivery({}))

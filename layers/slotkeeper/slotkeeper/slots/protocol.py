@@ -261,7 +261,8 @@ ROOM_FOR_WEIGHT = (
 # holders a request with a task token reads first. Between the read and the write another request may take the space:
 # one of each message group, which is why MAX_TOKEN_BYTES leaves some.
 ALWAYS_FIT = MAX_TOKEN_BYTES // MAX_TOKEN_CHARACTERS
-NO_DEFAULT_WEIGHT = "(attribute_not_exists(default_weight) OR default_weight = :weight)"
+SAME_DEFAULT_WEIGHT = "default_weight = :weight"
+NO_DEFAULT_WEIGHT = f"(attribute_not_exists(default_weight) OR {SAME_DEFAULT_WEIGHT})"
 # Of a request. Without it, a process for leases alone would lose a slot to a workflow that has nothing to start.
 HAS_TARGET = "target <> :no_target"
 RESERVE_UPDATE = "SET slots_in_use = slots_in_use + :weight, holders.#me = :entry"
@@ -392,7 +393,8 @@ class Slots:
         values: Item = {":weight": number(weight), ":false": {"BOOL": False}, ":most": number(most)}
         if seen and weight > 1:
             entry["weight"] = number(weight)
-            conditions.append(ROOM_FOR_WEIGHT)
+            # Since the read the process may have been removed, and added again with another default weight.
+            conditions += [ROOM_FOR_WEIGHT] if candidate.weight else [ROOM_FOR_WEIGHT, SAME_DEFAULT_WEIGHT]
             values |= _room(weight, seen)
         else:
             conditions += [ROOM_FOR_ONE] if candidate.weight else [ROOM_FOR_ONE, NO_DEFAULT_WEIGHT]
