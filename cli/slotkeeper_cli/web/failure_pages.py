@@ -14,7 +14,7 @@ from slotkeeper.retry.downstream.health import State
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
 from slotkeeper_cli.web.actions import Actions
-from slotkeeper_cli.web.frame import Frame, data_table, request_address, set_rows, text_list
+from slotkeeper_cli.web.frame import Frame, Texts, data_table, request_address, set_rows
 from slotkeeper_cli.web.reading import MAX_DEAD_LETTERS, StackReader, alarms_ringing
 
 _DEAD_LETTERS = {
@@ -49,7 +49,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
                 f"The newest {MAX_DEAD_LETTERS:,} messages of each dead-letter queue. Reading hides them from other "
                 "commands for a moment, so this page reads them only when you open it or ask."
             )
-            summary = ui.column().classes("gap-1")
+            summary = Texts()
             table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
             table.props('selection="single"')
 
@@ -63,7 +63,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
                     button.bind_enabled_from(table, "selected", backward=bool)
 
         def show(queues: list[dict[str, Any]]) -> None:
-            text_list([*_summary(queues)], summary)
+            summary.show(_summary(queues))
             set_rows(table, [_message_row(each["queue"], one) for each in queues for one in each["messages"]])
 
         frame.follow(reader.dead_letters, show, every=None)
@@ -71,7 +71,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/retries")
     def retries() -> None:
         with Frame(reader, "Retries", actions.writes) as frame:
-            texts = ui.column().classes("gap-1")
+            texts = Texts()
             table = data_table("Downstreams", _BREAKERS, "downstream").props('selection="single"')
             # A scan of the ledger, which a refresh must not make.
             actions.look("List waiting retries", lambda: ["retry", "list"])
@@ -87,7 +87,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
                     button.bind_enabled_from(table, "selected", backward=bool)
 
         def show(read: list[dict[str, Any]]) -> None:
-            text_list([*_breaker_texts(read)], texts)
+            texts.show(_breaker_texts(read))
             set_rows(table, [_breaker_row(each) for each in read])
 
         frame.follow(reader.downstreams, show)
@@ -95,9 +95,9 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/token")
     def token() -> None:
         with Frame(reader, "Token", actions.writes) as frame:
-            texts = ui.column().classes("gap-1")
+            texts = Texts()
             actions.button("Invalidate", lambda: ["token", "invalidate"], "key_off")
-        frame.follow(reader.token, lambda data: text_list([*_token_texts(data)], texts))
+        frame.follow(reader.token, lambda data: texts.show(_token_texts(data)))
 
     @ui.page("/alarms")
     def alarms() -> None:

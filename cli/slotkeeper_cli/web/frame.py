@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
@@ -153,12 +153,25 @@ def set_rows(table: ui.table, rows: Sequence[Mapping[str, Any]]) -> None:
         table.rows = shown
 
 
-def text_list(texts: Sequence[str], container: ui.element, classes: str = "") -> None:
-    """Show texts as a list in a container, if they changed."""
-    if getattr(container, "shown_texts", None) == [*texts]:
-        return
-    container.shown_texts = [*texts]  # type: ignore[attr-defined]
-    container.clear()
-    with container:
-        for each in texts:
-            ui.label(printable(each)).classes(classes)
+class Texts(ui.column):
+    """Content that is replaced only if it changed, so that focus and what a screen reader has read stay."""
+
+    def __init__(self, classes: str = "") -> None:
+        super().__init__()
+        self.classes("gap-1")
+        self._each, self._shown = classes, list[str]()
+
+    def replace(self, content: Sequence[str]) -> bool:
+        """Remove what is shown if the new content differs; whether it does."""
+        if changed := self._shown != [*content]:
+            self._shown = [*content]
+            self.clear()
+        return changed
+
+    def show(self, texts: Iterable[str]) -> None:
+        """Show a line for each text."""
+        shown = [*texts]
+        if self.replace(shown):
+            with self:
+                for each in shown:
+                    ui.label(printable(each)).classes(self._each)

@@ -10,7 +10,7 @@ from nicegui import ui
 from slotkeeper_cli.audit.history_reader import MAX_CALLS
 from slotkeeper_cli.audit.timeline import TIMELINE_STYLE, timeline_svg
 from slotkeeper_cli.web.actions import Actions, named
-from slotkeeper_cli.web.frame import Frame, data_table, process_address, set_rows, text_list
+from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
 _CHECKS = {"id": "Check", "result": "Result", "claim": "Claim", "finding": "What the records state"}
@@ -40,7 +40,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
                 f"From AWS's own records, in at most {MAX_CALLS:,} calls. Dead-letter messages are hidden from other "
                 "commands for a moment."
             )
-            texts = ui.column().classes("gap-1")
+            texts = Texts()
             with ui.row().classes("items-center"):
                 limit = ui.number("Limit", value=1, min=1, precision=0).props("dense")
                 actions.look("What if?", lambda: ["what-if", "--limit", f"{limit.value or 1:.0f}", *named(name)])
@@ -48,7 +48,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
             checks = data_table("Checks", _CHECKS, "id")
 
         def show(data: Mapping[str, Any]) -> None:
-            text_list([*_texts(data)], texts)
+            texts.show(_texts(data))
             timeline.set_content(timeline_svg(data["history"], name))  # it escapes the texts of senders
             set_rows(checks, [{key: each[key] for key in _CHECKS} for each in data["checks"]])
 

@@ -14,7 +14,7 @@ from slotkeeper.printable import printable
 from slotkeeper_cli.conditions import waited
 from slotkeeper_cli.formatting import local_time, seconds
 from slotkeeper_cli.web.actions import Actions
-from slotkeeper_cli.web.frame import Frame, data_table, set_rows, text_list
+from slotkeeper_cli.web.frame import Frame, Texts, data_table, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
 _ATTEMPTS = {"number": ">Attempt", "state": "State", "since": "Since", "execution": "Execution", "details": "Details"}
@@ -32,13 +32,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
         given = id.strip()
         with Frame(reader, f"Request {given}", actions.writes) as frame:
             answer = ui.label().props('role="status"').classes("text-lg whitespace-pre-wrap")
-            texts = ui.column().classes("gap-1")
-            steps = ui.row()
+            texts = Texts()
+            steps = Texts()
             attempts = data_table("Attempts", _ATTEMPTS, "key")
 
         def show(data: dict[str, Any]) -> None:
             found = [*data["found"], *data["leases"], *([data["work"]] if data["work"] else [])]
-            text_list([*_texts(data, found)], texts)
+            texts.show(_texts(data, found))
             answer.set_text(printable(_answer(given, data, found), keep="\n"))
             commands = [each for one in found for each in one.get("next_steps", [])]
             _show_steps(list(dict.fromkeys(commands)), steps, actions)
@@ -66,13 +66,11 @@ def _texts(data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Itera
     yield from (f"Not read: {each['source']}: {each['why']}" for each in data["not_read"])
 
 
-def _show_steps(commands: Sequence[str], container: ui.row, actions: Actions) -> None:
+def _show_steps(commands: Sequence[str], steps: Texts, actions: Actions) -> None:
     """Show the next steps, each that is complete as a button that runs it."""
-    if getattr(container, "shown", None) == commands:
+    if not steps.replace(commands):
         return
-    container.shown = commands  # type: ignore[attr-defined]
-    container.clear()
-    with container:
+    with steps:
         for command in commands:
             if command.startswith("slotkeeper ") and not _TO_FILL_IN.search(command):
                 actions.button(printable(command), partial(_arguments, command), "play_arrow")

@@ -15,7 +15,7 @@ from slotkeeper_cli.holders import in_use_text, lease_text
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
 from slotkeeper_cli.web.actions import Actions, named
-from slotkeeper_cli.web.frame import Frame, data_table, process_address, request_address, set_rows, text_list
+from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, request_address, set_rows
 from slotkeeper_cli.web.history_page import history_address
 from slotkeeper_cli.web.reading import Overview, StackReader, Timeline, alarms_ringing
 from slotkeeper_cli.web.timeline import SPARK, slots_chart, spark, update_chart
@@ -47,13 +47,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/")
     def overview() -> None:
         with Frame(reader, "Processes", actions.writes) as frame:
-            problems = ui.column().classes("gap-1")
+            problems = Texts("text-negative")
             table = data_table("Processes", _PROCESSES, "name", link="name")
             table.add_slot("body-cell-recent", SPARK)
             queues = data_table("Queues", {"queue": "Queue", "visible": ">Visible", "hidden": ">Hidden"}, "queue")
 
         def show(data: Overview) -> None:
-            text_list([*_problems(data)], problems, "text-negative")
+            problems.show(_problems(data))
             set_rows(table, [_process_row(each, reader.timelines[each.name]) for each in data.processes])
             counts = data.queues.items()
             rows = [{"queue": name, "visible": each["visible"], "hidden": each["in_flight"]} for name, each in counts]
@@ -64,7 +64,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
     @ui.page("/process/{name}")
     def process(name: str) -> None:
         with Frame(reader, name, actions.writes) as frame:
-            facts = ui.column().classes("gap-1")
+            facts = Texts()
             ui.link("History: who held and who waited in the last hours", history_address(name))
             with ui.row().classes("items-center"):
                 actions.button("Pause", lambda: ["process", "pause", *named(name)], "pause")
@@ -79,7 +79,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
 
         def show(data: dict[str, Any]) -> None:
             (shown,) = data["processes"]
-            text_list([*_facts(data, shown)], facts)
+            facts.show(_facts(data, shown))
             if limit.value is None:
                 limit.set_value(shown["slot_limit"])
             update_chart(chart, reader.timelines[name])
