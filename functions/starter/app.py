@@ -154,7 +154,7 @@ def _report(admission: Admission, sent_at: float, waited: float) -> None:
             metrics.add_metric("RequestsSkipped", MetricUnit.Count, 1)
             _report_answer(admission.answered)
         case Waiting(request, because):
-            logger.info("No slot is free; the request waits", because=because, waited_seconds=int(waited))
+            logger.info("The request waits", because=because, waited_seconds=int(waited))
             metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
             measure_process(
                 request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWaitSoFar=waited

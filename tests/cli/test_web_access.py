@@ -40,6 +40,11 @@ def test_the_token_moves_from_the_address_to_a_cookie_that_only_this_site_can_us
     assert browser.get("/process/a").text == "page"
 
 
+def test_the_redirect_stays_on_this_host(browser: TestClient) -> None:
+    moved = browser.get(f"{OWN}//attacker.example/a?token={TOKEN}")
+    assert moved.headers["location"] == "/attacker.example/a"
+
+
 @pytest.mark.parametrize("query", ["", "?token=", "?token=guessed", f"?token={TOKEN[:-1]}", f"?key={TOKEN}"])
 def test_without_the_token_nothing_is_shown(browser: TestClient, query: str) -> None:
     refused = browser.get(f"/process/a{query}")

@@ -75,7 +75,8 @@ class Access:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
         if scope["type"] == "http" and _is_equal(query.pop(TOKEN_FIELD, ""), self._token):
             rest = f"?{urlencode(query)}" if query else ""
-            moved = RedirectResponse(f"{scope['path']}{rest}", 303)
+            # With two slashes in front it would be an address of another host.
+            moved = RedirectResponse(f"/{scope['path'].lstrip('/')}{rest}", 303)
             moved.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             return moved
         return PlainTextResponse(
