@@ -15,7 +15,7 @@ from slotkeeper_cli.errors import NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome, named
-from slotkeeper_cli.web.reading import LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
+from slotkeeper_cli.web.reading import HISTORY_KEPT, LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
 from slotkeeper_cli.web.timeline import spark
 from tests.cli.operator_account import Operator
 from tests.support.module_time import replace_time
@@ -82,6 +82,15 @@ def test_pages_that_are_open_at_the_same_time_share_a_reading(
     calls.clear()
     reader.overview()
     assert "Scan" in calls
+
+
+def test_what_no_page_shows_any_more_is_not_kept(reader: StackReader, now: list[float]) -> None:
+    reader.request("a", None)
+    reader.overview()
+    assert len(reader._kept) == 2
+    now[0] += HISTORY_KEPT + 1
+    reader.overview()
+    assert [*reader._kept] == [("overview",)]
 
 
 def test_a_refresh_of_a_process_does_not_grow_with_what_has_ended(

@@ -47,6 +47,8 @@ from slotkeeper_cli.stack_connection import (
 
 # Seconds between two refreshes of a page, and for which a reading serves every page.
 REFRESH = 5.0
+# Seconds for which a history is kept, the longest of all.
+HISTORY_KEPT = 60.0
 # Seconds between two readings of a process after which the time between them is shown as not seen.
 LONGEST_GAP = 6 * REFRESH
 # Points of a process's slots that are kept: an hour, if each refresh brings a change.
@@ -132,6 +134,10 @@ class StackReader:
             if kept is None or time.time() - kept.at > keep * 0.9:
                 at = time.time()
                 kept = self._kept[key] = Snapshot(read(), at)
+                # A console may be open for days, and a history is large.
+                for other, old in [*self._kept.items()]:
+                    if at - old.at > HISTORY_KEPT:
+                        self._kept.pop(other, None)
             return kept
 
     @cached_property
@@ -227,7 +233,7 @@ class StackReader:
                 "not_read": [each.text for each in history.not_read],
             }
 
-        return self._reading(("audit", name, hours), read, 60)
+        return self._reading(("audit", name, hours), read, HISTORY_KEPT)
 
 
 def alarms_ringing(alarms: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
