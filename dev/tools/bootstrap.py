@@ -91,7 +91,8 @@ def ensure(venv: Path, requirement_files: list[Path]) -> None:
         if stamp.exists() and stamp.read_text() == digest:
             continue
         print(f"slotkeeper: installing {requirements} into {venv} (once; takes a minute or two)", flush=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]
+        # Python compiles what it imports. To compile every module takes as long as the rest of the installation.
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", "-r"]
         if subprocess.run([*install, str(requirements)], check=False).returncode != 0:
             sys.exit(f"slotkeeper: pip could not install {requirements}; its error is above")
         stamp.write_text(digest)
