@@ -331,7 +331,7 @@ PRIORITIES_AND_WEIGHTS = {
     "rule_6_outdated_registrations_stay": Control(
         rule_6_outdated_registrations_stay, _world("+a b c", removals=1), 0, "S6"
     ),
-    "a_message_stays_hidden_after_a_turn": Control(a_message_stays_hidden_after_a_turn, _world("c2 +a -b", 2), 0, "S6"),
+    "a_message_stays_hidden_after_a_turn": Control(a_message_stays_hidden_after_a_turn, _world("+a -b c2", 2), 0, "S6"),
     "the_limit_may_change_after_the_read": Control(
         lambda patch: patch.setattr(
             protocol, "ROOM_FOR_WEIGHT", protocol.ROOM_FOR_WEIGHT.replace("slot_limit = :limit", ":limit <> :room")
@@ -357,7 +357,7 @@ LOST = {
     "a_later_message_replaces_a_name": Control(a_later_message_replaces_a_name, _world("a b c", removals=1), 0, "S3b"),
     "an_overdue_request_is_lost": Control(
         lambda patch: patch.setattr(RequestQueue, "is_empty", lambda _: True),
-        _world("a b", janitor_ahead=True),
+        _world("a2", limits=(2,), janitor_ahead=True),
         1,
         "S3b",
     ),
