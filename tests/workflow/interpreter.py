@@ -114,22 +114,21 @@ def mentioned(template: Any) -> set[str]:
 
 
 class _Reads(NamedTuple):
-    """What a template reads.
+    """What an expression reads.
 
     Attributes:
         names: of variables.
         parts: its parts of $states, as a tree of names; None is a whole part.
-        template: kept, so that its id is not reused.
     """
 
     names: set[str]
     parts: dict[str, Any]
-    template: Any
 
 
-def _reads(template: Any) -> _Reads:
+@cache
+def _reads(expression: str) -> _Reads:
     parts: dict[str, Any] = {}
-    for path in sorted(re.findall(r"\$(states(?:\.\w+)*)", json.dumps(template))):
+    for path in sorted(re.findall(r"\$(states(?:\.\w+)*)", expression)):
         *parents, last = path.split(".")
         at: Any = parts
         for name in parents:
@@ -138,7 +137,7 @@ def _reads(template: Any) -> _Reads:
                 break
         else:
             at[last] = None
-    return _Reads(mentioned(template), parts, template)
+    return _Reads(mentioned(expression), parts)
 
 
 def _part(value: Any, parts: dict[str, Any] | None) -> Any:
@@ -149,22 +148,25 @@ def _part(value: Any, parts: dict[str, Any] | None) -> Any:
 
 
 _evaluated: dict[Any, Any] = {}
-_read: dict[int, _Reads] = {}
 
 
 def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
-    """The result of `evaluate`, or its exception, computed once for what the template reads: JSONata is slow in Python.
+    """The result of `evaluate`. Each expression is computed once for what it reads, since JSONata is slow in Python.
 
     A variable without a value fails its state, even where JSONata would evaluate it to false.
     """
-    reads = _read.get(id(template))
-    if reads is None:
-        reads = _read[id(template)] = _reads(template)
+    if isinstance(template, dict):
+        return {name: _remembered(part, known, variables) for name, part in template.items()}
+    if isinstance(template, list):
+        return [_remembered(part, known, variables) for part in template]
+    if not isinstance(template, str) or not template.startswith("{%"):
+        return template
+    reads = _reads(template)
     if missing := reads.names - variables.keys():
         raise StateFailed("States.QueryEvaluationError", f"no value: {missing}")
     used = {name: variables[name] for name in reads.names}
     states = _part({"states": known}, reads.parts)
-    key = (id(template), freeze(states), freeze(used))
+    key = (template, freeze(states), freeze(used))
     if key not in _evaluated:
         try:
             _evaluated[key] = evaluate(template, states.get("states", {}), used)
@@ -179,7 +181,6 @@ def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> A
 def forget() -> None:
     """Clear the cache, to bound memory."""
     _evaluated.clear()
-    _read.clear()
 
 
 class State(Constant):
