@@ -312,8 +312,8 @@ SMALL: dict[str, Small] = {
         "a", down=(0, 90), fault_kinds=("beyond its lease",), faults=1, **_BREAKER
     ),
     # A late hide concerns a message that another worker has. A strict queue refuses it, as documented.
-    "downstream down for 90 s, a worker is frozen for long": _downstream(
-        "a", down=(0, 90), fault_kinds=("until its message is back",), faults=1, **_BREAKER
+    "downstream down for a minute, a worker is frozen for long": _downstream(
+        "a", down=(0, 60), fault_kinds=("until its message is back",), faults=1, **_BREAKER
     ),
     "downstream down for a minute, a worker is frozen for long, strict queue": _downstream(
         "a", down=(0, 60), fault_kinds=("until its message is back",), lax=False, faults=1, **_BREAKER
