@@ -80,10 +80,17 @@ class _Walk:
 
     def _of_dict(self, result: dict[Any, Any]) -> Hashable:
         value, unread = self.value, self._unread
-        return tuple([(value(k), value(v)) for k, v in result.items() if k not in unread])
+        # Names and texts are most of what there is: they are their own values, without a call.
+        return tuple(
+            [
+                (k if type(k) is str else value(k), v if type(v) in _DISTINCT else value(v))
+                for k, v in result.items()
+                if k not in unread
+            ]
+        )
 
     def _of_sequence(self, result: list[Any] | tuple[Any, ...]) -> Hashable:
-        return tuple([self.value(part) for part in result])
+        return tuple([part if type(part) in _DISTINCT else self.value(part) for part in result])
 
     def _of_set(self, result: set[Any] | frozenset[Any]) -> Hashable:
         return frozenset([self.value(part) for part in result])
@@ -97,7 +104,8 @@ class _Walk:
         return (result.__code__, self.value(result.__defaults__), tuple(cells))
 
     def _of_object(self, result: object) -> Hashable:
-        return self.value(result.__getstate__())
+        state = result.__getstate__()
+        return self._of_dict(state) if type(state) is dict else self.value(state)
 
 
 def _itself(_walk: _Walk, result: Any) -> Hashable:

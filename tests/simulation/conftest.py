@@ -1,7 +1,11 @@
-"""Every test begins with empty caches, since a control changes the code."""
+"""Every test begins with empty caches, since a control changes the code.
+
+Garbage collection is disabled: there is hardly any garbage, and collections take longer the larger the caches are.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +18,8 @@ from tests.simulation.transcript import Program
 def empty_caches() -> Iterator[None]:
     small_worlds.forget()
     Program.merges = True
+    gc.disable()
     yield
+    gc.enable()
     small_worlds.forget()
     Program.merges = True

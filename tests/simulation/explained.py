@@ -113,9 +113,8 @@ def _id_of(registration: Mapping[str, Any]) -> str:
     return str(registration["M"].get("request_id", {}).get("S", ""))
 
 
-def wrong_explanations(items: Iterable[Record]) -> list[str]:
+def wrong_explanations(items: Iterable[Record]) -> Iterator[str]:
     """What the explanations of these items state wrongly."""
-    wrong = []
     for item in map(thaw, items):
         for candidate, found in _asked(read_process(item)):
             if candidate.execution in item["holders"]["M"]:
@@ -126,5 +125,4 @@ def wrong_explanations(items: Iterable[Record]) -> list[str]:
                     if condition is not spared:
                         ended = _ended(ended, candidate, condition)
                 if _is_granted(ended, candidate) != (spared is None):
-                    wrong.append(f"{candidate.execution} with {spared} of {found} in {item}")
-    return wrong
+                    yield f"{candidate.execution} with {spared} of {found} in {item}"

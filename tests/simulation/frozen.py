@@ -49,6 +49,7 @@ class Moment(NamedTuple):
     seconds: float
 
 
+_UNCHANGED = frozenset((str, int, float, bool, type(None), Record, Moment))  # types whose values are frozen
 _known: dict[Any, Record] = {}
 
 
@@ -64,24 +65,29 @@ def record(fields: dict[str, Any]) -> Record:
 def freeze(value: Any) -> Any:
     """The frozen form of boto3's values: mappings, lists, datetimes and scalars."""
     kind = type(value)
-    if kind is str or kind is int or kind is Record or kind is bool:
+    if kind in _UNCHANGED:
         return value
-    if kind is dict or isinstance(value, Mapping):
+    if kind is dict:
         return record({name: freeze(part) for name, part in value.items()})
-    if isinstance(value, list | tuple) and not isinstance(value, Moment):
-        return tuple(freeze(part) for part in value)
+    if kind is list or kind is tuple:
+        return tuple([freeze(part) for part in value])
     if isinstance(value, datetime):
         return Moment(value.timestamp())
+    if isinstance(value, Mapping):
+        return record({name: freeze(part) for name, part in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple([freeze(part) for part in value])
     return value
 
 
 def thaw(value: Any) -> Any:
     """A new mutable copy in boto3's form."""
-    if isinstance(value, Record):
+    kind = type(value)
+    if kind is Record:
         return {name: thaw(part) for name, part in value.fields.items()}
-    if isinstance(value, Moment):
+    if kind is Moment:
         return datetime.fromtimestamp(value.seconds, UTC)
-    if isinstance(value, tuple):
+    if kind is tuple:
         return [thaw(part) for part in value]
     return value
 

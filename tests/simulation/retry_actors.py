@@ -304,6 +304,6 @@ def _refuse_invalid_policy(reason: str) -> None:
     raise AssertionError(f"the world's policy is valid: {reason}")
 
 
-worker = Program("worker", deliver, suspends=True)
-operator = Program("operator", operate, suspends=True)
-breaker_operator = Program("breaker operator", operate_breaker, suspends=True)
+worker = Program("worker", deliver)
+operator = Program("operator", operate)
+breaker_operator = Program("breaker operator", operate_breaker)

@@ -238,11 +238,11 @@ def hold(outside: Outside, number: int, block: int, wait: int) -> str:
 
 
 # The starter does not use the item that it saw at a refusal after the next question.
-starter = Program("starter", start, stack_is_state=True, suspends=True, unread=frozenset({"seen", "reservation"}))
-janitor_run = Program("janitor", run_janitor, stack_is_state=True, suspends=True, written_only=(RunReport,))
-closed_execution = Program("status event", handle_event, stack_is_state=True, suspends=True, written_only=(RunReport,))
-canceller = Program("operator", cancel, stack_is_state=True, suspends=True)
-releaser = Program("releasing operator", release, stack_is_state=True, suspends=True)
-operator = Program("changing operator", change, stack_is_state=True, suspends=True)
-replacer = Program("replacing operator", replace, stack_is_state=True, suspends=True)
-caller = Program("caller of a lease", hold, suspends=True)
+starter = Program("starter", start, stack_is_state=True, unread=frozenset({"seen", "reservation"}))
+janitor_run = Program("janitor", run_janitor, stack_is_state=True, written_only=(RunReport,))
+closed_execution = Program("status event", handle_event, stack_is_state=True, written_only=(RunReport,))
+canceller = Program("operator", cancel, stack_is_state=True)
+releaser = Program("releasing operator", release, stack_is_state=True)
+operator = Program("changing operator", change, stack_is_state=True)
+replacer = Program("replacing operator", replace, stack_is_state=True)
+caller = Program("caller of a lease", hold)

@@ -206,6 +206,7 @@ def group_of(request: str) -> str:
     return message_group(process_of(request), _SIGNS.get(request[0], "normal"))
 
 
+@cache
 def request_of(given: str) -> str:
     """The plan's request in an execution's input or a message's body."""
     fields = json.loads(given)
@@ -241,7 +242,7 @@ _messages: dict[Any, tuple[list[Record], list[Record]]] = {}
 _alive: dict[Record, list[Record]] = {}
 _read: dict[Record, Process] = {}
 _versions: dict[Record, Item] = {}
-
+right_steps: set[Any] = set()  # the writes of a process's item that the judge has accepted
 
 # How often callers took over an expired lease, and how often the condition of the write refused it.
 take_overs: Counter[str] = Counter()
@@ -254,6 +255,7 @@ def forget() -> None:
     _alive.clear()
     _read.clear()
     _versions.clear()
+    right_steps.clear()
 
 
 def version_of(item: Record) -> Item:
@@ -361,6 +363,8 @@ class SlotsState(World):
 
     def is_denied(self, question: Question) -> bool:
         """Whether a role or a key denies a call."""
+        if not self.denied and not self.plan.target:
+            return False
         service = self.service_of(question)
         if service == "tasks":
             return "answers" in self.denied

@@ -384,6 +384,13 @@ class SlotsWorld(SlotsProperties):
     def own_answer(self, name: str, actor: Actor, question: Question) -> Answer | None:
         notes = actor.notes
         match question.operation:
+            case "enter":
+                entered = Notes(notes.message, question.parameters, notes.ahead)
+                self.actors[name] = Actor(actor.node, actor.asleep_until, entered)
+                return Answer()
+            case "clock":
+                self.clocks = self.clocks | {name: self.now + notes.ahead}
+                return Answer(self.now + notes.ahead)
             case "put_events" | "put_metric_data":
                 return self.perform(question)
             case "runs block":
@@ -393,14 +400,6 @@ class SlotsWorld(SlotsProperties):
                 return Answer()
             case "leaves block":
                 self.blocks = {other: block for other, block in self.blocks.items() if other != name}
-                return Answer()
-            case "clock":
-                self.clocks = self.clocks | {name: self.now + notes.ahead}
-                return Answer(self.now + notes.ahead)
-            case "enter":
-                self.actors[name] = self.actors.get(name, actor)._replace(
-                    notes=notes._replace(state=question.parameters)
-                )
                 return Answer()
             case "started":
                 execution = self.services["stepfunctions"][name.partition(" ")[2]]
@@ -467,7 +466,8 @@ class SlotsWorld(SlotsProperties):
             return DENIED
         if question.service in ("sns", "events", "cloudwatch"):
             return Answer(freeze({}))
-        question = question._replace(service=self.service_of(question))
+        if question.service == "stepfunctions":
+            question = Question(self.service_of(question), question.operation, question.parameters)
         before = self.services["stepfunctions"]
         if question.operation in ("start_job_run", "start_execution"):
             self._keep_older(question.service)

@@ -286,7 +286,10 @@ CALLERS = {
     # Without its token, a returned request is another request.
     "returned_request_has_no_token": Control(returned_request_has_no_token, _caller(aim="redrives"), 2, "S3"),
     "request_is_returned_although_its_token_is_lost": Control(
-        _change("IsCallerLost", lambda state: state.update(Choices=[])), _caller(aim="redrives"), 2, "S3"
+        _change("IsCallerLost", lambda state: state.update(Choices=[])),
+        _caller(aim="redrives", events_lost=True),
+        2,
+        "S3",
     ),
 }
 CONTROLS = CHILDREN | DENIALS | CALLERS

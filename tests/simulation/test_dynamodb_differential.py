@@ -24,7 +24,7 @@ from tests.simulation.world_runs import first_broken
 from tests.support.profiles import share
 
 SCHEDULES = 15  # of each world
-TIMES = 3  # how often a request with the same expressions and outcome is compared, with other items and values
+TIMES = 2  # how often a request with the same expressions and outcome is compared, with other items and values
 
 
 @pytest.fixture(scope="module")

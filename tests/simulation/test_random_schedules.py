@@ -28,7 +28,7 @@ Patch = pytest.MonkeyPatch
 SEEDS = range(1440, 1590)
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [("downstream", range(100)), ("retry", range(200)), ("token", range(200))])
+@pytest.mark.parametrize(("kind", "seeds"), [("downstream", range(40)), ("retry", range(100)), ("token", range(200))])
 def test_every_guarantee_holds_in_random_schedules(kind: str, seeds: Iterable[int]) -> None:
     assert first_broken(small_worlds.RANDOM_WORLDS[kind], seeds) == ("", -1)
 
@@ -104,10 +104,10 @@ def test_a_request_that_a_janitor_run_could_not_keep_is_kept_by_a_later_run(monk
     def random_world(random: Random) -> SlotsWorld:
         return slots_world.random_world(random, aim="deaths", events_lost=True, containers=1)
 
-    assert first_broken(random_world, range(40)) == ("", -1)
+    assert first_broken(random_world, range(20)) == ("", -1)
     unkept_requests_are_forgotten(monkeypatch)
     small_worlds.forget()
-    assert first_broken(random_world, range(40))[0] in ("S3", "END")
+    assert first_broken(random_world, range(20))[0] in ("S3", "END")
 
 
 def freed_half_an_hour_late(patch: Patch) -> None:

@@ -34,7 +34,7 @@ def test_s1_to_s8_hold_and_the_explanation_is_right_in_every_state(name: str, mo
     items = note_items(monkeypatch)
     small = SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
-    assert wrong_explanations(items) == []
+    assert not list(wrong_explanations(items))
 
 
 def test_a_child_with_a_large_output_has_succeeded_even_if_states_all_does_not_catch_the_error(
@@ -61,7 +61,7 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
         assert seconds % slots_state.STEP == 0
 
 
-@pytest.mark.parametrize("name", ["1 request, 1 slot, janitor at any time", "token, 3 clients, clocks apart, one dies"])
+@pytest.mark.parametrize("name", ["1 request, 1 slot, cancelled", "token, 3 clients, clocks apart, one dies"])
 def test_merged_histories_continue_in_the_same_way(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Program, "merged", [])
     small = SMALL[name]
@@ -86,4 +86,4 @@ def test_an_explanation_without_a_condition_is_wrong_in_a_state(
     part: str, items: list[Record], monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(conditions, part, lambda *_: iter(()))
-    assert wrong_explanations(items)
+    assert any(wrong_explanations(items))

@@ -223,7 +223,7 @@ def operate(outside: Outside, name: str) -> None:
 # and `_expected` into its pauses, whose length the world ignores.
 UNREAD = frozenset({"looks", "because", "tries", "wait", "details", "_expected"})
 
-_SEEN: dict[str, Any] = {"stack_is_state": True, "suspends": True, "written_only": (Clocks, Chat), "unread": UNREAD}
+_SEEN: dict[str, Any] = {"stack_is_state": True, "written_only": (Clocks, Chat), "unread": UNREAD}
 instances = Program("instance", instance, **_SEEN)
 refreshers = Program("refresher", refresh, **_SEEN)
-operators = Program("operator", operate, stack_is_state=True, suspends=True)
+operators = Program("operator", operate, stack_is_state=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from types import CodeType
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -82,7 +81,8 @@ class Node:
     def behaves_as(self, other: Node) -> bool:
         """Whether the code, run after these answers, continues as recorded for `other`."""
         for answer, following in other._known.items():
-            reached = self._program.run(self.arguments, (*self.answers, answer))
+            reached, suspended = self._program.run(self.arguments, (*self.answers, answer))
+            suspended.outside.is_dropped = True
             if (reached.question, reached.result) != (following.question, following.result):
                 return False
         return True
@@ -114,14 +114,14 @@ class Reached(NamedTuple):
 class Program:
     """Code that takes the outside and arguments that can be hashed.
 
+    Other code runs while it is suspended at a question, so it must not change a global value while it runs.
+
     Args:
         name: for histories.
         code: must use AWS, clock, sleep and identifiers only through `outside`.
         written_only: types whose objects the code never reads, such as counters of metrics.
         stack_is_state: at each question, the variables of the code's frames hold its whole state. Not true for a
             question inside a comprehension, or in a loop over an object that no variable holds.
-        suspends: other code may run while this code is suspended at a question. Not true for code that changes a
-            global value while it runs.
         unread: names of variables and attributes that do not affect the code's questions, such as counts for reports.
     """
 
@@ -136,10 +136,8 @@ class Program:
         stack_is_state: bool = False,
         written_only: tuple[type, ...] = (),
         unread: frozenset[str] = frozenset(),
-        suspends: bool = False,
     ) -> None:
         self.name = name
-        self._suspends = suspends
         self._code = code
         self._stack_is_state = stack_is_state
         self._written_only = written_only
@@ -159,11 +157,8 @@ class Program:
         self, arguments: tuple[Any, ...], answers: tuple[Answer, ...], suspended: _Suspended | None = None
     ) -> Node:
         """The actor after these answers. Runs its code from where it is suspended, or else from the beginning."""
-        if not self._suspends:
-            reached = self.run(arguments, answers)
-        elif suspended is None:
-            suspended = _Suspended(Outside(answers, self._stack_below(Program._go.__code__)), greenlet(self._go))
-            reached = suspended.code.switch(suspended.outside, arguments)
+        if suspended is None:
+            reached, suspended = self.run(arguments, answers)
         else:
             reached = suspended.code.switch(answers[-1])
         node = Node(self, arguments, answers, reached, suspended if reached.question is not None else None)
@@ -178,30 +173,24 @@ class Program:
                 _suspended_nodes.popleft().drop_suspended()
         return known
 
+    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> tuple[Reached, _Suspended]:
+        """Run the code to the question after these answers, or to its end."""
+        outside, code = Outside(answers, self._stack()), greenlet(self._go)
+        reached: Reached = code.switch(outside, arguments)
+        # With an unused answer the code is not deterministic, and the simulation would prove nothing.
+        assert outside.asked >= len(answers), f"{self.name} has not used all of {answers}"
+        return reached, _Suspended(outside, code)
+
     def _go(self, outside: Outside, arguments: tuple[Any, ...]) -> Reached:
-        outside.suspends = True
         try:
             return Reached(None, self._code(outside, *arguments), None)
         except Exception as error:
             return Reached(None, Raised(type(error).__name__, str(error)), None)
 
-    def _stack_below(self, caller: CodeType) -> Callable[[], Hashable] | None:
+    def _stack(self) -> Callable[[], Hashable] | None:
         if not Program.merges or not self._stack_is_state:
             return None
-        return partial(stack_below, caller, _OUTSIDE, self._written_only, self._unread)
-
-    def run(self, arguments: tuple[Any, ...], answers: tuple[Answer, ...]) -> Reached:
-        """Run the code to the question after these answers, or to its end."""
-        outside = Outside(answers, self._stack_below(Program.run.__code__))
-        try:
-            result = self._code(outside, *arguments)
-        except _Unanswered as unanswered:
-            return Reached(unanswered.question, None, unanswered.stack)
-        except Exception as error:
-            result = Raised(type(error).__name__, str(error))
-        # With an unused answer the code is not deterministic, and the simulation would prove nothing.
-        assert outside.asked == len(answers), f"{self.name} has not used all of {answers}"
-        return Reached(None, result, None)
+        return partial(stack_below, Program._go.__code__, _OUTSIDE, self._written_only, self._unread)
 
     def forget(self) -> None:
         """Drop all nodes, to bound memory. The caller must drop its own nodes too."""
@@ -234,24 +223,14 @@ def drop_suspended() -> None:
         _suspended_nodes.pop().drop_suspended()
 
 
-class _Unanswered(BaseException):
-    """Leaves the code at its first question without an answer; no `except Exception` catches it."""
-
-    def __init__(self, question: Question, stack: Hashable) -> None:
-        self.question = question
-        self.stack = stack
-
-
 class Outside:
     """Replaces AWS, time and random values for the code."""
 
     def __init__(self, answers: tuple[Answer, ...], stack: Callable[[], Hashable] | None = None) -> None:
         self._answers = answers
         self._stack = stack
-        self._unanswered: _Unanswered | None = None
         self.identifiers = 0
         self.asked = 0
-        self.suspends = False  # at a question, until it is answered
         self.is_dropped = False
 
     def client(self, service: str) -> Any:
@@ -277,19 +256,13 @@ class Outside:
         Raises:
             ClientError, ReadTimeoutError, ConnectTimeoutError: the answer is this error.
         """
-        if self._unanswered is not None:  # a question of a `finally` on the way out: it has no effect
-            raise self._unanswered
-        if self.is_dropped:
+        if self.is_dropped:  # a question of a `finally` on the way out: it has no effect
             raise GreenletExit
         if self.asked < len(self._answers):
             answer = self._answers[self.asked]
             self.asked += 1
         else:
-            # The stack is read here: on the way out a `finally` may change variables.
             stack = None if self._stack is None else (self._stack(), self.identifiers)
-            if not self.suspends:
-                self._unanswered = _Unanswered(question, stack)
-                raise self._unanswered
             self.asked += 1
             answer = getcurrent().parent.switch(Reached(question, None, stack))
         if not answer.error:

@@ -237,7 +237,7 @@ def _iso(moment: Any) -> str:
     return str(moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 
-workflow = Program("workflow", run, stack_is_state=True, suspends=True)
+workflow = Program("workflow", run, stack_is_state=True)
 
 
 def forget() -> None:

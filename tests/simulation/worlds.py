@@ -49,7 +49,7 @@ class Actor(NamedTuple):
 
     def after(self, answer: Answer) -> Actor:
         """The actor after this answer."""
-        return self._replace(node=self.node.after(answer))
+        return Actor(self.node.after(answer), self.asleep_until, self.notes)
 
 
 # The faults of a call.

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonata
 
@@ -113,36 +113,74 @@ def mentioned(template: Any) -> set[str]:
     return {*re.findall(r"\$([a-z_]+)\b(?!\()", text)} - {"states", *re.findall(r"\$(\w+) :=", text), *parameters}
 
 
+class _Reads(NamedTuple):
+    """What an expression reads.
+
+    Attributes:
+        names: of variables.
+        parts: its parts of $states, as a tree of names; None is a whole part.
+    """
+
+    names: set[str]
+    parts: dict[str, Any]
+
+
+@cache
+def _reads(expression: str) -> _Reads:
+    parts: dict[str, Any] = {}
+    for path in sorted(re.findall(r"\$(states(?:\.\w+)*)", expression)):
+        *parents, last = path.split(".")
+        at: Any = parts
+        for name in parents:
+            at = at.setdefault(name, {})
+            if at is None:  # an earlier, shorter path reads the whole part
+                break
+        else:
+            at[last] = None
+    return _Reads(mentioned(expression), parts)
+
+
+def _part(value: Any, parts: dict[str, Any] | None) -> Any:
+    """A value with these parts only."""
+    if parts is None or not isinstance(value, dict):
+        return value
+    return {name: _part(value[name], within) for name, within in parts.items() if name in value}
+
+
 _evaluated: dict[Any, Any] = {}
-_names: dict[int, tuple[set[str], Any]] = {}
 
 
 def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
-    """The result of `evaluate`, or its exception; each value is computed once, since JSONata in Python is slow.
+    """The result of `evaluate`. Each expression is computed once for what it reads, since JSONata is slow in Python.
 
     A variable without a value fails its state, even where JSONata would evaluate it to false.
     """
-    if id(template) not in _names:  # the cache keeps the template, so that its id is not reused
-        _names[id(template)] = mentioned(template), template
-    names, _ = _names[id(template)]
-    if missing := names - variables.keys():
+    if isinstance(template, dict):
+        return {name: _remembered(part, known, variables) for name, part in template.items()}
+    if isinstance(template, list):
+        return [_remembered(part, known, variables) for part in template]
+    if not isinstance(template, str) or not template.startswith("{%"):
+        return template
+    reads = _reads(template)
+    if missing := reads.names - variables.keys():
         raise StateFailed("States.QueryEvaluationError", f"no value: {missing}")
-    used = {name: variables[name] for name in names}
-    key = (id(template), freeze(known), freeze(used))
+    used = {name: variables[name] for name in reads.names}
+    states = _part({"states": known}, reads.parts)
+    key = (template, freeze(states), freeze(used))
     if key not in _evaluated:
         try:
-            _evaluated[key] = evaluate(template, known, used)
+            _evaluated[key] = evaluate(template, states.get("states", {}), used)
         except StateFailed as failed:
             _evaluated[key] = failed
-    if isinstance(_evaluated[key], StateFailed):
-        raise StateFailed(_evaluated[key].error, _evaluated[key].cause)
-    return _evaluated[key]
+    value = _evaluated[key]
+    if isinstance(value, StateFailed):
+        raise StateFailed(value.error, value.cause)
+    return value
 
 
 def forget() -> None:
     """Clear the cache, to bound memory."""
     _evaluated.clear()
-    _names.clear()
 
 
 class State(Constant):

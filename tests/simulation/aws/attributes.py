@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import Context, Decimal
+from functools import cache
 from typing import Any
 
 from tests.simulation.frozen import Record, record
@@ -75,6 +76,7 @@ def size_of(value: Record) -> int | None:
     return len(value[kind]) if kind in ("B", "L", "SS", "NS", "BS") else None
 
 
+@cache
 def _number_text(text: str) -> str:
     if not _NUMBER.fullmatch(text):
         raise Invalid("A value provided cannot be converted into a number")

@@ -187,8 +187,9 @@ class _Expressions:
         self._check_placeholders({placeholder for one in used for placeholder in one.placeholders})
         if any(given is not None and not given.fields for given in (names, values)):
             raise Invalid("ExpressionAttributeNames and ExpressionAttributeValues must not be empty")
+        without_item = self.scope(None)
         for check in (check for one in used for check in one.checks):
-            check(self.scope(None))
+            check(without_item)
 
     def _check_placeholders(self, used: set[str]) -> None:
         given = {*self._names.fields, *self._values.fields}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from tests.simulation.aws.attributes import Invalid, kind_of, number, size_of
@@ -39,7 +39,13 @@ class Path:
     parts: tuple[str, ...]
 
     def names(self, scope: Scope) -> tuple[str, ...]:
+        if not self._has_placeholders:
+            return self.parts
         return tuple(scope.names[part] if part.startswith("#") else part for part in self.parts)
+
+    @cached_property
+    def _has_placeholders(self) -> bool:
+        return any(part.startswith("#") for part in self.parts)
 
     def of(self, scope: Scope) -> Record | None:
         first, *others = self.names(scope)
