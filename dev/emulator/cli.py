@@ -182,14 +182,12 @@ def send_work(body: str) -> None:
         sent = worker.SentMessage(aws, body or sample_body())
         say(f"sent {escape(sent.name)}")
         last = watch(console, sent.observe, stalled_after=worker.STALLED_AFTER)
-        result = worker.describe(last, sent.name, sent.body, worker.result_lines(aws, last.row))
+        result = worker.describe(last, sent.name, worker.result_lines(aws, last.row))
     except (EngineError, BotoCoreError, ClientError, Stalled) as error:
         say(escape(str(error)))
         raise SystemExit(2) from None
     for line in result.lines:
         say(escape(line))
-    if result.command:
-        console.print(result.command, markup=False)
     if result.code == worker.NOTHING_RUNS:
         say(f"the functions' log: {shown(aws.state_dir / 'engine.log')}")
     raise SystemExit(result.code)

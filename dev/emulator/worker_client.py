@@ -27,7 +27,6 @@ CLAIMED_WITHIN = 30.0
 STALLED_AFTER = 150.0
 LEDGER_KEY = 128  # characters of a request id
 SUCCEEDED, DEAD_LETTERED, NOTHING_RUNS = 0, 1, 2  # exit codes; a waiting request has not failed, so its code is 0
-LONGEST_COMMAND = 4000  # characters; a longer one is hard to copy
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ class SentMessage:
         """Send it. Raises ClientError if SQS refuses it. `name` is only displayed."""
         self._sqs, self._dynamodb = aws.client("sqs"), aws.client("dynamodb")
         self._outputs = aws.outputs
-        self.body, self.request_id = body, request_id_of(body)
+        self.request_id = request_id_of(body)
         self.name = self.request_id or "a body without a request id"
         self._before = self._row()
         answer = self._sqs.send_message(QueueUrl=self._outputs["WorkQueueUrl"], MessageBody=body)
@@ -247,11 +246,10 @@ def _seconds_until(instant: str) -> float:
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What `make work` prints on the outcome of its message, its exit code, and a command to copy."""
+    """What `make work` prints on the outcome of its message, and its exit code."""
 
     code: int
     lines: list[str]
-    command: str | None = None
 
 
 def resend(body: str) -> str:
@@ -259,7 +257,7 @@ def resend(body: str) -> str:
     return f"make work BODY={shlex.quote(body)}"
 
 
-def describe(last: Observation, name: str, body: str, result_lines: Sequence[str]) -> WorkResult:
+def describe(last: Observation, name: str, result_lines: Sequence[str]) -> WorkResult:
     """The report on the last observation. `name` is only displayed. `result_lines`: printed after a success."""
     if last.end is End.NOT_BEGUN:
         return WorkResult(
@@ -278,10 +276,10 @@ def describe(last: Observation, name: str, body: str, result_lines: Sequence[str
         return WorkResult(
             NOTHING_RUNS, ["the message left WorkQueue without an outcome or a dead letter: see the functions' log"]
         )
-    result = _by_row(name, last.row, body, last.dead_letter, result_lines)
+    result = _by_row(name, last.row, last.dead_letter, result_lines)
     if last.end is End.DROPPED:
         first = f"dropped: the ledger already has this attempt of {name}. Its row:"
-        return WorkResult(result.code, [first, *result.lines], result.command)
+        return WorkResult(result.code, [first, *result.lines])
     return result
 
 
@@ -293,9 +291,7 @@ def _unworked(name: str, dead_letter: DeadLetter) -> WorkResult:
     return WorkResult(DEAD_LETTERED, lines)
 
 
-def _by_row(
-    name: str, row: LedgerRow, body: str, dead_letter: DeadLetter | None, result_lines: Sequence[str]
-) -> WorkResult:
+def _by_row(name: str, row: LedgerRow, dead_letter: DeadLetter | None, result_lines: Sequence[str]) -> WorkResult:
     after = f"after {counted(row.attempts, 'attempt')}"
     if row.status == "SUCCEEDED":
         return WorkResult(SUCCEEDED, [f"{name} has succeeded {after}", *result_lines])
@@ -306,20 +302,13 @@ def _by_row(
         lines = [f"{name} is WAITING {after}; the next attempt begins at {row.next_attempt_at}"]
     if row.last_error:
         lines.append(f"last error: {row.last_error}")
-    again = "to see its outcome later, send the same message again: the worker drops it, and its row is shown"
-    return _with_command(SUCCEEDED, [*lines, again], body)
+    return WorkResult(SUCCEEDED, [*lines, f"its outcome later: slotkeeper --local request show {shlex.quote(name)}"])
 
 
 def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:
     if dead_letter is None:
         missing = f"{what}; its dead letter is no longer in WorkDeadLetterQueue"
         return WorkResult(DEAD_LETTERED, [missing, row.last_error or "no error is recorded"])
+    again = f"slotkeeper --local dlq redrive work --id {shlex.quote(row.request_id)}"
     lines = [f"{what}: {dead_letter.code}", dead_letter.reason or "no reason"]
-    again = f"correct the cause, which may be the payload, and send the dead letter as attempt {row.attempts + 1}"
-    return _with_command(DEAD_LETTERED, [*lines, again], dead_letter.body)
-
-
-def _with_command(code: int, lines: list[str], body: str) -> WorkResult:
-    if len(body) > LONGEST_COMMAND:
-        return WorkResult(code, lines)
-    return WorkResult(code, [*lines[:-1], f"{lines[-1]}:"], resend(body))
+    return WorkResult(DEAD_LETTERED, [*lines, f"correct the cause, and send it as attempt {row.attempts + 1}: {again}"])

@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from dev.emulator.environment import ROOT
 from dev.smoke import smoke_report
-from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check, total
+from dev.smoke.check_catalogue import BY_NAME, CHECKS, Check
 from dev.smoke.check_context import AWS, EMBEDDED
 from dev.smoke.check_runner import run_checks
 from dev.smoke.facts import Refused
@@ -99,7 +99,7 @@ def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], fol
         run, results = run_checks(stack, checks, EMBEDDED if stack.local else AWS, say)
     except KeyboardInterrupt:
         _end(console, "interrupted", 130)
-    made = smoke_report.make(stack, run, results, total(checks))
+    made = smoke_report.make(stack, run, results)
     smoke_report.show(console, made)
     for file in smoke_report.write(made, folder):
         console.print(f"[dim]{file}[/]", highlight=False)

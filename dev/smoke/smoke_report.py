@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dev.smoke.check_catalogue import AS_OF, Check, total
+from dev.smoke.check_catalogue import COST, Check
 from dev.smoke.facts import CheckResult, FactAnswer, Verdict
 from dev.smoke.stack_under_test import StackUnderTest
 
@@ -31,7 +31,7 @@ _MASKS = (
 )
 
 
-def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult], dollars: float) -> dict[str, Any]:
+def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult]) -> dict[str, Any]:
     """The report as an object; `ok` is false if an answer is different or something is left behind."""
     verdicts = Counter(answer.verdict for result in results for answer in result.answers)
     left = [f"{result.name}: {each}" for result in results for each in result.left_behind]
@@ -45,7 +45,6 @@ def make(stack: StackUnderTest, run: str, results: Sequence[CheckResult], dollar
         "verdicts": {verdict: verdicts[verdict] for verdict in Verdict},
         "answers": [_row(result.name, answer) for result in results for answer in result.answers],
         "left_behind": left,
-        "estimated_dollars": 0.0 if stack.local else round(dollars, 4),
     }
     masked: dict[str, Any] = mask(report)
     return masked
@@ -102,9 +101,9 @@ def show(console: Console, report: Mapping[str, Any]) -> None:
 
 
 def show_catalogue(console: Console, checks: Sequence[Check]) -> None:
-    """Print each check with its cost, and each of its facts with what depends on it."""
+    """Print each check, and each of its facts with what depends on it."""
     for check in checks:
-        console.print(f"[bold]{check.name}[/] {escape(check.does)} (about ${check.dollars:.4f})", highlight=False)
+        console.print(f"[bold]{check.name}[/] {escape(check.does)}", highlight=False)
         for fact in check.facts:
             console.print(escape(f"  {fact.name}: {fact.asks}"), highlight=False, soft_wrap=True)
             console.print(escape(f"    Assumed: {fact.expects}."), highlight=False, soft_wrap=True)
@@ -112,11 +111,9 @@ def show_catalogue(console: Console, checks: Sequence[Check]) -> None:
 
 
 def show_plan(console: Console, checks: Sequence[Check]) -> None:
-    """Print the checks that will run, their cost, and the mails that they send."""
+    """Print the checks that will run, what all checks cost, and the mails that they send."""
     for check in checks:
-        glue = f", {len(check.glue)} Glue runs" if check.glue else ""
-        line = f"{check.name:10} {check.dollars:.4f} $: {check.transitions} state transitions{glue}; {check.does}"
-        console.print(escape(line), highlight=False)
-    console.print(f"They run in parallel, take about ten minutes and cost about ${total(checks):.2f} ({AS_OF}).")
+        console.print(escape(f"{check.name:10} {check.does}"), highlight=False)
+    console.print(f"They run in parallel and take about ten minutes. All checks together cost {COST}.")
     if mails := sum(check.mails for check in checks):
         console.print(f"{mails} failed requests are sent to the stack's topic on purpose; alarms may go off.")

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import ChatService
 from dev.emulator.chatbot_client import UNTHROTTLED
-from dev.emulator.environment import ACCESS_KEY, REGION
 from slotkeeper_cli import dead_letters
 from slotkeeper_cli.app import app
 from slotkeeper_cli.errors import CommandRefused
+from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_chatbot import DeployedChatbot
 from tests.e2e.deployed_stack import CHECK_GAP, GRACE, DeployedStack
 from tests.e2e.deployed_worker import DeployedWorker
@@ -102,17 +102,8 @@ def work(deployed: DeployedStack) -> Iterator[DeployedWorker]:
 @pytest.fixture
 def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs the operator command with `--local` on the deployed stack; returns its JSON. Checks a given exit code."""
-    environment = {
-        "endpoint": deployed.aws.endpoint,
-        "region": REGION,
-        "access_key_id": ACCESS_KEY,
-        "secret_access_key": ACCESS_KEY,
-        "container_host": CONTAINER_HOST,
-    }
-    folder = tmp_path / "build" / "local"
-    folder.mkdir(parents=True)
-    (folder / "outputs.json").write_text(json.dumps(environment))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LOCAL_FILE, str(deployed.aws.state_dir / "outputs.json"))
     monkeypatch.setattr(dead_letters, "LONG_POLL_SECONDS", 0)  # the engine's queues answer completely without waiting
 
     def run(*arguments: str, exit_code: int | None = None) -> Any:

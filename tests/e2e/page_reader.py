@@ -21,11 +21,19 @@ from dev.emulator import cli
 cli.STATE_DIR = Path("build/local").resolve()
 cli.main(sys.argv[3:])
 """
-_INSTALLED = f"PYTHONPATH={ROOT / 'cli'}:{ROOT / 'layers' / 'slotkeeper'} exec {sys.executable}"
-# What `make cli` installs. The installation itself is tested in tests/cli.
+_INSTALLED = [str(ROOT / "cli"), str(ROOT / "layers" / "slotkeeper")]
+# What `make cli` installs, without two packages of this environment that botocore imports if they exist. The
+# installation itself is tested in tests/cli.
+SLOTKEEPER = f"""#!{sys.executable}
+import sys
+sys.modules.update(awscrt=None, OpenSSL=None)
+sys.path[:0] = {_INSTALLED}
+from slotkeeper_cli.entry import main
+main()
+"""
 CLI = {
-    "slotkeeper": f'#!/bin/sh\n{_INSTALLED} -m slotkeeper_cli "$@"\n',
-    "python": f'#!/bin/sh\n{_INSTALLED} "$@"\n',
+    "slotkeeper": SLOTKEEPER,
+    "python": f'#!/bin/sh\nPYTHONPATH={":".join(_INSTALLED)} exec {sys.executable} "$@"\n',
     "pip": "#!/bin/sh\n",
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import marshal
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,15 +20,6 @@ from tests.e2e.deployed_stack import DeployedStack
 # Lambda guide, "Runtime-included SDK versions": boto3 and its dependencies.
 IN_THE_RUNTIME = ["boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"]
 BUILT = ROOT / "build" / "sam"
-FUNCTIONS = [
-    "StarterFunction",
-    "JanitorFunction",
-    "ProcessRegistrarFunction",
-    "ChatbotFunction",
-    "TokenRefresherFunction",
-    "WorkerFunction",
-    "RetryReportFunction",
-]
 
 
 @pytest.fixture
@@ -49,41 +39,57 @@ def variables(slotkeeper: Callable[..., Any], tmp_path: Path) -> dict[str, dict[
     return deployed
 
 
-# Imports the function. Fails if Python compiles a file of the layer for it.
+# Imports each function in a process of its own, which has boto3 already. Prints the error of one that does not load,
+# and each file of the layer that Python compiles for it.
 LOAD = """
-import sys
+import json, os, sys, traceback
 from importlib.machinery import SourceFileLoader
 
-sys.path[:0], layer, compiled = {path!r}, {layer!r}, []
+sys.path.insert(0, {runtime!r})
+import boto3
+
+assert "site-packages" not in boto3.__file__
 compile_it = SourceFileLoader.source_to_code
 
 def note(self, data, path, **options):
-    compiled.extend([path] if path.startswith(layer) else [])
+    if path.startswith({layer!r}):
+        print(path, "was compiled")
     return compile_it(self, data, path, **options)
 
 SourceFileLoader.source_to_code = note
-import app, boto3
-
-assert "site-packages" not in boto3.__file__
-assert compiled == [], compiled
+for folder, environment in json.loads(sys.argv[1]).items():
+    if os.fork():
+        os.wait()
+        continue
+    os.environ |= environment
+    sys.path[:0] = [folder, {layer!r}]
+    try:
+        import app
+        print(folder, "loads")
+    except BaseException:
+        traceback.print_exc()
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_loads_with_the_layer_and_the_runtime_alone(
-    variables: dict[str, dict[str, str]], runtime: Path, function: str
+def test_each_function_loads_with_the_layer_and_the_runtime_alone(
+    variables: dict[str, dict[str, str]], runtime: Path
 ) -> None:
-    layer = str(BUILT / "SlotkeeperLayer" / "python")
     # The chatbot of this stack also refreshes the token, so it has the refresher's variables. The worker has the tables
     # of the retry report.
     others = variables["ChatbotFunction"] | variables["WorkerFunction"]
     others |= {"FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures", "STACK_NAME": "slotkeeper"}
-    environment = {"AWS_DEFAULT_REGION": "us-east-1", **variables.get(function, others)}
-    code = LOAD.format(path=[str(BUILT / function), layer, str(runtime)], layer=layer)
-    # -I and -S: neither the environment's packages nor the project's folders. -B: the build is not changed.
-    command = [sys.executable, "-I", "-S", "-B", "-c", code]
-    ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
+    environments = {
+        str(folder): {"AWS_DEFAULT_REGION": "us-east-1", **variables.get(folder.name, others)}
+        for folder in sorted(BUILT.glob("*Function"))
+    }
+    assert len(environments) == 8
+    code = LOAD.format(runtime=str(runtime), layer=str(BUILT / "SlotkeeperLayer" / "python"))
+    # -I and -S: neither the environment's packages nor the project's folders. -B: the build is not changed. -u: a fork
+    # does not print what its parent has printed.
+    command = [sys.executable, "-I", "-S", "-B", "-u", "-c", code, json.dumps(environments)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.stderr, ran.stdout.splitlines()) == ("", [f"{folder} loads" for folder in environments])
 
 
 def test_the_layer_is_small_and_pure_python(stack: DeployedStack) -> None:

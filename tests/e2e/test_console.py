@@ -10,12 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dev.emulator.environment import ACCESS_KEY, REGION
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER
@@ -23,6 +21,7 @@ from tests.support.waiting import NEVER
 playwright = pytest.importorskip("playwright.sync_api")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+NOTHING = "about:blank"  # an open page of the console would continue to read the stack
 MARKUP = "<img src=x onerror=document.title='run'>"
 
 
@@ -41,11 +40,9 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def console(deployed: DeployedStack, folder: Path, *options: str) -> Iterator[str]:
+def console(deployed: DeployedStack, *options: str) -> Iterator[str]:
     """Serve the console as an operator does; yields its address."""
-    file = folder / "outputs.json"
-    local = {"endpoint": deployed.aws.endpoint, "region": REGION}
-    file.write_text(json.dumps(local | dict.fromkeys(("access_key_id", "secret_access_key"), ACCESS_KEY)))
+    folder = deployed.aws.state_dir
     # NiceGUI would take the console for a test of its own.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     served = subprocess.Popen(
@@ -53,7 +50,8 @@ def console(deployed: DeployedStack, folder: Path, *options: str) -> Iterator[st
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=environment | {LOCAL_FILE: str(file), "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        env=environment
+        | {LOCAL_FILE: str(folder / "outputs.json"), "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
     )
     try:
         assert served.stderr is not None
@@ -67,17 +65,29 @@ def console(deployed: DeployedStack, folder: Path, *options: str) -> Iterator[st
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def read_only(browser: Any, deployed: DeployedStack) -> Iterator[Any]:
     """A page of the read-only console, on a phone."""
-    with console(deployed, tmp_path_factory.mktemp("read-only")) as address:
+    with console(deployed) as address:
         yield _opened(browser, address, width=390)
 
 
 @pytest.fixture(scope="module")
-def writing(browser: Any, deployed: DeployedStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def with_write(browser: Any, deployed: DeployedStack) -> Iterator[Any]:
     """A page of the console with --write."""
-    with console(deployed, tmp_path_factory.mktemp("writing"), "--write") as address:
+    with console(deployed, "--write") as address:
         yield _opened(browser, address, width=1280)
+
+
+@pytest.fixture
+def page(read_only: Any) -> Iterator[Any]:
+    yield read_only
+    read_only.goto(NOTHING)
+
+
+@pytest.fixture
+def writing(with_write: Any) -> Iterator[Any]:
+    yield with_write
+    with_write.goto(NOTHING)
 
 
 def _opened(browser: Any, address: str, width: int) -> Any:

@@ -1,4 +1,4 @@
-"""`sam deploy`, and --guided with Enter as the answer to each question, in an account whose concurrency limit is 10.
+"""`sam deploy --guided` with Enter as the answer to each question, in an account whose concurrency limit is 10.
 
 Then the stack is updated to the flows that its parameters choose: the slots alone, or with one of the others. The tests
 share the stack, in this order.
@@ -13,19 +13,24 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from typer.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws, silent
-from dev.emulator.deployment import SAM, STACK_NAME, built
+from dev.emulator.deployment import LOCAL_FILES, SAM, STACK_NAME, built
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from slotkeeper_cli.app import app
+from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_stack import JOB, DeployedStack, update
-from tests.support.template import parsed_template
+from tests.support.template import parsed, parsed_template
 
 NEW_ACCOUNT = {"LAMBDA_ACCOUNT_CONCURRENCY": "10"}
 QUESTIONS = 200  # more answers than questions
+# In bytes, 450 KB: CloudFormation's former quota. The Serverless Application Repository documents none of its own, and
+# CloudFormation reads 1 MB today (CloudFormation guide, "Understand CloudFormation quotas").
+LONGEST_TEMPLATE = 460_800
 TEMPLATE = parsed_template()
 SLOTS = {
     "JanitorSchedule": "rate(1 day)",
@@ -58,41 +63,69 @@ def _sam(aws: EmbeddedAws, *arguments: str, answers: str = "") -> str:
     return ran.stdout
 
 
-def test_a_deployment_asks_nothing_and_enter_at_each_question_of_guided_changes_nothing(
+def test_enter_at_each_question_of_guided_deploys_the_defaults_and_a_later_deployment_asks_nothing(
     aws: EmbeddedAws,
 ) -> None:
-    folder = aws.state_dir
-    shutil.copy(ROOT / "samconfig.toml", folder / "config.toml")
-    template = ["--template-file", str(folder / "sam" / "template.yaml")]
-    with built(ROOT / "template.yaml", folder, silent) as shared:  # its cache saves the download
-        shutil.copy(shared.with_name("build.toml"), folder)
-        cache = ["--cache-dir", f"{shared}-cache"]
-        source = ["--template-file", str(ROOT / "template.yaml")]
-        _sam(aws, "build", *source, "--build-dir", str(folder / "sam"), *cache)
+    shutil.copy(ROOT / "samconfig.toml", aws.state_dir / "config.toml")
+    with built(ROOT / "template.yaml", aws.state_dir, silent) as build_dir:
+        template = ["--template-file", str(build_dir / "template.yaml")]
+        output = _sam(aws, "deploy", "--guided", *template, answers="\n" * QUESTIONS)
+        assert "has no authentication" not in output
+        assert "Deploy this changeset?" not in output
+        (stack,) = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"]
+        assert stack["StackStatus"] == "CREATE_COMPLETE"
+        given = {each["ParameterKey"]: each["ParameterValue"] for each in stack["Parameters"]}
+        assert given == {name: str(each["Default"]) for name, each in TEMPLATE["Parameters"].items()}
+        limit = aws.client("lambda").get_account_settings()["AccountLimit"]
+        assert (limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) == (10, 10)
 
-    _sam(aws, "deploy", *template)
-    (stack,) = aws.client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"]
-    assert stack["StackStatus"] == "CREATE_COMPLETE"
-    limit = aws.client("lambda").get_account_settings()["AccountLimit"]
-    assert (limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]) == (10, 10)
+        # It reads the saved answers.
+        assert "No changes to deploy" in _sam(aws, "deploy", *template)
 
-    output = _sam(aws, "deploy", "--guided", *template, answers="\n" * QUESTIONS)
-    assert "has no authentication" not in output
-    assert "Deploy this changeset?" not in output
-    assert "No changes to deploy" in output
 
-    # A later deployment reads the saved answers.
-    assert "No changes to deploy" in _sam(aws, "deploy", *template)
+def test_every_file_that_the_template_names_was_uploaded_as_sam_publish_requires(aws: EmbeddedAws) -> None:
+    """`sam deploy` packages as `sam package` does."""
+    s3 = aws.client("s3")
+    objects = [
+        (bucket["Name"], each["Key"])
+        for bucket in s3.list_buckets()["Buckets"]
+        for each in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", [])
+    ]
+
+    def content(bucket: str, key: str) -> bytes:
+        found: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return found
+
+    def uploaded(address: Any) -> bytes:
+        """The object at an address in the packaged template, `s3://...` or its parts."""
+        if isinstance(address, dict):
+            return content(address["Bucket"], address["Key"])
+        parts = urlsplit(address)
+        assert parts.scheme == "s3", address
+        return content(parts.netloc, parts.path.removeprefix("/"))
+
+    (packaged,) = {content(*each) for each in objects if each[1].endswith(".template")}
+    assert len(packaged) <= LONGEST_TEMPLATE
+    template = parsed(packaged.decode())
+    application = template["Metadata"]["AWS::ServerlessRepo::Application"]
+    assert uploaded(application["LicenseUrl"]) == (ROOT / "LICENSE").read_bytes()
+    assert uploaded(application["ReadmeUrl"]) == (ROOT / "README.md").read_bytes()
+    named = [
+        each["Properties"][LOCAL_FILES[each["Type"]][0]]
+        for each in template["Resources"].values()
+        if each["Type"] in LOCAL_FILES
+    ]
+    assert len(named) == 11
+    assert all(uploaded(each.get("ScriptLocation", each) if isinstance(each, dict) else each) for each in named)
 
 
 @pytest.fixture
 def slotkeeper(aws: EmbeddedAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a command on the stack; returns its output or its error."""
-    folder = tmp_path / "build" / "local"
-    folder.mkdir(parents=True)
-    keys = {"access_key_id": ACCESS_KEY, "secret_access_key": ACCESS_KEY}
-    (folder / "outputs.json").write_text(json.dumps({"endpoint": aws.endpoint, "region": REGION} | keys))
+    file, keys = tmp_path / "outputs.json", {"access_key_id": ACCESS_KEY, "secret_access_key": ACCESS_KEY}
+    file.write_text(json.dumps({"endpoint": aws.endpoint, "region": REGION} | keys))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LOCAL_FILE, str(file))
 
     def run(*arguments: str) -> str:
         ended = CliRunner(mix_stderr=False).invoke(app, [*arguments, "--local", "--json"])

@@ -18,27 +18,32 @@ from tests.e2e.page_reader import PageReader, commands
 from tests.support.waiting import wait_until
 
 SETUP, ASK, _ACCOUNT = commands("try-it.md", "5. Your own code")
-# The stack has the parameter of the page of state machines from the beginning, since each deployment takes seconds.
-((UP, MACHINE),) = [block.split("\n", 1) for block in commands("state-machines.md", "Try it here")]
+((UP_MACHINE, MACHINE),) = [block.split("\n", 1) for block in commands("state-machines.md", "Try it here")]
 JOB_PAGE = "your-glue-job.md"
+TRY_JOB, REDRIVE_JOB, SHOW_JOB = commands(JOB_PAGE, "Try your job here")
+((BEFORE, UP_JOB, AFTER),) = re.findall(r"(.*\n)(make local-up [^\n]*)\n(.*)", TRY_JOB, re.DOTALL)
+# One deployment has the parameters of all pages, since each takes seconds.
+UP = f'{UP_JOB.removesuffix('"')} {UP_MACHINE.partition("PARAMETERS=")[2]}"'
 (JOB_SCRIPT,) = re.findall(
     r"## Try your job here\n.*?```python\n(.*?)```", (ROOT / "docs" / JOB_PAGE).read_text(), re.DOTALL
 )
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageReader]:
-    made = PageReader(tmp_path_factory.mktemp("reader"))
-    yield made
-    with suppress(EngineError):
-        made.engine().stop()
-
-
-@pytest.fixture(scope="module")
-def reader(checkout: PageReader) -> PageReader:
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageReader]:
     """A reader whose shell has the variables of the running stack."""
-    assert 'eval "$(slotkeeper' in checkout.carry_out(SETUP.replace("make local-up", UP))
-    return checkout
+    made = PageReader(tmp_path_factory.mktemp("reader"))
+    script = made.checkout.parent / "sales" / "load.py"
+    script.parent.mkdir()
+    script.write_text(JOB_SCRIPT)
+    try:
+        shown = made.carry_out(SETUP.replace("make local-up", UP))
+        assert 'eval "$(slotkeeper' in shown
+        assert f"Glue job load runs {script}" in shown
+        yield made
+    finally:
+        with suppress(EngineError):
+            made.engine().stop()
 
 
 def test_boto3_in_the_readers_shell_asks_the_local_stack(reader: PageReader) -> None:
@@ -87,16 +92,10 @@ def test_work_is_dead_lettered_corrected_and_redriven(reader: PageReader) -> Non
     assert "attempt 2" in reader.carry_out(show)
 
 
-def test_a_job_of_ones_own_runs_fails_is_corrected_and_redriven(checkout: PageReader) -> None:
-    reader = checkout
-    script = reader.checkout.parent / "sales" / "load.py"
-    script.parent.mkdir()
-    script.write_text(JOB_SCRIPT)
-    try_it, redrive, show = commands(JOB_PAGE, "Try your job here")
-    shown = reader.carry_out(try_it)
+def test_a_job_of_ones_own_runs_fails_is_corrected_and_redriven(reader: PageReader) -> None:
     aws = reader.engine()
     assert aws.outputs["GlueJobName"] == "load"
-    assert f"Glue job load runs {script}" in shown
+    shown = reader.carry_out(BEFORE + AFTER)
     eu = re.search(r"sent: eu  (\S+)  SUCCEEDED", shown)
     assert eu, shown
     logs = reader.checkout / "build" / "local" / "glue"
@@ -104,13 +103,13 @@ def test_a_job_of_ones_own_runs_fails_is_corrected_and_redriven(checkout: PageRe
     assert re.search(r"sent: us  \S+  FAILED", shown), shown
     assert "GlueArgumentError: the following arguments are required: --day" in shown
 
-    script.write_text("print('without a day')\n")
-    reader.carry_out(redrive)
+    (reader.checkout.parent / "sales" / "load.py").write_text("print('without a day')\n")
+    reader.carry_out(REDRIVE_JOB)
 
     def states() -> list[str]:
         return [run["JobRunState"] for run in aws.client("glue").get_job_runs(JobName="load")["JobRuns"]]
 
     wait_until(lambda: states() == ["SUCCEEDED", "FAILED", "SUCCEEDED"], "the second attempt to succeed")
-    assert "attempt 2: succeeded" in reader.carry_out(show)
+    assert "attempt 2: succeeded" in reader.carry_out(SHOW_JOB)
     with pytest.raises(EngineError):
         reader.engine()

@@ -289,7 +289,7 @@ def test_make_work_shows_the_outcome_of_its_message(aws: EmbeddedAws, monkeypatc
     assert done.output.splitlines()[-5:] == repeated.output.splitlines()[-5:]
     assert missing.exit_code == invalid.exit_code == 1
     assert "local: b is dead-lettered after 1 attempt: Poison\n" in missing.output
-    assert missing.output.splitlines()[-1].startswith('make work BODY=\'{"request_id":"b"')
+    assert missing.output.endswith(": slotkeeper --local dlq redrive work --id b\n")
     assert "is dead-lettered without an attempt: InvalidMessage\n" in invalid.output
 
 

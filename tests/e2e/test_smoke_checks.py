@@ -14,7 +14,7 @@ from dev.emulator.environment import ROOT, child_environment
 from dev.smoke.check_catalogue import CHECKS, Check
 from dev.smoke.check_context import EMBEDDED
 from dev.smoke.check_runner import run_checks
-from dev.smoke.facts import Fact, Verdict
+from dev.smoke.facts import Verdict
 from dev.smoke.stack_under_test import embedded
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
@@ -76,15 +76,11 @@ def test_every_check_passes_leaves_nothing_and_keeps_foreign_messages(stack: Dep
     assert message["Body"] == FOREIGN
 
 
-def _check(name: str, ask: Any) -> Check:
-    return Check(name, "", (Fact(name, "", "", "", ask),), 0)
-
-
 def test_the_embedded_aws_does_not_show_what_the_facts_say_it_cannot(stack: DeployedStack) -> None:
     """Otherwise `not_here` is outdated, and hides a fact that could be tried here. A fact without `agrees` has no other
     answer here."""
     unseen = [fact for check in CHECKS for fact in check.facts if fact.not_here and fact.agrees]
-    checks = [Check("unseen", "", tuple(replace(fact, not_here="") for fact in unseen), 0)]
+    checks = [Check("unseen", "", tuple(replace(fact, not_here="") for fact in unseen))]
     _, (result,) = run_checks(embedded(stack.aws.state_dir / "outputs.json"), checks, EMBEDDED, lambda *_: None)
     assert result.left_behind == []
     assert [each.fact.name for each in result.answers] == [fact.name for fact in unseen]

@@ -12,7 +12,6 @@ from slotkeeper.slots.request import execution_name
 from tests.e2e.deployed_stack import ENDED, DeployedStack
 from tests.support.waiting import wait_until
 
-ROOT_FIELD = "AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"
 SETTLE_SECONDS = 2
 # Ends as its input demands: with its item, with an error, with a large output, or not before it is stopped.
 CHILD = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -53,7 +52,7 @@ def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any]
         (
             {"row": DEAD, "dead_letter": DEAD_LETTER},
             1,
-            ["1 attempt: Poison", "Poison: no such object", "as attempt 2:"],
+            ["1 attempt: Poison", "Poison: no such object", "as attempt 2: slotkeeper --local dlq redrive work --id a"],
         ),
         ({"row": DEAD}, 1, ["no longer in WorkDeadLetterQueue", "Poison: no"]),
         ({"row": WAITING, "late": True}, 0, ["begins at 2030-01-01T00:00:00.000Z", "last error: Retryable: no"]),
@@ -61,18 +60,11 @@ def test_a_message_has_ended_by_the_ledger_or_a_dead_letter(seen: dict[str, Any]
     ],
 )
 def test_the_outcome_is_shown_with_its_cause(seen: dict[str, Any], code: int, texts: list[str]) -> None:
-    answer = worker.describe(replace(NEW, **seen), "a", "{}", [])
+    answer = worker.describe(replace(NEW, **seen), "a", [])
     assert (answer.code, [text in line for text, line in zip(texts, answer.lines, strict=False)]) == (
         code,
         [True] * len(texts),
     )
-
-
-@pytest.mark.parametrize(("body", "copied"), [('{"request_id": "it\'s $HOME"}', True), ("x" * 5000, False)])
-def test_a_dead_letter_is_sent_again_unchanged_by_a_command_that_can_be_copied(body: str, copied: bool) -> None:
-    last = replace(NEW, row=DEAD, dead_letter=replace(DEAD_LETTER, body=body))
-    command = worker.describe(last, "a", "{}", []).command
-    assert (command and shlex.split(command)) == (["make", "work", f"BODY={body}"] if copied else None)
 
 
 def test_own_work_has_no_sample_and_its_result_is_shown_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The template meets the documented conditions of the Serverless Application Repository.
 
-"Developer guide" is that of the Serverless Application Repository. tests/e2e/test_packaged_template.py runs
-`sam package`.
+"Developer guide" is that of the Serverless Application Repository. tests/e2e/test_deployments.py packages it.
 """
 
 from __future__ import annotations

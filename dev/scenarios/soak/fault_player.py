@@ -21,12 +21,13 @@ from .soak_report import FaultMark, JanitorRun, SentMessage
 from .soak_stack import JANITOR_PERIOD, SoakStack
 
 TICK = 0.04  # seconds
+SETTLE_TICK = 1.0  # seconds between two reads of what is left: each is some calls of the busy engine
 WAKE_AFTER = 0.3  # seconds after a limit was changed
 LATE = 1.2  # seconds of an answer's delay
 KILL_AFTER = 1.0  # seconds in which all calls of a kind are answered late, before the containers are killed
 ABORT_AFTER = 1.5  # seconds, so that there is a Glue run
 UNDONE_AFTER = (3.0, 9.0)  # seconds of a changed limit, a pause, and lost events
-# Seconds without a change, after which the checks report the remainder. A killed janitor has its lease for so long.
+# Seconds without a change, after which the checks report the remainder.
 STALLED_AFTER = 180.0
 
 ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "KeepRequest", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "NotifyFailure")
@@ -155,12 +156,12 @@ class FaultPlayer:
             elif time.time() - since > STALLED_AFTER:
                 return
             self._show()
-            time.sleep(TICK * 5)
+            time.sleep(SETTLE_TICK)
         enough = self._complete_runs() + janitor_runs
         deadline = time.time() + STALLED_AFTER
         while self._complete_runs() < enough and time.time() < deadline:
             self._show()
-            time.sleep(TICK)
+            time.sleep(SETTLE_TICK)
 
     def _left(self) -> tuple[int, int]:
         """The messages, executions and holders that are left, and the number of writes of the slot table."""

@@ -1,7 +1,7 @@
 """The deployed stack in a soak: its processes and their job, shorter times, and the faults from outside.
 
 Only times are changed, not the protocol: a Glue minute lasts seconds, the queue's visibility timeout is seconds instead
-of three minutes, and the run invokes the janitor every few seconds.
+of three minutes, and the run invokes the janitor every few seconds, with a shorter timeout.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .soak_plan import PREFIX
 from .soak_report import JanitorRun, SentMessage
 
 GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
+JANITOR_TIMEOUT = 40  # seconds; with the template's 120, no janitor runs for two minutes after one was killed
 VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill
 ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "15", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
 JOB = "soak-job"
@@ -93,6 +94,9 @@ class SoakStack:
         configured = self.functions.get_function_configuration(FunctionName=self.starter)["Environment"]["Variables"]
         variables = configured | {"QUEUE_VISIBILITY_SECONDS": str(VISIBILITY)}
         self.functions.update_function_configuration(FunctionName=self.starter, Environment={"Variables": variables})
+        self.functions.update_function_configuration(
+            FunctionName=self.outputs["JanitorFunctionName"], Timeout=JANITOR_TIMEOUT
+        )
         # The first containers take seconds to start.
         self.functions.invoke(FunctionName=self.starter, Payload=b'{"Records": []}')
         self.run_janitor()

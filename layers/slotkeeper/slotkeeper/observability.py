@@ -6,6 +6,7 @@ variable for the namespace it is `Slotkeeper`; otherwise Powertools would raise 
 
 import logging
 import os
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
@@ -13,14 +14,26 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 logger = Logger()
 _NAMESPACE = os.environ.get("POWERTOOLS_METRICS_NAMESPACE") or "Slotkeeper"
 metrics = Metrics(namespace=_NAMESPACE)
-# Traces calls of AWS only. By default Powertools searches for a dozen other libraries in every cold start, and loads
-# SQLite for that.
-tracer = Tracer(patch_modules=["botocore"])
+if TYPE_CHECKING:
+    tracer: Tracer
 
 # At DEBUG botocore logs every request and answer unchanged, with the tokens and secrets in them.
 logging.getLogger("botocore").setLevel(logging.INFO)
 # At WARNING urllib3 logs headers that it cannot parse, in which an API may repeat a token.
 logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
+
+
+def __getattr__(name: str) -> Tracer:
+    """Make `tracer` when it is first imported, which only functions do.
+
+    Outside Lambda the import of the X-Ray SDK creates two clients, a third of the operator command's start.
+    """
+    if name != "tracer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Traces calls of AWS only. By default Powertools searches for a dozen other libraries in every cold start, and
+    # loads SQLite for that.
+    made = globals()["tracer"] = Tracer(patch_modules=["botocore"])
+    return made
 
 
 def measure_process(process: str, unit: MetricUnit, *, of_priority: str = "", **values: float) -> None:
