@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
 from tests.cli.operator_account import Operator
@@ -51,9 +50,9 @@ def _one_read_by_another(operator: Operator) -> None:
     fail(operator, "b")
 
 
-def _malformed(operator: Operator, messages: int = 20) -> None:
+def _malformed(operator: Operator) -> None:
     bodies = ["not JSON", "[]", '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
-    for number in range(messages):
+    for number in range(20):
         send_dead_letter(operator, bodies[number % 4], "InvalidRequest", f"m-{number}", "sample#high")
 
 
@@ -178,16 +177,16 @@ SITUATIONS = [
         exit_code=4,
     ),
     Situation(
-        name="200 malformed messages: counted and listed",
-        state=partial(_malformed, messages=200),
-        question="dlq list request",
+        name="20 malformed messages: counted and listed",
+        state=_malformed,
+        question="dlq list request --limit 15",
         says=(
-            "RequestDeadLetterQueue (request): 200  (200 InvalidRequest)",
+            "RequestDeadLetterQueue (request): 20  (20 InvalidRequest)",
             "m-0 (sample, attempt 1)  InvalidRequest: because of InvalidRequest",
-            "100 more not shown: above --limit 100",
+            "5 more not shown: above --limit 15",
         ),
         never=("could not be read",),
-        shows={"queues.0.codes.InvalidRequest": 200, "queues.0.dead_letters.99.process": "sample"},
+        shows={"queues.0.codes.InvalidRequest": 20, "queues.0.dead_letters.14.process": "sample"},
     ),
     Situation(
         name="20 malformed messages: each is left with the reason",
