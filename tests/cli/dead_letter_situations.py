@@ -62,11 +62,10 @@ _BEHIND = (
 )
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
-SITUATIONS = [
-    Situation(
-        name="25 requests of one process, one of them malformed: the dry run",
-        state=_refused,
-        question="dlq redrive request --all --dry-run",
+SITUATIONS = {
+    "25 requests of one process, one of them malformed: the dry run": Situation(
+        _refused,
+        "dlq redrive request --all --dry-run",
         says=(
             *(f"would be sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
@@ -75,27 +74,24 @@ SITUATIONS = [
         never=("could not be read",),
         shows={"unread": None, "redriven.23.request_id": "r23", "skipped.0.process": "sample"},
     ),
-    Situation(
-        name="25 requests of one process, one of them malformed: the run sends what the dry run named, in order",
-        state=_refused,
-        question="dlq redrive request --all --yes",
+    "25 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
+        _refused,
+        "dlq redrive request --all --yes",
         says=(
             *(f"sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
             "RequestDeadLetterQueue: 24 messages sent again, 1 left, 0 failed.",
         ),
     ),
-    Situation(
-        name="a process was removed with 30 waiting requests: the last one is found",
-        state=_process_removed,
-        question="request show r29",
+    "a process was removed with 30 waiting requests: the last one is found": Situation(
+        _process_removed,
+        "request show r29",
         says=("r29 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
         shows={"found.0.state": "dead-lettered"},
     ),
-    Situation(
-        name="a process was removed with 30 waiting requests: none can be sent before it is added again",
-        state=_process_removed,
-        question="dlq redrive request --all --yes",
+    "a process was removed with 30 waiting requests: none can be sent before it is added again": Situation(
+        _process_removed,
+        "dlq redrive request --all --yes",
         says=(
             "left: r0  UnknownProcess: there is no process 'gone'. Add it with: slotkeeper process add gone --limit 1",
             "0 messages sent again, 30 left, 0 failed.",
@@ -103,38 +99,30 @@ SITUATIONS = [
         ),
         exit_code=3,
     ),
-    Situation(
-        name="24 requests that SQS moved, in one message group",
-        state=_moved,
-        question="dlq list request",
+    "24 requests that SQS moved, in one message group": Situation(
+        _moved,
+        "dlq list request",
         says=("RequestDeadLetterQueue (request): 24  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
         shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
     ),
-    Situation(
-        name="24 requests that SQS moved, in one message group: shown in full",
-        state=_moved,
-        question="dlq show request --limit 20",
-        says=("r09 (sample, attempt 1)", _BEHIND),
-        shows={"unread.messages": 14},
+    "24 requests that SQS moved, in one message group: shown in full": Situation(
+        _moved, "dlq show request --limit 20", says=("r09 (sample, attempt 1)", _BEHIND), shows={"unread.messages": 14}
     ),
-    Situation(
-        name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
-        state=lambda operator: _moved(operator, "not JSON"),
-        question="dlq redrive request --all --yes",
+    "24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
+        lambda operator: _moved(operator, "not JSON"),
+        "dlq redrive request --all --yes",
         says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
         never=("could not be read",),
     ),
-    Situation(
-        name="another command is reading all messages",
-        state=_read_by_another,
-        question="dlq list failed",
+    "another command is reading all messages": Situation(
+        _read_by_another,
+        "dlq list failed",
         says=("FailedRequestQueue (failed): 3", f"About 3 messages of FailedRequestQueue {_ELSEWHERE}"),
         shows={"queues.0.unread.messages": 3},
     ),
-    Situation(
-        name="another command is reading all messages: nothing sent is no success",
-        state=_read_by_another,
-        question="dlq redrive failed --all --yes",
+    "another command is reading all messages: nothing sent is no success": Situation(
+        _read_by_another,
+        "dlq redrive failed --all --yes",
         says=(
             _ELSEWHERE,
             "0 messages sent again, 0 left, 0 failed.",
@@ -142,44 +130,38 @@ SITUATIONS = [
         ),
         exit_code=1,
     ),
-    Situation(
-        name="another command is reading all messages: nothing deleted is no success",
-        state=_read_by_another,
-        question="dlq discard failed --code Glue.Failed --yes",
+    "another command is reading all messages: nothing deleted is no success": Situation(
+        _read_by_another,
+        "dlq discard failed --code Glue.Failed --yes",
         says=("0 messages deleted.", _ELSEWHERE, "nothing was deleted, since no message could be read"),
         exit_code=1,
     ),
-    Situation(
-        name="another command is reading one message",
-        state=_one_read_by_another,
-        question="dlq show failed --id a",
+    "another command is reading one message": Situation(
+        _one_read_by_another,
+        "dlq show failed --id a",
         says=("It has: b (sample, attempt 1)", "It may be one that could not be read", "About 1 message", _ELSEWHERE),
         exit_code=4,
     ),
-    Situation(
-        name="another command is reading one message: the other one is sent",
-        state=_one_read_by_another,
-        question="dlq redrive failed --all --yes",
+    "another command is reading one message: the other one is sent": Situation(
+        _one_read_by_another,
+        "dlq redrive failed --all --yes",
         says=("sent: b, attempt 2", "About 1 message of FailedRequestQueue", "1 message sent again, 0 left, 0 failed."),
     ),
-    Situation(
-        name="the queue is empty: nothing to send",
-        state=lambda _: None,
-        question="dlq redrive request --all",
+    "the queue is empty: nothing to send": Situation(
+        lambda _: None,
+        "dlq redrive request --all",
         says=("RequestDeadLetterQueue has no message to send again.",),
         shows={"redriven": [], "unread": None},
     ),
-    Situation(
-        name="no message has the code",
-        state=_refused,
-        question="dlq redrive request --code Expired --yes",
+    "no message has the code": Situation(
+        _refused,
+        "dlq redrive request --code Expired --yes",
         says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code Expired"),
         exit_code=4,
     ),
-    Situation(
-        name="20 malformed messages: counted and listed",
-        state=_malformed,
-        question="dlq list request --limit 15",
+    "20 malformed messages: counted and listed": Situation(
+        _malformed,
+        "dlq list request --limit 15",
         says=(
             "RequestDeadLetterQueue (request): 20  (20 InvalidRequest)",
             "m-0 (sample, attempt 1)  InvalidRequest: because of InvalidRequest",
@@ -188,18 +170,16 @@ SITUATIONS = [
         never=("could not be read",),
         shows={"queues.0.codes.InvalidRequest": 20, "queues.0.dead_letters.14.process": "sample"},
     ),
-    Situation(
-        name="20 malformed messages: each is left with the reason",
-        state=_malformed,
-        question="dlq redrive request --all --yes",
+    "20 malformed messages: each is left with the reason": Situation(
+        _malformed,
+        "dlq redrive request --all --yes",
         says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
         exit_code=3,
     ),
-    Situation(
-        name="20 malformed messages: deleted by their code",
-        state=_malformed,
-        question="dlq discard request --code InvalidRequest --yes",
+    "20 malformed messages: deleted by their code": Situation(
+        _malformed,
+        "dlq discard request --code InvalidRequest --yes",
         says=("RequestDeadLetterQueue: 20 messages deleted.",),
         never=("could not be read",),
     ),
-]
+}

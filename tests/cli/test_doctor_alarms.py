@@ -153,10 +153,7 @@ def test_a_finding_states_the_first_step(check: Callable[..., Any], changes: dic
 def test_the_oldest_retries_are_named_and_a_partial_read_is_a_warning() -> None:
     rows = tuple((f"r{n}", _row(WAITING, NOW - 1000 * n)) for n in range(1, 6))
     findings = seen(retry_checks.overdue, rows=LedgerRows(rows, all_of_them=False))
-    assert findings[0] == (
-        "problem",
-        "5 retries should have started, the oldest 1 h 23 min ago: r5, r4, r3, ...",
-    )
+    assert findings[0] == ("problem", "5 retries should have started, the oldest 1 h 23 min ago: r5, r4, r3, ...")
     assert findings[1][0] == "warn"
 
 

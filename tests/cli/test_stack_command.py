@@ -31,9 +31,7 @@ def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_reconcile_adopts_with_the_job_that_the_execution_runs(
-    operator: Operator,
-) -> None:
+def test_reconcile_adopts_with_the_job_that_the_execution_runs(operator: Operator) -> None:
     """With another job, the janitor would find no runs of the holder, and free a slot that is in use."""
     name = operator.hold("a")
     operator.release(name)
