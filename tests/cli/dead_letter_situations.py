@@ -9,7 +9,7 @@ from tests.cli.operator_account import Operator
 from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.situations import Situation
 
-_REQUESTS = [f"r{number:02}" for number in range(24)]
+_REQUESTS = [f"r{number:02}" for number in range(14)]
 
 
 def _body(request_id: str, process: str = "sample") -> str:
@@ -17,7 +17,7 @@ def _body(request_id: str, process: str = "sample") -> str:
 
 
 def _refused(operator: Operator) -> None:
-    """One malformed request and 24 valid ones, which the starter dead-lettered in another order than they were sent."""
+    """One malformed request and 14 valid ones, which the starter dead-lettered in another order than they were sent."""
     send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for request_id in reversed(_REQUESTS):
         sequence = str(9_000_000_000 + 100 * int(request_id[1:]))
@@ -25,13 +25,13 @@ def _refused(operator: Operator) -> None:
 
 
 def _process_removed(operator: Operator) -> None:
-    """30 requests of a process that was removed while they were queued."""
-    for number in range(30):
+    """15 requests of a process that was removed while they were queued."""
+    for number in range(15):
         send_dead_letter(operator, _body(f"r{number}", "gone"), "UnknownProcess", f"m-{number}", "gone")
 
 
 def _moved(operator: Operator, *first: str) -> None:
-    """24 requests that SQS itself moved, behind messages with these bodies."""
+    """14 requests that SQS itself moved, behind messages with these bodies."""
     for body in [*first, *map(_body, _REQUESTS)]:
         move_by_sqs(operator, body)
 
@@ -57,61 +57,61 @@ def _malformed(operator: Operator) -> None:
 
 
 _BEHIND = (
-    "About 14 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
+    "About 4 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
     "only (redrive or discard those first), or another command is reading them"
 )
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
 SITUATIONS = {
-    "25 requests of one process, one of them malformed: the dry run": Situation(
+    "15 requests of one process, one of them malformed: the dry run": Situation(
         _refused,
         "dlq redrive request --all --dry-run",
         says=(
             *(f"would be sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 24 messages would be sent again, 1 left, 0 failed.",
+            "RequestDeadLetterQueue: 14 messages would be sent again, 1 left, 0 failed.",
         ),
         never=("could not be read",),
-        shows={"unread": None, "redriven.23.request_id": "r23", "skipped.0.process": "sample"},
+        shows={"unread": None, "redriven.13.request_id": "r13", "skipped.0.process": "sample"},
     ),
-    "25 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
+    "15 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
         _refused,
         "dlq redrive request --all --yes",
         says=(
             *(f"sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 24 messages sent again, 1 left, 0 failed.",
+            "RequestDeadLetterQueue: 14 messages sent again, 1 left, 0 failed.",
         ),
     ),
-    "a process was removed with 30 waiting requests: the last one is found": Situation(
+    "a process was removed with 15 waiting requests: the last one is found": Situation(
         _process_removed,
-        "request show r29",
-        says=("r29 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
+        "request show r14",
+        says=("r14 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
         shows={"found.0.state": "dead-lettered"},
     ),
-    "a process was removed with 30 waiting requests: none can be sent before it is added again": Situation(
+    "a process was removed with 15 waiting requests: none can be sent before it is added again": Situation(
         _process_removed,
         "dlq redrive request --all --yes",
         says=(
             "left: r0  UnknownProcess: there is no process 'gone'. Add it with: slotkeeper process add gone --limit 1",
-            "0 messages sent again, 30 left, 0 failed.",
-            "nothing was sent: 30 messages left, for the reasons above",
+            "0 messages sent again, 15 left, 0 failed.",
+            "nothing was sent: 15 messages left, for the reasons above",
         ),
         exit_code=3,
     ),
-    "24 requests that SQS moved, in one message group": Situation(
+    "14 requests that SQS moved, in one message group": Situation(
         _moved,
         "dlq list request",
-        says=("RequestDeadLetterQueue (request): 24  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
-        shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
+        says=("RequestDeadLetterQueue (request): 14  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
+        shows={"queues.0.messages": 14, "queues.0.unread.messages": 4},
     ),
-    "24 requests that SQS moved, in one message group: shown in full": Situation(
-        _moved, "dlq show request --limit 20", says=("r09 (sample, attempt 1)", _BEHIND), shows={"unread.messages": 14}
+    "14 requests that SQS moved, in one message group: shown in full": Situation(
+        _moved, "dlq show request --limit 20", says=("r09 (sample, attempt 1)", _BEHIND), shows={"unread.messages": 4}
     ),
-    "24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
+    "14 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
         lambda operator: _moved(operator, "not JSON"),
         "dlq redrive request --all --yes",
-        says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
+        says=("sent: r00", "sent: r13", "left: ", "14 messages sent again, 1 left, 0 failed."),
         never=("could not be read",),
     ),
     "another command is reading all messages": Situation(
