@@ -13,10 +13,8 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
-from tests.cli.malformed_items import edit
+from tests.cli.account_contents import NOW, edit, fail
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 HOUR = NOW + 3600

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
+from tests.cli.account_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.situations import Situation
 
 _REQUESTS = [f"r{number:02}" for number in range(14)]

@@ -8,10 +8,8 @@ from functools import partial
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
-from tests.cli.malformed_items import edit
+from tests.cli.account_contents import NOW, edit, fail, job_run, move_by_sqs, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, job_run, move_by_sqs, send_dead_letter
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 

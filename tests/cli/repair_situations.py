@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.account_contents import NOW, add_malformed, edit, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import send_dead_letter
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 REPAIR = "process repair sample --yes"

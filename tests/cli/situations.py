@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.cli.account_contents import NOW
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 
 Names = Mapping[str, str]
 

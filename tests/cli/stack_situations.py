@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.cli.account_contents import wait_first
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import wait_first
 from tests.cli.situations import Names, Situation
 
 

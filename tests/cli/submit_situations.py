@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.cli.account_contents import job_run, run_before
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import job_run, run_before
 from tests.cli.situations import Names, Situation
 
 _SUBMIT = "request submit --process sample --request-id a"

@@ -24,9 +24,8 @@ from slotkeeper.retry.downstream.health import (
     State,
 )
 from slotkeeper.retry.message import Message
-from tests.cli.malformed_items import malform_downstream
+from tests.cli.account_contents import malform_downstream, retry_work
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import retry_work
 
 SETTINGS, MOST = DownstreamSettings(most=10), 10
 

@@ -14,8 +14,8 @@ import pytest
 
 from slotkeeper_cli import completion, stack_connection
 from slotkeeper_cli.doctor import CHECKS
+from tests.cli.account_contents import malform_downstream
 from tests.cli.command_tree import all_commands
-from tests.cli.malformed_items import malform_downstream
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.terminal import terminal
 

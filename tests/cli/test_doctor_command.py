@@ -18,8 +18,8 @@ from slotkeeper_cli.doctor import CHECKS, facts
 from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
+from tests.cli.account_contents import edit
 from tests.cli.doctor_facts import WHOLE, process
-from tests.cli.malformed_items import edit
 from tests.cli.operator_account import Operator, StubbedCalls, client, stack_of
 from tests.support.module_time import replace_time
 

@@ -16,9 +16,9 @@ from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.requests import RequestState
+from tests.cli.account_contents import NOW
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 
 WAITING = waiting_request()
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()

@@ -12,8 +12,8 @@ from slotkeeper.slots.protocol import Candidate, Granted, Registration
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import parse_request
 from slotkeeper_cli.doctor import slot_checks
+from tests.cli.account_contents import edit, stored
 from tests.cli.doctor_facts import NOW, process, queue, seen, waiting_request
-from tests.cli.malformed_items import edit, stored
 from tests.cli.operator_account import Operator
 
 ADD = ("process", "add", "api", "--limit", "5", "--target", "sample-job")

@@ -13,10 +13,8 @@ from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli.commands import cancel_request
 from slotkeeper_cli.request_ids import MAX_DESCRIBED, RequestIds
-from tests.cli.malformed_items import edit
+from tests.cli.account_contents import NOW, edit, fail, only_id, receive, send_dead_letter, starter, wait_first, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
-from tests.cli.refused_requests import NOW, receive, starter, wait_first
 
 pytestmark = pytest.mark.usefixtures("a_minute_later")
 

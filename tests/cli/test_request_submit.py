@@ -13,8 +13,8 @@ import pytest
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from slotkeeper_cli.commands.submit import MAX_CHECKED
+from tests.cli.account_contents import job_run, run_before, waiting
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import job_run, run_before, waiting
 from tests.support.module_time import replace_time
 
 

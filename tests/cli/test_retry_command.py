@@ -14,8 +14,8 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper_cli.commands import retry
+from tests.cli.account_contents import retry_work, start_work
 from tests.cli.operator_account import Operator, client
-from tests.cli.queue_contents import retry_work, start_work
 
 HOUR = 3600.0
 

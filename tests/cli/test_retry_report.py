@@ -15,9 +15,9 @@ from slotkeeper.retry.downstream.rules import force_closed, force_open
 from slotkeeper.retry.failures.reading import Bounds
 from slotkeeper.retry.message import Message, instant
 from slotkeeper_cli.commands import report
+from tests.cli.account_contents import retry_work, start_work
 from tests.cli.operator_account import Operator
 from tests.cli.pages import read_page
-from tests.cli.queue_contents import retry_work, start_work
 
 HOUR = 3600.0
 

@@ -14,9 +14,8 @@ from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from slotkeeper_cli.formatting import start_time
+from tests.cli.account_contents import NOW, fail, receive, run_before, send_dead_letter, starter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, run_before, send_dead_letter, waiting
-from tests.cli.refused_requests import NOW, receive, starter
 from tests.support.module_time import replace_time
 
 FUTURE, PAST = "2099-11-28T08:00:00+01:00", "2020-11-28T08:00:00+01:00"

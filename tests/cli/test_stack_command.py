@@ -12,7 +12,7 @@ import pytest
 
 from slotkeeper_cli import slot_control, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.account_contents import add_malformed, edit
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 from tests.support.tables import create_table
 

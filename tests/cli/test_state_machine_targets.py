@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator, entered
-from tests.cli.queue_contents import waiting
 
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",

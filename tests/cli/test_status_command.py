@@ -12,7 +12,7 @@ from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
 from slotkeeper_cli.stack_connection import FLOWS
-from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.account_contents import add_malformed, edit
 from tests.cli.operator_account import Operator
 from tests.support.template import parsed_template
 

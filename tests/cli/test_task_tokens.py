@@ -13,8 +13,8 @@ from slotkeeper.retry.failures.report import DeadLetterNote, Period, mail
 from slotkeeper.slots.request import caller_of, execution_name
 from slotkeeper_cli.report_html import page
 from slotkeeper_cli.requests import hide_tokens, without_token
+from tests.cli.account_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
 CALLER = caller_of(TOKEN)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tests.cli.account_contents import NOW
 from tests.cli.audit_situations import HOUR, logged, ran
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
 
 

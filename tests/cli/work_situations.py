@@ -9,10 +9,8 @@ from functools import partial
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
 from slotkeeper.retry.message import Message
-from tests.cli.malformed_items import malform_downstream
+from tests.cli.account_contents import NOW, give_up, malform_downstream, retry_work, start_work
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import give_up, retry_work, start_work
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
 
 _MESSAGE = Message("w", {"city": "Oslo"})
