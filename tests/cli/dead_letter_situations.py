@@ -72,7 +72,7 @@ SITUATIONS = {
             "RequestDeadLetterQueue: 14 messages would be sent again, 1 left, 0 failed.",
         ),
         never=("could not be read",),
-        shows={"unread": None, "redriven.13.request_id": "r13", "skipped.0.process": "sample"},
+        shows={"unread": None, "dry_run": True, "redriven.13.request_id": "r13", "skipped.0.process": "sample"},
     ),
     "15 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
         _refused,

@@ -136,20 +136,6 @@ def test_redrive_sends_the_selected_messages_only(operator: Operator, options: t
     assert json.loads(left["Body"])["request_id"] == "b"
 
 
-def test_redrive_dry_run_sends_nothing(operator: Operator) -> None:
-    send_dead_letter(operator)
-    ended = operator.run("dlq", "redrive", "request", "--all", "--dry-run", "--json")
-    assert (ended.exit_code, ended.json["dry_run"], len(ended.json["redriven"])) == (0, True, 1)
-    assert waiting(operator, "RequestQueue") == []
-    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
-    assert operator.audited() == []
-
-
-@pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
-def test_redrive_rejects_contradictory_selections(operator: Operator, options: tuple[str, ...]) -> None:
-    assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2
-
-
 def test_redrive_by_id_is_refused_if_the_message_is_not_redrivable(operator: Operator) -> None:
     send_dead_letter(operator, "not JSON")
     message_id = only_id(operator, "RequestDeadLetterQueue")

@@ -155,28 +155,6 @@ def test_submit_warns_of_a_paused_process_and_of_a_cancelled_request(operator: O
     assert "request a of sample is cancelled" in warned
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--process", "sample", "--file", "-"),
-        ("--file", "-", "--request-id", "a"),
-        ("--file", "-", "--priority", "high"),
-        ("--file", "-", "--weight", "2"),
-        ("--process", "sample", "--priority", "urgent"),
-        ("--process", "sample", "--weight", "0"),
-        ("--process", "sample", "--weight", "1.5"),
-        ("--process", "sample", "--weight", "100001"),
-        ("--process", "sample", "--arg", "day"),
-        ("--file", "no such file"),
-        ("--process", "sample", "--request-id", ""),
-    ],
-)
-def test_submit_rejects_contradictory_options(operator: Operator, options: tuple[str, ...]) -> None:
-    assert operator.run("request", "submit", *options).exit_code == 2
-    assert waiting(operator, "RequestQueue") == []
-
-
 def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:
     operator.stop(operator.hold("a"))
     ended = operator.run("request", "submit", "--file", "-", "--json", stdin=_lines("ab"))

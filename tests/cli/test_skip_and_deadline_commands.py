@@ -89,22 +89,6 @@ def test_a_time_of_day_is_the_next_one_in_the_local_zone(now: int, text: str, ex
     assert start_time(text, now) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("2099-11-28T08:00:00", "must be a time with its zone"),
-        ("tomorrow", "--start-before takes HH:MM, or a date and a time with its zone"),
-        ("", "must be a time with its zone"),
-        (PAST, f"start_before {PAST} has passed"),
-    ],
-)
-def test_submit_refuses_a_deadline_that_is_none_or_has_passed(operator: Operator, text: str, error: str) -> None:
-    ended = operator.run(*SUBMIT, "--start-before", text)
-    assert ended.exit_code == 2
-    assert error in " ".join(ended.stderr.replace("│", " ").split())
-    assert waiting(operator, "RequestQueue") == []
-
-
 def test_submit_refuses_a_file_with_a_deadline_that_has_passed(operator: Operator) -> None:
     ended = operator.run("request", "submit", "--file", "-", stdin=json.dumps(BODY | {"start_before": PAST}))
     assert ended.exit_code == 2

@@ -80,13 +80,6 @@ def test_add_refuses_a_missing_state_machine_and_one_that_the_workflow_may_not_s
     assert _add(operator, machine).exit_code == 0
 
 
-def test_add_refuses_a_settle_time_for_a_glue_job(operator: Operator) -> None:
-    ended = _add(operator, "sample-job", "--settle-seconds", "5")
-
-    assert (ended.exit_code, operator.slots.read("loads")) == (2, None)
-    assert "settle time is for state machines" in ended.stderr
-
-
 # Requests -----------------------------------------------------------------------------------------------------------
 
 

@@ -60,9 +60,6 @@ def test_status_of_one_process(operator: Operator) -> None:
     operator.processes.create("second", 2, "sample-job")
 
     assert _only(operator.run("status", "second", "--json").json)["name"] == "second"
-    unknown = operator.run("status", "sampel")
-    assert unknown.exit_code == 4
-    assert "The processes are: sample, second" in unknown.stderr
 
 
 def test_status_counts_messages(operator: Operator) -> None:
@@ -72,10 +69,6 @@ def test_status_counts_messages(operator: Operator) -> None:
 
     assert queues["RequestQueue"] == {"visible": 1, "in_flight": 0, "delayed": 0}
     assert queues["WorkDeadLetterQueue"]["visible"] == 0
-
-
-def test_status_refuses_watch_with_json(operator: Operator) -> None:
-    assert operator.run("status", "--watch", "1", "--json").exit_code == 2
 
 
 def test_common_options_before_the_command_apply_unless_repeated_after_it(operator: Operator) -> None:
