@@ -130,10 +130,6 @@ def _failed(operator: Operator) -> Names:
     return {"a": fail(operator, cause=job_run("no such month"))}
 
 
-def _failed_without_message(operator: Operator) -> None:
-    _ended(operator)
-
-
 def _failed_message_hidden(operator: Operator) -> None:
     _failed(operator)
     operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=600)
@@ -434,7 +430,7 @@ SITUATIONS = {
         },
     ),
     "a request failed, and its message is gone": Situation(
-        _failed_without_message,
+        _ended,
         "explain a",
         says=(
             "Its message is not in FailedRequestQueue",

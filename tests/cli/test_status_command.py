@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -95,11 +94,11 @@ CONDITIONS = {"chatbot": ("HasChatbot", "HasRefresher"), "worker": ("HasWorker",
 
 
 @pytest.fixture
-def slots_alone(operator: Operator) -> Iterator[Operator]:
+def slots_alone(operator: Operator) -> Operator:
     """An operator of a stack without the optional flows."""
-    taken = {name: operator.outputs.pop(name) for flow in FLOWS for name in filter(flow.has, list(operator.outputs))}
-    yield operator
-    operator.outputs |= taken
+    for name in [name for flow in FLOWS for name in filter(flow.has, operator.outputs)]:
+        del operator.outputs[name]
+    return operator
 
 
 def test_the_outputs_of_each_flow_are_those_of_the_template() -> None:
