@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -12,10 +13,8 @@ from moto.stepfunctions.models import stepfunctions_backends
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
-from tests.cli.malformed_items import edit
+from tests.cli.account_contents import NOW, edit, fail
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 HOUR = NOW + 3600
@@ -166,28 +165,25 @@ def _older_stack(operator: Operator) -> None:
     del operator.outputs["StarterLogGroupName"]
 
 
-SITUATIONS = [
-    Situation(
-        name="the starter's log states who waited",
-        state=_waited,
-        question="audit",
+_an_hour_later = partial(Situation, at=HOUR)
+
+SITUATIONS = {
+    "the starter's log states who waited": _an_hour_later(
+        _waited,
+        "audit",
         says=("holds      limit", "not shown  free", "0.2, 16.2, 16.2, 16.2 s (of 2)"),
         shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2, "figures.sample.hand_off.p50": 1.0},
-        at=HOUR,
     ),
-    Situation(
-        name="an older stack does not name the starter's log",
-        state=_older_stack,
-        question="audit",
+    "an older stack does not name the starter's log": _an_hour_later(
+        _older_stack,
+        "audit",
         says=("holds      limit", "holds      accounted", "Not read: StarterLogGroup: the stack has no output"),
         never=("fails",),
         exit_code=1,
-        at=HOUR,
     ),
-    Situation(
-        name="the limit held",
-        state=_clean,
-        question="audit sample",
+    "the limit held": _an_hour_later(
+        _clean,
+        "audit sample",
         says=(
             "holds      limit      never more weight at work than the limit then in force",
             "sample: at most 1 of 1 (Glue runs)",
@@ -198,129 +194,76 @@ SITUATIONS = [
             "sample            3  1 SUCCEEDED, 1 FAILED, 1 RUNNING",
         ),
         shows={"checks.0.result": "holds", "checks.0.numbers.processes.sample.Glue run.weight": 1},
-        at=HOUR,
     ),
-    Situation(
-        name="two ran for half a second in one slot",
-        state=_overlap,
-        question="audit",
+    "two ran for half a second in one slot": _an_hour_later(
+        _overlap,
+        "audit",
         says=("fails      limit", "1 violation; sample: at most 2 of 1", "- sample: 2 of 1 at", "{a}, {b}"),
         never=("fails      once", "fails      accounted"),
         shows={"checks.0.result": "fails"},
         exit_code=5,
-        at=HOUR,
     ),
-    Situation(
-        name="the limit of a state machine held",
-        state=_children(20.45),
-        question="audit orders",
+    "the limit of a state machine held": _an_hour_later(
+        _children(20.45),
+        "audit orders",
         says=("holds      limit", "orders: at most 1 of 1 (child executions)", "holds      once"),
-        at=HOUR,
     ),
-    Situation(
-        name="two child executions ran in one slot",
-        state=_children(19.75),
-        question="audit",
-        says=("fails      limit", "- orders: 2 of 1 at", "by child executions"),
-        exit_code=5,
-        at=HOUR,
+    "two child executions ran in one slot": _an_hour_later(
+        _children(19.75), "audit", says=("fails      limit", "- orders: 2 of 1 at", "by child executions"), exit_code=5
     ),
-    Situation(
-        name="two ran after an operator's forced release",
-        state=_forced,
-        question="audit",
-        says=("fails      limit", "; after holder release at", "by arn:operator"),
-        exit_code=5,
-        at=HOUR,
+    "two ran after an operator's forced release": _an_hour_later(
+        _forced, "audit", says=("fails      limit", "; after holder release at", "by arn:operator"), exit_code=5
     ),
-    Situation(
-        name="a returned request may be on the queue",
-        state=_perhaps_queued,
-        question="audit",
-        says=("not shown  accounted", "1 not known: returned, and perhaps on RequestQueue"),
-        at=HOUR,
+    "a returned request may be on the queue": _an_hour_later(
+        _perhaps_queued, "audit", says=("not shown  accounted", "1 not known: returned, and perhaps on RequestQueue")
     ),
-    Situation(
-        name="a failed request was redriven",
-        state=_redriven,
-        question="audit",
-        says=("holds      accounted", "1 queued again"),
-        at=HOUR,
+    "a failed request was redriven": _an_hour_later(
+        _redriven, "audit", says=("holds      accounted", "1 queued again")
     ),
-    Situation(
-        name="a dead holder was not freed",
-        state=_late_holder,
-        question="audit",
+    "a dead holder was not freed": _an_hour_later(
+        _late_holder,
+        "audit",
         says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
         exit_code=5,
-        at=HOUR,
     ),
-    Situation(
-        name="a dead holder of an earlier period was not freed",
-        state=_dead_for_days,
-        question="audit --since 30m",
+    "a dead holder of an earlier period was not freed": _an_hour_later(
+        _dead_for_days,
+        "audit --since 30m",
         says=("fails      freed", "- sample: {held} ended at", "and still holds a slot"),
         never=("fails      accounted",),
         exit_code=5,
-        at=HOUR,
     ),
-    Situation(
-        name="the item is malformed",
-        state=_malformed,
-        question="audit sample",
+    "the item is malformed": _an_hour_later(
+        _malformed,
+        "audit sample",
         says=(
             "not shown  limit",
             "Not read: SlotTable: the item of process sample is malformed",
             "process repair sample",
         ),
         exit_code=1,
-        at=HOUR,
     ),
-    Situation(
-        name="the work of an execution is in no record",
-        state=lambda operator: {
-            "a": ran(operator, "a", 10.25, 20.25),
-            "b": ran(operator, "b", 21.25, 30.25, run=False),
-        },
-        question="audit",
+    "the work of an execution is in no record": _an_hour_later(
+        lambda operator: {"a": ran(operator, "a", 10.25, 20.25), "b": ran(operator, "b", 21.25, 30.25, run=False)},
+        "audit",
         says=(
             "not shown  limit",
             "sample: at most 1 of 1 (Glue runs); sample: the work of 1 execution was not found",
             "not shown  once",
         ),
-        at=HOUR,
     ),
-    Situation(
-        name="only a sample of the requests is read",
-        state=_many,
-        question="audit --describe 2",
-        says=("holds      limit", "a sample: the requests of 2 of 6 executions were read"),
-        at=HOUR,
+    "only a sample of the requests is read": _an_hour_later(
+        _many, "audit --describe 2", says=("holds      limit", "a sample: the requests of 2 of 6 executions were read")
     ),
-    Situation(
-        name="nothing ran",
-        state=lambda _: None,
-        question="audit --since 7d --until 1d",
-        says=("not shown  limit", "nothing ran"),
-        never=("holds",),
-        at=HOUR,
+    "nothing ran": _an_hour_later(
+        lambda _: None, "audit --since 7d --until 1d", says=("not shown  limit", "nothing ran"), never=("holds",)
     ),
-    Situation(
-        name="the process does not exist",
-        state=_clean,
-        question="audit orders",
-        says=("there is no process 'orders'. The processes are: sample",),
-        exit_code=4,
-        at=HOUR,
+    "the process does not exist": _an_hour_later(
+        _clean, "audit orders", says=("there is no process 'orders'. The processes are: sample",), exit_code=4
     ),
-    *(
-        Situation(
-            name=f"a period that has no records: {options}",
-            state=lambda _: None,
-            question=f"audit {options}",
-            says=(why,),
-            exit_code=2,
-            at=HOUR,
+    **{
+        f"a period that has no records: {options}": _an_hour_later(
+            lambda _: None, f"audit {options}", says=(why,), exit_code=2
         )
         for options, why in (
             ("--since 2099-01-01", "is in the future: it is 2026-"),
@@ -328,5 +271,5 @@ SITUATIONS = [
             ("--since 1h --until 2h", "must be before --until"),
             ("--since 91d", "is too early: Step Functions keeps executions for 90 days"),
         )
-    ),
-]
+    },
+}

@@ -10,8 +10,8 @@ import pytest
 from slotkeeper.slots.queues import RequestQueue
 from slotkeeper_cli import dead_letters, request_finder, stack_connection
 from slotkeeper_cli.commands import explain, holder
+from tests.cli.account_contents import NOW
 from tests.cli.operator_account import Operator, client, made_stack
-from tests.cli.refused_requests import NOW
 from tests.support.module_time import replace_time
 from tests.support.prepared_account import prepared_account
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 from slotkeeper_cli.dead_letters import HIDDEN_SECONDS
+from tests.cli.account_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, move_by_sqs, send_dead_letter
 from tests.cli.situations import Situation
 
-_REQUESTS = [f"r{number:02}" for number in range(24)]
+_REQUESTS = [f"r{number:02}" for number in range(14)]
 
 
 def _body(request_id: str, process: str = "sample") -> str:
@@ -18,7 +17,7 @@ def _body(request_id: str, process: str = "sample") -> str:
 
 
 def _refused(operator: Operator) -> None:
-    """One malformed request and 24 valid ones, which the starter dead-lettered in another order than they were sent."""
+    """One malformed request and 14 valid ones, which the starter dead-lettered in another order than they were sent."""
     send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad")
     for request_id in reversed(_REQUESTS):
         sequence = str(9_000_000_000 + 100 * int(request_id[1:]))
@@ -26,13 +25,13 @@ def _refused(operator: Operator) -> None:
 
 
 def _process_removed(operator: Operator) -> None:
-    """30 requests of a process that was removed while they were queued."""
-    for number in range(30):
+    """15 requests of a process that was removed while they were queued."""
+    for number in range(15):
         send_dead_letter(operator, _body(f"r{number}", "gone"), "UnknownProcess", f"m-{number}", "gone")
 
 
 def _moved(operator: Operator, *first: str) -> None:
-    """24 requests that SQS itself moved, behind messages with these bodies."""
+    """14 requests that SQS itself moved, behind messages with these bodies."""
     for body in [*first, *map(_body, _REQUESTS)]:
         move_by_sqs(operator, body)
 
@@ -51,91 +50,79 @@ def _one_read_by_another(operator: Operator) -> None:
     fail(operator, "b")
 
 
-def _malformed(operator: Operator, messages: int = 20) -> None:
+def _malformed(operator: Operator) -> None:
     bodies = ["not JSON", "[]", '{"process": 5, "request_id": 6, "attempt": "x"}', "[" * 9999]
-    for number in range(messages):
+    for number in range(20):
         send_dead_letter(operator, bodies[number % 4], "InvalidRequest", f"m-{number}", "sample#high")
 
 
 _BEHIND = (
-    "About 14 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
+    "About 4 messages of RequestDeadLetterQueue could not be read: SQS returns the first ten of message group sample "
     "only (redrive or discard those first), or another command is reading them"
 )
 _ELSEWHERE = "could not be read: another command is reading them (run this again, at the latest after 10 min)"
 
-SITUATIONS = [
-    Situation(
-        name="25 requests of one process, one of them malformed: the dry run",
-        state=_refused,
-        question="dlq redrive request --all --dry-run",
+SITUATIONS = {
+    "15 requests of one process, one of them malformed: the dry run": Situation(
+        _refused,
+        "dlq redrive request --all --dry-run",
         says=(
             *(f"would be sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 24 messages would be sent again, 1 left, 0 failed.",
+            "RequestDeadLetterQueue: 14 messages would be sent again, 1 left, 0 failed.",
         ),
         never=("could not be read",),
-        shows={"unread": None, "redriven.23.request_id": "r23", "skipped.0.process": "sample"},
+        shows={"unread": None, "dry_run": True, "redriven.13.request_id": "r13", "skipped.0.process": "sample"},
     ),
-    Situation(
-        name="25 requests of one process, one of them malformed: the run sends what the dry run named, in order",
-        state=_refused,
-        question="dlq redrive request --all --yes",
+    "15 requests of one process, one of them malformed: the run sends what the dry run named, in order": Situation(
+        _refused,
+        "dlq redrive request --all --yes",
         says=(
             *(f"sent: {request_id}, attempt 2" for request_id in _REQUESTS),
             "left: m-bad  InvalidRequest: it is not a valid request",
-            "RequestDeadLetterQueue: 24 messages sent again, 1 left, 0 failed.",
+            "RequestDeadLetterQueue: 14 messages sent again, 1 left, 0 failed.",
         ),
     ),
-    Situation(
-        name="a process was removed with 30 waiting requests: the last one is found",
-        state=_process_removed,
-        question="request show r29",
-        says=("r29 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
+    "a process was removed with 15 waiting requests: the last one is found": Situation(
+        _process_removed,
+        "request show r14",
+        says=("r14 in gone: dead-lettered", "in RequestDeadLetterQueue, UnknownProcess"),
         shows={"found.0.state": "dead-lettered"},
     ),
-    Situation(
-        name="a process was removed with 30 waiting requests: none can be sent before it is added again",
-        state=_process_removed,
-        question="dlq redrive request --all --yes",
+    "a process was removed with 15 waiting requests: none can be sent before it is added again": Situation(
+        _process_removed,
+        "dlq redrive request --all --yes",
         says=(
             "left: r0  UnknownProcess: there is no process 'gone'. Add it with: slotkeeper process add gone --limit 1",
-            "0 messages sent again, 30 left, 0 failed.",
-            "nothing was sent: 30 messages left, for the reasons above",
+            "0 messages sent again, 15 left, 0 failed.",
+            "nothing was sent: 15 messages left, for the reasons above",
         ),
         exit_code=3,
     ),
-    Situation(
-        name="24 requests that SQS moved, in one message group",
-        state=_moved,
-        question="dlq list request",
-        says=("RequestDeadLetterQueue (request): 24  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
-        shows={"queues.0.messages": 24, "queues.0.unread.messages": 14},
+    "14 requests that SQS moved, in one message group": Situation(
+        _moved,
+        "dlq list request",
+        says=("RequestDeadLetterQueue (request): 14  (10 none)", "r00 (sample, attempt 1)", _BEHIND),
+        shows={"queues.0.messages": 14, "queues.0.unread.messages": 4},
     ),
-    Situation(
-        name="24 requests that SQS moved, in one message group: shown in full",
-        state=_moved,
-        question="dlq show request --limit 20",
-        says=("r09 (sample, attempt 1)", _BEHIND),
-        shows={"unread.messages": 14},
+    "14 requests that SQS moved, in one message group: shown in full": Situation(
+        _moved, "dlq show request --limit 20", says=("r09 (sample, attempt 1)", _BEHIND), shows={"unread.messages": 4}
     ),
-    Situation(
-        name="24 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves",
-        state=lambda operator: _moved(operator, "not JSON"),
-        question="dlq redrive request --all --yes",
-        says=("sent: r00", "sent: r23", "left: ", "24 messages sent again, 1 left, 0 failed."),
+    "14 requests that SQS moved, behind a malformed one: the run reads on behind the one that it leaves": Situation(
+        lambda operator: _moved(operator, "not JSON"),
+        "dlq redrive request --all --yes",
+        says=("sent: r00", "sent: r13", "left: ", "14 messages sent again, 1 left, 0 failed."),
         never=("could not be read",),
     ),
-    Situation(
-        name="another command is reading all messages",
-        state=_read_by_another,
-        question="dlq list failed",
+    "another command is reading all messages": Situation(
+        _read_by_another,
+        "dlq list failed",
         says=("FailedRequestQueue (failed): 3", f"About 3 messages of FailedRequestQueue {_ELSEWHERE}"),
         shows={"queues.0.unread.messages": 3},
     ),
-    Situation(
-        name="another command is reading all messages: nothing sent is no success",
-        state=_read_by_another,
-        question="dlq redrive failed --all --yes",
+    "another command is reading all messages: nothing sent is no success": Situation(
+        _read_by_another,
+        "dlq redrive failed --all --yes",
         says=(
             _ELSEWHERE,
             "0 messages sent again, 0 left, 0 failed.",
@@ -143,64 +130,56 @@ SITUATIONS = [
         ),
         exit_code=1,
     ),
-    Situation(
-        name="another command is reading all messages: nothing deleted is no success",
-        state=_read_by_another,
-        question="dlq discard failed --code Glue.Failed --yes",
+    "another command is reading all messages: nothing deleted is no success": Situation(
+        _read_by_another,
+        "dlq discard failed --code Glue.Failed --yes",
         says=("0 messages deleted.", _ELSEWHERE, "nothing was deleted, since no message could be read"),
         exit_code=1,
     ),
-    Situation(
-        name="another command is reading one message",
-        state=_one_read_by_another,
-        question="dlq show failed --id a",
+    "another command is reading one message": Situation(
+        _one_read_by_another,
+        "dlq show failed --id a",
         says=("It has: b (sample, attempt 1)", "It may be one that could not be read", "About 1 message", _ELSEWHERE),
         exit_code=4,
     ),
-    Situation(
-        name="another command is reading one message: the other one is sent",
-        state=_one_read_by_another,
-        question="dlq redrive failed --all --yes",
+    "another command is reading one message: the other one is sent": Situation(
+        _one_read_by_another,
+        "dlq redrive failed --all --yes",
         says=("sent: b, attempt 2", "About 1 message of FailedRequestQueue", "1 message sent again, 0 left, 0 failed."),
     ),
-    Situation(
-        name="the queue is empty: nothing to send",
-        state=lambda _: None,
-        question="dlq redrive request --all",
+    "the queue is empty: nothing to send": Situation(
+        lambda _: None,
+        "dlq redrive request --all",
         says=("RequestDeadLetterQueue has no message to send again.",),
         shows={"redriven": [], "unread": None},
     ),
-    Situation(
-        name="no message has the code",
-        state=_refused,
-        question="dlq redrive request --code Expired --yes",
+    "no message has the code": Situation(
+        _refused,
+        "dlq redrive request --code Expired --yes",
         says=("RequestDeadLetterQueue has no message to send again.", "there is no message of code Expired"),
         exit_code=4,
     ),
-    Situation(
-        name="200 malformed messages: counted and listed",
-        state=partial(_malformed, messages=200),
-        question="dlq list request",
+    "20 malformed messages: counted and listed": Situation(
+        _malformed,
+        "dlq list request --limit 15",
         says=(
-            "RequestDeadLetterQueue (request): 200  (200 InvalidRequest)",
+            "RequestDeadLetterQueue (request): 20  (20 InvalidRequest)",
             "m-0 (sample, attempt 1)  InvalidRequest: because of InvalidRequest",
-            "100 more not shown: above --limit 100",
+            "5 more not shown: above --limit 15",
         ),
         never=("could not be read",),
-        shows={"queues.0.codes.InvalidRequest": 200, "queues.0.dead_letters.99.process": "sample"},
+        shows={"queues.0.codes.InvalidRequest": 20, "queues.0.dead_letters.14.process": "sample"},
     ),
-    Situation(
-        name="20 malformed messages: each is left with the reason",
-        state=_malformed,
-        question="dlq redrive request --all --yes",
+    "20 malformed messages: each is left with the reason": Situation(
+        _malformed,
+        "dlq redrive request --all --yes",
         says=("left: m-0  InvalidRequest: it is not a valid request: body is not JSON", "20 left, 0 failed."),
         exit_code=3,
     ),
-    Situation(
-        name="20 malformed messages: deleted by their code",
-        state=_malformed,
-        question="dlq discard request --code InvalidRequest --yes",
+    "20 malformed messages: deleted by their code": Situation(
+        _malformed,
+        "dlq discard request --code InvalidRequest --yes",
         says=("RequestDeadLetterQueue: 20 messages deleted.",),
         never=("could not be read",),
     ),
-]
+}

@@ -93,10 +93,7 @@ WHOLE: dict[str, Any] = {
         "WorkerFunction": FunctionSettings("WorkerFunction", 120, 5),
     },
     "unreserved_concurrency": 10,
-    "mappings": {
-        "RequestQueue": [mapping()],
-        "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
-    },
+    "mappings": {"RequestQueue": [mapping()], "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})]},
     "recursion": [
         RecursionSetting("WorkerFunction", "Allow", "Allow"),
         RecursionSetting("Starter", "Terminate", "Terminate"),

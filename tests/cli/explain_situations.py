@@ -8,10 +8,8 @@ from functools import partial
 from slotkeeper.slots.lost_requests import LostRequests
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.targets import execution_arn
-from tests.cli.malformed_items import edit
+from tests.cli.account_contents import NOW, edit, fail, job_run, move_by_sqs, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, job_run, move_by_sqs, send_dead_letter
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 
@@ -132,10 +130,6 @@ def _failed(operator: Operator) -> Names:
     return {"a": fail(operator, cause=job_run("no such month"))}
 
 
-def _failed_without_message(operator: Operator) -> None:
-    _ended(operator)
-
-
 def _failed_message_hidden(operator: Operator) -> None:
     _failed(operator)
     operator.sqs.receive_message(QueueUrl=operator.outputs["FailedRequestQueueUrl"], VisibilityTimeout=600)
@@ -212,11 +206,10 @@ def _without_audit_log(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["AuditLogGroupName"])
 
 
-SITUATIONS = [
-    Situation(
-        name="a request waits for the only slot",
-        state=_behind_a,
-        question="explain b",
+SITUATIONS = {
+    "a request waits for the only slot": Situation(
+        _behind_a,
+        "explain b",
         says=(
             "b in sample: waiting",
             "it has waited for 1 min, as the first request of its priority: 1 of 1 slot in use.",
@@ -234,41 +227,36 @@ SITUATIONS = [
             "found.0.expected_start.samples": 0,
         },
     ),
-    Situation(
-        name="a holder has run for longer than each recent execution",
-        state=_with_history,
-        question="explain b",
+    "a holder has run for longer than each recent execution": Situation(
+        _with_history,
+        "explain b",
         says=("expected start: not known: the holders have run for longer than each recent execution (6 recent",),
         shows={"found.0.expected_start.samples": 6, "found.0.expected_start.earliest": None},
     ),
-    Situation(
-        name="the event source is disabled, and the slot is in use",
-        state=_disabled,
-        question="explain b",
+    "the event source is disabled, and the slot is in use": Situation(
+        _disabled,
+        "explain b",
         says=(
             "no function receives messages of the queue: its event source mapping is Disabled; 1 of 1 slot in use",
             "-> aws lambda update-event-source-mapping --enabled --uuid mapping-1",
         ),
         never=("expected start", "within seconds"),
     ),
-    Situation(
-        name="the event source is disabled, and a slot is free",
-        state=_woken_while_disabled,
-        question="explain b",
+    "the event source is disabled, and a slot is free": Situation(
+        _woken_while_disabled,
+        "explain b",
         says=("as the first request of its priority: no function receives messages of the queue",),
         never=("is being woken", "within a minute"),
     ),
-    Situation(
-        name="the event source is disabled, and a request was not received",
-        state=_disabled,
-        question="explain c",
+    "the event source is disabled, and a request was not received": Situation(
+        _disabled,
+        "explain c",
         says=("c: perhaps queued", "no function receives messages of the queue"),
         never=("within seconds",),
     ),
-    Situation(
-        name="several reasons at the same time",
-        state=_many_reasons,
-        question="explain 'low one'",
+    "several reasons at the same time": Situation(
+        _many_reasons,
+        "explain 'low one'",
         says=(
             "low one in sample: waiting",
             "- the process is paused",
@@ -285,17 +273,15 @@ SITUATIONS = [
             "found.0.conditions.2.ahead.1": "normal one",
         },
     ),
-    Situation(
-        name="a request is heavier than the limit",
-        state=_blocked,
-        question="explain heavy",
+    "a request is heavier than the limit": Situation(
+        _blocked,
+        "explain heavy",
         says=("blocked: weight 6 above the limit 5", "-> slotkeeper process set-limit sample 6"),
         never=("expected start",),
     ),
-    Situation(
-        name="a request behind the first one was not received",
-        state=_queued,
-        question="explain c",
+    "a request behind the first one was not received": Situation(
+        _queued,
+        "explain c",
         says=(
             "c: perhaps queued. It was found nowhere.",
             "- it is queued: RequestQueue has about 3 messages of all processes, and cannot be searched",
@@ -307,10 +293,9 @@ SITUATIONS = [
         ),
         shows={"state": "perhaps queued", "queued_messages": 3, "queues.0.conditions.1.condition": "queue"},
     ),
-    Situation(
-        name="a request was never sent",
-        state=lambda _: None,
-        question="explain typo",
+    "a request was never sent": Situation(
+        lambda _: None,
+        "explain typo",
         says=(
             "No request typo found. Possible reasons:",
             "- it was never sent",
@@ -319,10 +304,9 @@ SITUATIONS = [
         never=("sample-",),
         exit_code=4,
     ),
-    Situation(
-        name="a request was never sent, and something could not be read",
-        state=_without_audit_log,
-        question="explain typo",
+    "a request was never sent, and something could not be read": Situation(
+        _without_audit_log,
+        "explain typo",
         says=(
             "No request typo found",
             "Not read: AuditLogGroup: FilterLogEvents failed with ResourceNotFoundException",
@@ -330,20 +314,18 @@ SITUATIONS = [
         ),
         exit_code=1,
     ),
-    Situation(
-        name="a request may be one of the dead letters that cannot be read",
-        state=_moved,
-        question="explain r20",
+    "a request may be one of the dead letters that cannot be read": Situation(
+        _moved,
+        "explain r20",
         says=(
             "it is one of about 14 messages of RequestDeadLetterQueue that could not be read",
             "Not read: about 14 messages of RequestDeadLetterQueue: SQS returns the first ten of message group sample",
         ),
         exit_code=1,
     ),
-    Situation(
-        name="the item of a process is malformed, and a request of it runs",
-        state=_malformed,
-        question="explain a",
+    "the item of a process is malformed, and a request of it runs": Situation(
+        _malformed,
+        "explain a",
         says=(
             "a in sample: running",
             "its execution runs. Whether it holds its slot could not be read.",
@@ -352,10 +334,9 @@ SITUATIONS = [
             "slotkeeper process repair sample",
         ),
     ),
-    Situation(
-        name="the item of a process is malformed, and a request of it is queued",
-        state=_malformed,
-        question="explain b",
+    "the item of a process is malformed, and a request of it is queued": Situation(
+        _malformed,
+        "explain b",
         says=(
             "b: perhaps queued",
             "the item of process sample is malformed, so no request of it starts",
@@ -363,16 +344,14 @@ SITUATIONS = [
         ),
         never=("There are no processes", "a slot is free"),
     ),
-    Situation(
-        name="a process was removed while a request was queued",
-        state=_removed,
-        question="explain b",
+    "a process was removed while a request was queued": Situation(
+        _removed,
+        "explain b",
         says=("it is a request of process gone, which was removed at", "dead-lettered as UnknownProcess"),
     ),
-    Situation(
-        name="the request of a removed process was dead-lettered",
-        state=lambda operator: send_dead_letter(operator, '{"process": "gone", "request_id": "b"}', "UnknownProcess"),
-        question="explain b",
+    "the request of a removed process was dead-lettered": Situation(
+        lambda operator: send_dead_letter(operator, '{"process": "gone", "request_id": "b"}', "UnknownProcess"),
+        "explain b",
         says=(
             "b in gone: dead-lettered",
             "It is kept in RequestDeadLetterQueue (UnknownProcess)",
@@ -380,10 +359,9 @@ SITUATIONS = [
             "-> slotkeeper dlq redrive request --id b",
         ),
     ),
-    Situation(
-        name="a request runs",
-        state=_running,
-        question="explain a",
+    "a request runs": Situation(
+        _running,
+        "explain a",
         says=(
             "a in sample: running",
             "it has held a slot for 1 min, and its Glue run {run} is RUNNING.",
@@ -391,36 +369,31 @@ SITUATIONS = [
             "glue run: RUNNING {run}",
         ),
     ),
-    Situation(
-        name="a request holds a slot, and its workflow has just been started",
-        state=_reserved,
-        question="explain a",
+    "a request holds a slot, and its workflow has just been started": Situation(
+        _reserved,
+        "explain a",
         says=("a in sample: starting", "it reserved a slot 1 min ago, and its workflow has not confirmed it."),
         never=("has probably died",),
     ),
-    Situation(
-        name="a starter died between the reservation and the start",
-        state=_reserved,
-        question="explain a",
+    "a starter died between the reservation and the start": Situation(
+        _reserved,
+        "explain a",
         says=("it reserved a slot 3 min ago", "its starter has probably died. The janitor frees the slot"),
         at=NOW + 180,
     ),
-    Situation(
-        name="an aborted execution holds its slot",
-        state=_stopped,
-        question="explain a",
+    "an aborted execution holds its slot": Situation(
+        _stopped,
+        "explain a",
         says=("a in sample: stopped", "its execution has ended (ABORTED), and its slot will be free by about"),
     ),
-    Situation(
-        name="a request has released its slot, and its execution has not ended",
-        state=lambda operator: {"a": _released(operator)},
-        question="explain a",
+    "a request has released its slot, and its execution has not ended": Situation(
+        lambda operator: {"a": _released(operator)},
+        "explain a",
         says=("a in sample: finishing", "it has released its slot, and its execution is about to end."),
     ),
-    Situation(
-        name="a request succeeded",
-        state=_succeeded,
-        question="explain a",
+    "a request succeeded": Situation(
+        _succeeded,
+        "explain a",
         says=(
             "a in sample: succeeded",
             "attempt 1 succeeded at ",
@@ -428,16 +401,14 @@ SITUATIONS = [
             "attempt 1: succeeded",
         ),
     ),
-    Situation(
-        name="a request of a state machine succeeded",
-        state=_child_succeeded,
-        question="explain a",
+    "a request of a state machine succeeded": Situation(
+        _child_succeeded,
+        "explain a",
         says=("a in load: succeeded", ": child execution {child} SUCCEEDED.", 'output: {"rows": 31}'),
     ),
-    Situation(
-        name="a request was returned to the queue",
-        state=_returned,
-        question="explain a",
+    "a request was returned to the queue": Situation(
+        _returned,
+        "explain a",
         says=(
             "a in sample: queued",
             "the workflow of the attempt before, which had lost its slot, sent attempt 2 at ",
@@ -445,10 +416,9 @@ SITUATIONS = [
             "attempt 2: queued  {again}",
         ),
     ),
-    Situation(
-        name="a request failed",
-        state=_failed,
-        question="explain a",
+    "a request failed": Situation(
+        _failed,
+        "explain a",
         says=(
             "a in sample: failed",
             "attempt 1 failed (FAILED): no such month. It is kept in FailedRequestQueue (Glue.Failed) for 14 days.",
@@ -459,20 +429,18 @@ SITUATIONS = [
             "found.0.attempts.0.dead_letter.queue": "FailedRequestQueue",
         },
     ),
-    Situation(
-        name="a request failed, and its message is gone",
-        state=_failed_without_message,
-        question="explain a",
+    "a request failed, and its message is gone": Situation(
+        _ended,
+        "explain a",
         says=(
             "Its message is not in FailedRequestQueue",
             "Attempt 2 may be one of about 1 message on RequestQueue",
             """-> echo '{"process": "sample", "request_id": "a", "priority": "normal", "attempt": 2}' | slotkeeper""",
         ),
     ),
-    Situation(
-        name="a request failed, and another command is reading the messages",
-        state=_failed_message_hidden,
-        question="explain a",
+    "a request failed, and another command is reading the messages": Situation(
+        _failed_message_hidden,
+        "explain a",
         says=(
             "attempt 1 failed (FAILED)",
             "Its message was not found in the part of FailedRequestQueue that could be read.",
@@ -480,10 +448,9 @@ SITUATIONS = [
         ),
         never=("is not in FailedRequestQueue", "request submit"),
     ),
-    Situation(
-        name="a failed request was redriven",
-        state=_redriven,
-        question="explain a",
+    "a failed request was redriven": Situation(
+        _redriven,
+        "explain a",
         says=(
             "a in sample: queued",
             "a redrive by ",
@@ -494,36 +461,31 @@ SITUATIONS = [
         ),
         shows={"found.0.attempts.1.state": "queued", "found.0.attempts.1.execution": "{again}"},
     ),
-    Situation(
-        name="a request was redriven while the slot of its first attempt settles",
-        state=_redriven_while_its_slot_settles,
-        question="explain a",
+    "a request was redriven while the slot of its first attempt settles": Situation(
+        _redriven_while_its_slot_settles,
+        "explain a",
         says=("sent attempt 2 at", "attempt 1: stopped", "attempt 2: queued  {again}"),
     ),
-    Situation(
-        name="a redriven request is cancelled: its queued attempt, not the one after it",
-        state=_redriven,
-        question="request cancel a --yes",
+    "a redriven request is cancelled: its queued attempt, not the one after it": Situation(
+        _redriven,
+        "request cancel a --yes",
         says=("a (attempt 2, {again}) is cancelled",),
         never=("if it was redriven", "--attempt 3"),
     ),
-    Situation(
-        name="a request was redriven, and RequestQueue was purged",
-        state=_redriven_and_purged,
-        question="explain a",
+    "a request was redriven, and RequestQueue was purged": Situation(
+        _redriven_and_purged,
+        "explain a",
         says=("RequestQueue has no message: it was deleted or purged", '"attempt": 2}'),
     ),
-    Situation(
-        name="a request was cancelled, and not received since",
-        state=_cancelled,
-        question="explain a",
+    "a request was cancelled, and not received since": Situation(
+        _cancelled,
+        "explain a",
         says=("a in sample: cancelled", "it was cancelled by ", "with code Cancelled when it is received"),
     ),
-    *(
-        Situation(
-            name=f"a request was dead-lettered as {code}",
-            state=partial(_dead_lettered, code),
-            question="explain a",
+    **{
+        f"a request was dead-lettered as {code}": Situation(
+            partial(_dead_lettered, code),
+            "explain a",
             says=("a in sample: dead-lettered", f"because of {code}. It is kept in RequestDeadLetterQueue", step),
         )
         for code, step in {
@@ -532,19 +494,17 @@ SITUATIONS = [
             "RequestIdReused": "-> slotkeeper request submit --process sample --request-id A_NEW_ID",
             "InvalidRequest": "-> slotkeeper dlq show request",
         }.items()
-    ),
-    Situation(
-        name="a message is no request: no execution was started from it",
-        state=lambda operator: send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad"),
-        question="explain m-bad",
+    },
+    "a message is no request: no execution was started from it": Situation(
+        lambda operator: send_dead_letter(operator, "not JSON", "InvalidRequest", "m-bad"),
+        "explain m-bad",
         says=("m-bad in sample: dead-lettered", "because of InvalidRequest. It is kept in RequestDeadLetterQueue"),
         never=("sample-",),
         shows={"found.0.attempts.0.execution": None, "found.0.attempts.0.dead_letter.execution": None},
     ),
-    Situation(
-        name="RequestQueue was purged while a request waited",
-        state=_purged,
-        question="explain b",
+    "RequestQueue was purged while a request waited": Situation(
+        _purged,
+        "explain b",
         says=(
             "b in sample: waiting",
             "RequestQueue has no message: it was deleted or purged, unless SQS's approximate count lags",
@@ -553,10 +513,9 @@ SITUATIONS = [
         never=("is hidden until", "expected start"),
         shows={"found.0.conditions.0.condition": "message"},
     ),
-    Situation(
-        name="the message of a waiting request was deleted",
-        state=_lost,
-        question="explain b",
+    "the message of a waiting request was deleted": Situation(
+        _lost,
+        "explain b",
         says=(
             "b in sample: lost",
             "its message had left RequestQueue at",
@@ -564,17 +523,15 @@ SITUATIONS = [
         ),
         never=("never sent",),
     ),
-    Situation(
-        name="a wake found a message visible",
-        state=_cleared,
-        question="explain b",
+    "a wake found a message visible": Situation(
+        _cleared,
+        "explain b",
         says=("b in sample: queued", "its message was not hidden any more at"),
         never=("never sent",),
     ),
-    Situation(
-        name="a process with waiting requests: what keeps a new request or lease from starting",
-        state=_behind_a,
-        question="explain --process sample",
+    "a process with waiting requests: what keeps a new request or lease from starting": Situation(
+        _behind_a,
+        "explain --process sample",
         says=(
             "a new request of sample:",
             "1 of 1 slot in use; behind the first request of its priority: b",
@@ -586,48 +543,42 @@ SITUATIONS = [
         ),
         shows={"lease_conditions.1.condition": "queue", "conditions.0.condition": "slots"},
     ),
-    Situation(
-        name="a process with free slots",
-        state=lambda _: None,
-        question="explain --process sample",
+    "a process with free slots": Situation(
+        lambda _: None,
+        "explain --process sample",
         says=("a new request of sample:", "nothing keeps it from starting"),
         never=("a lease of",),
     ),
-    Situation(
-        name="a process whose item is malformed",
-        state=_malformed,
-        question="explain --process sample",
+    "a process whose item is malformed": Situation(
+        _malformed,
+        "explain --process sample",
         says=("the item of process sample is malformed", "-> slotkeeper process repair sample", "Not read: SlotTable"),
         never=("nothing keeps it",),
     ),
-    Situation(
-        name="a process that does not exist",
-        state=lambda _: None,
-        question="explain --process typo",
+    "a process that does not exist": Situation(
+        lambda _: None,
+        "explain --process typo",
         says=("there is no process 'typo'. The processes are: sample",),
         exit_code=4,
     ),
-    Situation(
-        name="neither a request nor a process is given",
-        state=lambda _: None,
-        question="explain",
+    "neither a request nor a process is given": Situation(
+        lambda _: None,
+        "explain",
         says=("give the id of a request or the name of a lease, or --process alone",),
         exit_code=2,
     ),
-    Situation(
-        name="a lease",
-        state=partial(_lease, int(NOW) + 90),
-        question="explain lease-1",
+    "a lease": Situation(
+        partial(_lease, int(NOW) + 90),
+        "explain lease-1",
         says=(
             "lease-1 in sample: a lease",
             "a block of code holds a slot of sample as this lease for 1 min, and the lease ends in 30 s.",
         ),
         never=("holder release",),
     ),
-    Situation(
-        name="a lease that has expired",
-        state=partial(_lease, int(NOW) + 30),
-        question="explain lease-1",
+    "a lease that has expired": Situation(
+        partial(_lease, int(NOW) + 30),
+        "explain lease-1",
         says=("the lease expired 30 s ago", "-> slotkeeper holder release lease-1"),
     ),
-]
+}

@@ -148,11 +148,6 @@ class Operator:
         assert self.slots.wait(candidate, self.process(process), 1_790_000_225) is Registration.REGISTERED
         return candidate.execution
 
-    @staticmethod
-    def workflow_name(delivery: Delivery) -> str:
-        """The name of the execution of a delivery."""
-        return parse_request(delivery).execution_name
-
     def hold(
         self, request_id: str, process: str = "sample", started: bool = True, confirmed: bool = True, **fields: Any
     ) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.account_contents import NOW, add_malformed, edit, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import send_dead_letter
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Names, Situation
 
 REPAIR = "process repair sample --yes"
@@ -73,11 +71,10 @@ def _also_a_malformed_process(operator: Operator) -> Names:
 NAMED = "process odd: slot_limit must be of DynamoDB type N"
 COMMAND = "slotkeeper process repair odd"
 
-SITUATIONS = [
-    Situation(
-        name="the limit is a text with the number",
-        state=_a_text,
-        question="process repair sample --dry-run",
+SITUATIONS = {
+    "the limit is a text with the number": Situation(
+        _a_text,
+        "process repair sample --dry-run",
         says=(
             "sample: 1 malformed attribute.",
             'slot_limit must be of DynamoDB type N, has the text "5"',
@@ -92,16 +89,14 @@ SITUATIONS = [
             "written": False,
         },
     ),
-    Situation(
-        name="the stack's process has no limit, and no command has changed it",
-        state=_no_limit_of_the_stacks_process,
-        question=REPAIR,
+    "the stack's process has no limit, and no command has changed it": Situation(
+        _no_limit_of_the_stacks_process,
+        REPAIR,
         says=("the item is valid now", "has no value", "the stack's parameter SlotLimit"),
     ),
-    Situation(
-        name="the limit is a word, and no source states it",
-        state=_a_word_and_no_source,
-        question="process repair other --yes",
+    "the limit is a word, and no source states it": Situation(
+        _a_word_and_no_source,
+        "process repair other --yes",
         says=(
             "no source states a safe value: slot_limit",
             "process repair other --set slot_limit=VALUE",
@@ -110,24 +105,18 @@ SITUATIONS = [
         shows={"open.0": "slot_limit", "written": False},
         exit_code=3,
     ),
-    Situation(
-        name="the operator states a limit that is not valid",
-        state=_a_word_and_no_source,
-        question="process repair other --set slot_limit=100001 --yes",
+    "the operator states a limit that is not valid": Situation(
+        _a_word_and_no_source,
+        "process repair other --set slot_limit=100001 --yes",
         says=("slot_limit must be a whole number from 0 to 100000, got 100001", "Nothing was changed"),
         exit_code=2,
     ),
-    Situation(
-        name="the operator states an attribute that is valid",
-        state=_a_text,
-        question="process repair sample --set target=other --yes",
-        says=("target: it is not malformed",),
-        exit_code=2,
+    "the operator states an attribute that is valid": Situation(
+        _a_text, "process repair sample --set target=other --yes", says=("target: it is not malformed",), exit_code=2
     ),
-    Situation(
-        name="two attributes are malformed, and one is missing",
-        state=_two_faults,
-        question=REPAIR,
+    "two attributes are malformed, and one is missing": Situation(
+        _two_faults,
+        REPAIR,
         says=(
             "3 attributes written; the item is valid now",
             "3 malformed attributes",
@@ -135,32 +124,28 @@ SITUATIONS = [
             "slots_in_use: ",
         ),
     ),
-    Situation(
-        name="a holder is a text",
-        state=_a_holder_that_is_a_text,
-        question=REPAIR,
+    "a holder is a text": Situation(
+        _a_holder_that_is_a_text,
+        REPAIR,
         says=("the item is valid now", 'holders.{a}: {"state": "RUNNING", "since": ', "its execution; its weight: "),
     ),
-    Situation(
-        name="a lease has no end",
-        state=_a_lease_without_end,
-        question=REPAIR,
+    "a lease has no end": Situation(
+        _a_lease_without_end,
+        REPAIR,
         says=(
             "the item is valid now",
             f"holders.lease-1.until: the number {int(NOW) + 60 + 86_400} (the longest that a lease can still last)",
         ),
     ),
-    Situation(
-        name="a task token is a list",
-        state=_a_token,
-        question="process repair flows --yes",
+    "a task token is a list": Situation(
+        _a_token,
+        "process repair flows --yes",
         says=("the item is valid now", 'has "(hidden)"', "holders.{a}.task_token: removed"),
         never=("secret",),
     ),
-    Situation(
-        name="the notes of lost requests are malformed",
-        state=_a_lost_request,
-        question=REPAIR,
+    "the notes of lost requests are malformed": Situation(
+        _a_lost_request,
+        REPAIR,
         says=(
             "the item is valid now",
             "lost.sample-1.since: the number 1",
@@ -168,72 +153,58 @@ SITUATIONS = [
             "lost.sample-2: removed",
         ),
     ),
-    Situation(
-        name="no cancellation can be read",
-        state=_a_cancellation,
-        question=REPAIR,
-        says=("the item is valid now", "the lines of request cancel in the audit log"),
+    "no cancellation can be read": Situation(
+        _a_cancellation, REPAIR, says=("the item is valid now", "the lines of request cancel in the audit log")
     ),
-    Situation(
-        name="the item is valid",
-        state=lambda _: None,
-        question=REPAIR,
+    "the item is valid": Situation(
+        lambda _: None,
+        REPAIR,
         says=("sample: every attribute is valid. There is nothing to repair.",),
         shows={"valid": True, "written": False},
     ),
-    Situation(
-        name="there is no such process",
-        state=add_malformed,
-        question="process repair unknown --yes",
+    "there is no such process": Situation(
+        add_malformed,
+        "process repair unknown --yes",
         says=("there is no process 'unknown'. The processes are: odd (malformed), sample",),
         exit_code=4,
     ),
-    Situation(
-        name="the repair is not confirmed",
-        state=_a_text,
-        question="process repair sample",
+    "the repair is not confirmed": Situation(
+        _a_text,
+        "process repair sample",
         says=("slot_limit: the number 5", "give --yes to confirm. Nothing was changed."),
         exit_code=3,
     ),
     # ----------------------------------------------------------------- the other commands while an item is malformed
-    Situation(
-        name="the only process is malformed, and the processes are listed",
-        state=_only_a_malformed_process,
-        question="process list",
+    "the only process is malformed, and the processes are listed": Situation(
+        _only_a_malformed_process,
+        "process list",
         says=(NAMED, COMMAND),
         never=("There are no processes",),
         shows={"processes": [], "malformed.0": NAMED + ", got {'S': '3'}"},
     ),
-    Situation(
-        name="a malformed process is not reconciled",
-        state=_also_a_malformed_process,
-        question="stack reconcile --check",
+    "a malformed process is not reconciled": Situation(
+        _also_a_malformed_process,
+        "stack reconcile --check",
         says=("1 malformed process was neither compared nor changed", NAMED, COMMAND),
         never=("matches the running executions",),
         exit_code=5,
     ),
-    Situation(
-        name="a request is submitted to a malformed process",
-        state=_also_a_malformed_process,
-        question="request submit --process odd --request-id r",
+    "a request is submitted to a malformed process": Situation(
+        _also_a_malformed_process,
+        "request submit --process odd --request-id r",
         says=(NAMED, COMMAND),
         never=("there is no process",),
     ),
-    Situation(
-        name="the only process is malformed, and all are paused",
-        state=_only_a_malformed_process,
-        question="process pause --all",
+    "the only process is malformed, and all are paused": Situation(
+        _only_a_malformed_process,
+        "process pause --all",
         says=("1 process not paused", COMMAND),
         never=("there are no processes",),
         exit_code=1,
     ),
-    *(
-        Situation(
-            name=f"another process is malformed: {question}",
-            state=_also_a_malformed_process,
-            question=question,
-            says=says,
-            exit_code=exit_code,
+    **{
+        f"another process is malformed: {question}": Situation(
+            _also_a_malformed_process, question, says=says, exit_code=exit_code
         )
         for question, exit_code, says in (
             ("status odd", 1, ("process 'odd'", "slot_limit", COMMAND)),
@@ -266,5 +237,5 @@ SITUATIONS = [
                 (NAMED, COMMAND, "is the sum of its holders' weights (not checked: odd)"),
             ),
         )
-    ),
-]
+    },
+}

@@ -1,6 +1,7 @@
 """The form of the table of situations: what the stack is like, what an operator asks, and the right answer.
 
-Each module `*_situations.py` of this folder has a list SITUATIONS. `test_situations.py` runs all rows.
+Each module `*_situations.py` of this folder has SITUATIONS: the situation in words -> its row. `test_situations.py`
+runs all rows.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.cli.account_contents import NOW
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 
 Names = Mapping[str, str]
 
@@ -20,7 +21,6 @@ class Situation:
     """One row. Questions and answers may name `{values}` that `state` returns, such as an execution's name.
 
     Args:
-        name: the situation in words: "the event source is disabled".
         state: makes the state of the stack, which has the process `sample` with one slot.
         question: the arguments of the command, as in a shell.
         says: texts of the answer (stdout, then stderr), in this order.
@@ -29,7 +29,6 @@ class Situation:
         at: the command's clock, in seconds since the epoch.
     """
 
-    name: str
     state: Callable[[Operator], Names | None]
     question: str
     says: tuple[str, ...]

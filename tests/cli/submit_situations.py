@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.cli.account_contents import job_run, run_before
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import job_run, run_before
 from tests.cli.situations import Names, Situation
 
 _SUBMIT = "request submit --process sample --request-id a"
@@ -24,12 +24,11 @@ def _ran(*outcomes: str) -> Callable[[Operator], Names]:
     return made
 
 
-SITUATIONS = [
-    *(
-        Situation(
-            name=f"another request has used the id, {outcome}: submit {option}",
-            state=_ran(outcome),
-            question=f"{_DAY_2} {option}",
+SITUATIONS = {
+    **{
+        f"another request has used the id, {outcome}: submit {option}": Situation(
+            _ran(outcome),
+            f"{_DAY_2} {option}",
             says=(
                 "1 id was used by another request in the last 90 days. Give the new request an id of its own.",
                 f"request a of sample ({outcome}) differs in: arguments",
@@ -40,22 +39,20 @@ SITUATIONS = [
         )
         for outcome in ("SUCCEEDED", "RUNNING", "ABORTED")
         for option in ("", "--wait")
-    ),
-    *(
-        Situation(
-            name=f"the same request has succeeded: submit {option}",
-            state=_ran("SUCCEEDED"),
-            question=f"{_DAY_1} {option}",
+    },
+    **{
+        f"the same request has succeeded: submit {option}": Situation(
+            _ran("SUCCEEDED"),
+            f"{_DAY_1} {option}",
             says=("not sent: a  {attempt1}  SUCCEEDED.", _NOT_AGAIN, "slotkeeper request show a"),
             shows={"sent": [], "ran_before.0.status": "SUCCEEDED", "ran_before.0.execution": "{attempt1}"},
         )
         for option in ("", "--wait")
-    ),
-    *(
-        Situation(
-            name=f"the same request has failed: submit {option}",
-            state=_ran(job_run("no such month")),
-            question=f"{_DAY_1} {option}",
+    },
+    **{
+        f"the same request has failed: submit {option}": Situation(
+            _ran(job_run("no such month")),
+            f"{_DAY_1} {option}",
             says=(
                 "not sent: a  {attempt1}  FAILED: no such month.",
                 _NOT_AGAIN,
@@ -66,33 +63,29 @@ SITUATIONS = [
             exit_code=1,
         )
         for option in ("", "--wait")
-    ),
-    Situation(
-        name="the same request has failed, and succeeded as its next attempt",
-        state=_ran(job_run("no such month"), "SUCCEEDED"),
-        question=_DAY_1,
+    },
+    "the same request has failed, and succeeded as its next attempt": Situation(
+        _ran(job_run("no such month"), "SUCCEEDED"),
+        _DAY_1,
         says=("not sent: a  {attempt2}  SUCCEEDED.", _NOT_AGAIN),
         shows={"ran_before.0.execution": "{attempt2}"},
     ),
-    Situation(
-        name="the same request is running",
-        state=_ran("RUNNING"),
-        question=_DAY_1,
+    "the same request is running": Situation(
+        _ran("RUNNING"),
+        _DAY_1,
         says=("not sent: a  {attempt1}  RUNNING.", _NOT_AGAIN, "slotkeeper request show a"),
         never=(_REDRIVE,),
     ),
-    Situation(
-        name="the same request is running: --wait waits for it",
-        state=_ran("RUNNING"),
-        question=f"{_DAY_1} --wait --timeout 0",
+    "the same request is running: --wait waits for it": Situation(
+        _ran("RUNNING"),
+        f"{_DAY_1} --wait --timeout 0",
         says=("not sent: a  {attempt1}  RUNNING.", "1 of 1 request had not ended after 0 s"),
         exit_code=1,
     ),
-    Situation(
-        name="the same request was returned to the queue",
-        state=_ran("RequestReturned"),
-        question=_DAY_1,
+    "the same request was returned to the queue": Situation(
+        _ran("RequestReturned"),
+        _DAY_1,
         says=("not sent: a  sample-", "not started.", _NOT_AGAIN),
         shows={"ran_before.0.status": "not started"},
     ),
-]
+}

@@ -115,11 +115,7 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *arguments: str,
-    columns: int = 80,
-    lines: int = 24,
-    piped: bool = False,
-    before: Callable[[], None] = lambda: None,
+    *arguments: str, columns: int = 80, lines: int = 24, piped: bool = False, before: Callable[[], None] = lambda: None
 ) -> Iterator[Terminal]:
     """Run a command on a pseudo-terminal; stop it at the end.
 

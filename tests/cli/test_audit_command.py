@@ -17,9 +17,9 @@ from slotkeeper.slots.work import MARKER
 from slotkeeper_cli.audit import history_reader, starter_log
 from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.audit.work_history import EXECUTIONS
+from tests.cli.account_contents import NOW
 from tests.cli.audit_situations import ERROR, ran
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.refused_requests import NOW
 from tests.cli.work_histories import clean
 
 SINCE = ("--since", datetime.fromtimestamp(NOW, UTC).isoformat(), "--until")

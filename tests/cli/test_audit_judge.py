@@ -64,12 +64,8 @@ def test_clean_records_hold_in_every_check() -> None:
 
 
 @given(correct_histories())
-def test_what_a_correct_system_records_never_fails(drawn: WorkHistory) -> None:
+def test_what_a_correct_system_records_never_fails_unless_the_limit_is_below_its_peak(drawn: WorkHistory) -> None:
     assert failing(drawn) == []
-
-
-@given(correct_histories())
-def test_the_same_records_with_a_limit_below_their_peak_fail(drawn: WorkHistory) -> None:
     peaks = results(drawn)["limit"].numbers["processes"].get("sample", {})
     most = max((peak["weight"] for peak in peaks.values()), default=0)
     lower = replace(drawn, processes={"sample": process(most - 1)})
@@ -464,3 +460,65 @@ def test_weights_that_were_not_read_are_the_default_unless_others_differ() -> No
 
 def test_shorter_bounds_can_be_given() -> None:
     assert failing(replace(clean(), bounds=AuditBounds(free_slot=0.1))) == ["free"]
+
+
+# ------------------------------------------------------------------------------------------------------------- rates
+
+SIX_A_MINUTE = Rate(6, 60, 2)
+EXACT = AuditBounds(reservation=-5.0)  # without the difference of two clocks
+
+
+def _paced(*seconds: float, rate: Rate | None = SIX_A_MINUTE, **fields: object) -> WorkHistory:
+    """Requests that started so many seconds after START."""
+    attempts = [attempt(f"r{number}", at, 1) for number, at in enumerate(seconds)]
+    return history(attempts, **{"processes": {"sample": process(9, rate=rate)}, "bounds": EXACT, **fields})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "result"),
+    [
+        ((0, 0, 10, 20, 30), Result.HOLDS),
+        ((0, 0, 9.9), Result.FAILS),
+        ((0, 100, 200, 200, 205), Result.FAILS),
+        ((0, 100, 200, 200, 210), Result.HOLDS),
+        ((0,), Result.NOT_SHOWN),
+    ],
+)
+def test_more_starts_than_the_rate_allows_fail(seconds: tuple[float, ...], result: Result) -> None:
+    assert results(_paced(*seconds))["rate"].result is result
+
+
+def test_a_failure_names_the_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    (example,) = results(_paced(0, 100, 200, 200, 205))["rate"].examples
+    assert example.startswith("sample: 3 starts within 5 s from ")
+    assert example.endswith("its rate is 6/minute, burst 2")
+
+
+def test_starts_that_were_granted_earlier_are_no_failure() -> None:
+    """After six minutes the janitor would have freed a reservation without an execution."""
+    many = [n / 10 for n in range(35)]
+    assert results(_paced(*many, bounds=AuditBounds()))["rate"].result is Result.HOLDS
+    assert results(_paced(*many, *many, bounds=AuditBounds()))["rate"].result is Result.FAILS
+
+
+def test_starts_before_the_rate_was_set_are_left_out() -> None:
+    change = OperatorAct(START + 100, "process set-rate", "sample")
+    assert results(_paced(0, 0, 0, 0, 200, acts=[change]))["rate"].result is Result.NOT_SHOWN
+    assert results(_paced(0, 0, 200, 200, 200, acts=[change]))["rate"].result is Result.FAILS
+
+
+def test_without_the_audit_log_it_is_not_shown() -> None:
+    unread = (UnreadSource("AuditLogGroup", "denied"),)
+    assert results(replace(_paced(0, 10, 20), not_read=unread))["rate"].result is Result.NOT_SHOWN
+
+
+@pytest.mark.parametrize(("rate", "fails"), [(None, ["free"]), (SIX_A_MINUTE, [])], ids=str)
+def test_a_request_may_wait_for_the_rate_while_a_slot_is_free(rate: Rate | None, fails: list[str]) -> None:
+    sent = [Sending(name("r1"), START + 1, 7)]
+    of = _paced(0, 1200, rate=rate, sendings=sent, bounds=AuditBounds())
+    assert failing(of) == fails
+
+
+def test_without_a_rate_there_is_no_such_check() -> None:
+    assert "rate" not in results(_paced(0, 0, rate=None))

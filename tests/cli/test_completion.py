@@ -14,7 +14,8 @@ import pytest
 
 from slotkeeper_cli import completion, stack_connection
 from slotkeeper_cli.doctor import CHECKS
-from tests.cli.malformed_items import malform_downstream
+from tests.cli.account_contents import malform_downstream
+from tests.cli.command_tree import all_commands
 from tests.cli.operator_account import Operator, StubbedCalls
 from tests.cli.terminal import terminal
 
@@ -50,22 +51,24 @@ def processes(operator: Operator) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "slotkeeper status sa",
-        "slotkeeper process set-limit sa",
         "slotkeeper process pause orders sa",
-        "slotkeeper process remove sa",
-        "slotkeeper stack reconcile sa",
         "slotkeeper request submit --process sa",
-        "slotkeeper request show a --process sa",
-        "slotkeeper explain a --process sa",
-        "slotkeeper process repair sa",
-        "slotkeeper request cancel a --process sa",
         "slotkeeper --stack slotkeeper status sa",
         "slotkeeper status --region us-east-1 sa",
     ],
 )
 def test_names_of_processes_are_completed_also_of_malformed_ones(line: str) -> None:
     assert completed(line) == ["sales", "salty", "sample"]
+
+
+def test_every_command_completes_the_name_of_a_process_or_downstream_that_exists() -> None:
+    without = [
+        (path, parameter.name)
+        for path, command in all_commands()
+        for parameter in command.params
+        if parameter.name in {"process", "downstream"} and not parameter._custom_shell_complete
+    ]
+    assert without == [("process add", "process")]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -76,7 +79,7 @@ def test_other_shells_get_the_same_names(shell: str) -> None:
     assert [name for name in ("sales", "salty", "sample", "orders") if name in shown] == ["sales", "salty", "sample"]
 
 
-@pytest.mark.parametrize("line", ["retry breaker open d", "retry breaker show d", "retry limit 5 --downstream d"])
+@pytest.mark.parametrize("line", ["retry breaker open d", "retry limit 5 --downstream d"])
 def test_names_of_downstreams_in_table_and_policy_are_completed(operator: Operator, line: str) -> None:
     policy = json.dumps({"downstreams": {"depot": {}}})
     malform_downstream(operator, "docks")
@@ -91,10 +94,9 @@ def no_account() -> None:
     stack_connection.boto3.Session = refuse  # type: ignore[assignment, misc]
 
 
-@pytest.mark.parametrize("command", ["dlq list", "dlq show", "dlq redrive", "dlq discard"])
-def test_names_of_dead_letter_queues_are_completed_without_an_account(command: str) -> None:
-    assert completed(f"slotkeeper {command} ", before=no_account) == ["request", "failed", "work", "schedule"]
-    assert completed(f"slotkeeper {command} f", before=no_account) == ["failed"]
+def test_names_of_dead_letter_queues_are_completed_without_an_account() -> None:
+    assert completed("slotkeeper dlq redrive ", before=no_account) == ["request", "failed", "work", "schedule"]
+    assert completed("slotkeeper dlq list f", before=no_account) == ["failed"]
 
 
 def test_names_of_checks_are_completed_without_an_account() -> None:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from slotkeeper_cli.formatting import local_time
+from tests.cli.account_contents import fail, give_up, job_run, only_id, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, give_up, job_run, only_id, send_dead_letter, waiting
 
 
 def test_list_shows_all_queues_with_their_codes(operator: Operator) -> None:

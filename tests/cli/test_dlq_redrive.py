@@ -14,9 +14,8 @@ from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, execution_name, p
 from slotkeeper_cli import redrive
 from slotkeeper_cli.commands import dlq
 from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli import refused_requests
+from tests.cli.account_contents import fail, give_up, move_by_sqs, only_id, send_dead_letter, starter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, give_up, move_by_sqs, only_id, send_dead_letter, waiting
 from tests.support.boundary import refuse
 
 
@@ -137,20 +136,6 @@ def test_redrive_sends_the_selected_messages_only(operator: Operator, options: t
     assert json.loads(left["Body"])["request_id"] == "b"
 
 
-def test_redrive_dry_run_sends_nothing(operator: Operator) -> None:
-    send_dead_letter(operator)
-    ended = operator.run("dlq", "redrive", "request", "--all", "--dry-run", "--json")
-    assert (ended.exit_code, ended.json["dry_run"], len(ended.json["redriven"])) == (0, True, 1)
-    assert waiting(operator, "RequestQueue") == []
-    assert len(waiting(operator, "RequestDeadLetterQueue")) == 1
-    assert operator.audited() == []
-
-
-@pytest.mark.parametrize("options", [(), ("--all", "--code", "Expired"), ("--all", "--id", "m")])
-def test_redrive_rejects_contradictory_selections(operator: Operator, options: tuple[str, ...]) -> None:
-    assert operator.run("dlq", "redrive", "request", *options, "--yes").exit_code == 2
-
-
 def test_redrive_by_id_is_refused_if_the_message_is_not_redrivable(operator: Operator) -> None:
     send_dead_letter(operator, "not JSON")
     message_id = only_id(operator, "RequestDeadLetterQueue")
@@ -219,9 +204,9 @@ def test_f25_a_request_redriven_twice_runs_once(operator: Operator) -> None:
     (first,) = waiting(operator, "RequestQueue")
     operator.sqs.purge_queue(QueueUrl=operator.outputs["RequestQueueUrl"])
     assert operator.run("dlq", "redrive", "request", "--all", "--yes").exit_code == 0
-    starter = refused_requests.starter(operator)
+    receiving = starter(operator)
     for message_id in ("first", "second"):
         delivery = Delivery(message_id, first["Body"], "sample", "handle", "1", 1, 1_790_000_000.0)
-        assert starter.admit(delivery, 1_790_000_000.0) == Admitted(parse_request(delivery))
+        assert receiving.admit(delivery, 1_790_000_000.0) == Admitted(parse_request(delivery))
     arn = operator.outputs["WorkflowArn"]
     assert len(operator.stepfunctions.list_executions(stateMachineArn=arn)["executions"]) == 1

@@ -16,9 +16,9 @@ from slotkeeper_cli.conditions import failing, of_waiting
 from slotkeeper_cli.explanation import ExpectedStart, StackFacts, expected_start, explain_queue, lease_conditions
 from slotkeeper_cli.holders import SlotRelease, estimate
 from slotkeeper_cli.requests import RequestState
+from tests.cli.account_contents import NOW
 from tests.cli.doctor_facts import process, waiting_request
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 
 WAITING = waiting_request()
 PAGE = (Path(__file__).parents[2] / "docs" / "operator.md").read_text()
@@ -163,9 +163,8 @@ def test_the_search_names_the_places_that_it_read(operator: Operator) -> None:
     slots += ["SettledTable", "event source of RequestQueue", "recent executions"]
     work = ["RequestLedgerTable", "WorkDeadLetterQueue", "RetryScheduleDeadLetterQueue"]
     assert _show(operator, "unknown")["searched"] == slots + work
-    ledger = operator.outputs.pop("RequestLedgerTableName")
+    del operator.outputs["RequestLedgerTableName"]
     assert operator.run("request", "show", "unknown").stdout.endswith(f"Searched: {', '.join(slots)}.\n")
-    operator.outputs["RequestLedgerTableName"] = ledger
 
 
 # The states --------------------------------------------------------------------------------------------------------

@@ -145,10 +145,6 @@ def test_release_of_a_request_that_holds_two_slots_asks_for_the_execution(operat
     assert f"the name of one execution, {', '.join(names)}" in operator.refuses("holder", "release", "a")
 
 
-def test_release_does_not_find_an_unknown_holder(operator: Operator) -> None:
-    assert operator.run("holder", "release", "sample-0123").exit_code == 4
-
-
 def test_a_holder_whose_work_may_not_be_read_is_released_with_force_only(operator: Operator) -> None:
     name = operator.hold("a")
     operator.stop_long_ago(name)

@@ -8,8 +8,8 @@ from io import BytesIO
 import pytest
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator, client
-from tests.cli.queue_contents import waiting
 from tests.support.tables import create_table
 
 

@@ -10,10 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -26,8 +29,10 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Optional imports of botocore and urllib3, which the local environment has.
 OPTIONAL = {"awscrt", "certifi", "cffi", "cryptography", "pyopenssl", "setuptools"}
+OPTIONAL_OF_NICEGUI = {"charset-normalizer", "requests", "simplejson"}
 DEPENDENCIES: list[str] = PROJECT["project"]["dependencies"]
 EXTRA: list[str] = PROJECT["project"]["optional-dependencies"]["cli"]
+WEB: list[str] = PROJECT["project"]["optional-dependencies"]["web"]
 # Imports every module of a package but the console's, which have an extra, and prints the names that are loaded then.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -51,7 +56,12 @@ for path in json.load(sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         command([*path.split(), "--help"], standalone_mode=False)
     shown[path] = printed.getvalue()
-print(json.dumps(shown))
+print(json.dumps([typer.__version__, shown]))
+"""
+CONSOLE = """
+import json, sys
+from slotkeeper_cli.web import server
+print(json.dumps([server.HOST, sorted({name.split(".")[0] for name in sys.modules})]))
 """
 
 
@@ -108,7 +118,11 @@ def _imported(package: str) -> set[str]:
         text=True,
         check=True,
     )
-    modules = set(json.loads(ran.stdout)) - sys.stdlib_module_names - {"slotkeeper", "slotkeeper_cli", "__main__"}
+    return _distributions(json.loads(ran.stdout))
+
+
+def _distributions(imported: list[str]) -> set[str]:
+    modules = set(imported) - sys.stdlib_module_names - {"slotkeeper", "slotkeeper_cli", "__main__"}
     of = metadata.packages_distributions()
     return {of[module][0].lower().replace("_", "-") for module in modules if module in of}
 
@@ -173,51 +187,77 @@ def test_the_script_without_the_extra_says_what_to_install(installed: metadata.D
 
 
 @pytest.fixture(scope="module")
-def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The wheel with its extras, as pip installs it; and over it the newest typer that uses click."""
-    whole, with_click = tmp_path_factory.mktemp("newest"), tmp_path_factory.mktemp("with-click")
+def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel and the newest allowed versions of what its extras name.
+
+    What those need in turn is this environment's, so that pip looks for few packages.
+    """
+    folder = tmp_path_factory.mktemp("newest")
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    (own,) = folder.glob("lib/python*/site-packages")
+    (own / "this-environment.pth").write_text(sysconfig.get_path("purelib"))
+    _pip(
+        "--python",
+        str(python),
+        "install",
+        "--upgrade",
+        f"{wheel}[cli,web]",
+        *(Requirement(each).name for each in [*EXTRA, *WEB]),
+    )
+    return python
+
+
+@pytest.fixture(scope="module")
+def newest_with_click(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the newest typer that uses click."""
+    folder = tmp_path_factory.mktemp("with-click")
     (click,) = (one for one in EXTRA if Requirement(one).name == "click")
-    _install(whole, f"{wheel}[cli,web]")
-    _install(with_click, "typer<0.26", click, "--no-deps")
-    return [with_click, whole]
+    _pip("install", "--target", str(folder), "--no-deps", "typer<0.26", click)
+    return folder
 
 
-def _install(folder: Path, *requirements: str) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(folder), *requirements]
+def _pip(*arguments: str) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments, "--no-compile"]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)
     assert installed.returncode == 0, f"pip needs the package index: {installed.stderr}"
 
 
-@pytest.mark.parametrize("first", [1, 0], ids=["newest", "newest-with-click"])
-def test_the_newest_allowed_versions_show_the_help_of_every_parameter(newest: list[Path], first: int) -> None:
-    commands = dict(all_commands())
-    folders = newest[first:]
+def _in(python: Path, code: str, *, before: str = "", stdin: str = "") -> Any:
+    """What a program prints as JSON in an environment, with a folder before its packages."""
+    environment = {"PYTHONPATH": before, "COLUMNS": "500"}
     ran = subprocess.run(
-        [sys.executable, "-S", "-c", ALL_HELP],
-        input=json.dumps(list(commands)),
-        env={"PYTHONPATH": ":".join(map(str, folders)), "COLUMNS": "500"},
-        capture_output=True,
-        text=True,
-        check=True,
+        [python, "-c", code], input=stdin, env=environment, capture_output=True, text=True, check=False
     )
-    (version,) = {each.version for each in metadata.distributions(name="typer", path=[str(folders[0])])}
-    assert (tuple(map(int, version.split(".")[:2])) < (0, 26)) == (first == 0)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("uses_click", [False, True], ids=["newest", "newest-with-click"])
+def test_the_newest_allowed_versions_show_the_help_of_every_parameter(
+    newest: Path, newest_with_click: Path, uses_click: bool
+) -> None:
+    commands = dict(all_commands())
+    before = str(newest_with_click) if uses_click else ""
+    version, helps = _in(newest, ALL_HELP, before=before, stdin=json.dumps(list(commands)))
+
+    assert (tuple(map(int, version.split(".")[:2])) < (0, 26)) == uses_click
     missing = [
         (path, parameter.name)
-        for path, shown in json.loads(ran.stdout).items()
+        for path, shown in helps.items()
         for parameter in commands[path].params
         if in_one_line(parameter.help) not in in_one_line(shown)
     ]
     assert missing == []
 
 
-def test_the_console_starts_with_the_newest_allowed_versions(newest: list[Path]) -> None:
-    declare = "from slotkeeper_cli.web import server; print(server.HOST)"
-    environment = {"PYTHONPATH": str(newest[-1])}
-    ran = subprocess.run(
-        [sys.executable, "-S", "-c", declare], env=environment, capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stdout) == (0, "127.0.0.1\n"), ran.stderr
+def test_the_console_starts_with_the_newest_allowed_versions_and_imports_only_what_comes_with_its_extra(
+    newest: Path,
+) -> None:
+    host, names = _in(newest, CONSOLE)
+
+    assert host == "127.0.0.1"
+    assert _distributions(names) - OPTIONAL - OPTIONAL_OF_NICEGUI <= _installed([*DEPENDENCIES, *EXTRA, *WEB])
 
 
 def test_a_missing_package_of_the_library_is_not_reported_as_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

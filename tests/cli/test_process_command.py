@@ -100,26 +100,6 @@ def test_a_limit_in_units_is_compared_by_the_holders_that_it_allows(operator: Op
     assert operator.process("units").slot_limit == 100_000
 
 
-INVALID = [
-    *(("set-limit", "sample", "--", limit) for limit in ("-1", "100001", "many")),
-    *(("set-turn", "sample", "--", seconds) for seconds in ("-1", "61", "1.5")),
-    *(("add", "new", "--limit", "2", f"--turn-seconds={seconds}") for seconds in ("-1", "61", "1.5")),
-    *(("add", "new", "--limit", "2", f"--default-weight={weight}") for weight in ("0", "1.5", "100001", "two")),
-    *(("add", name, "--limit", "2") for name in ("", "a b", "x" * 48)),
-    ("pause",),
-    ("pause", "sample", "--all"),
-]
-
-
-@pytest.mark.parametrize("arguments", INVALID, ids=str)
-def test_an_invalid_value_changes_nothing(operator: Operator, arguments: tuple[str, ...]) -> None:
-    before = operator.process()
-    target = ("--target", "sample-job") if arguments[0] == "add" else ()
-
-    assert operator.run("process", arguments[0], *target, *arguments[1:]).exit_code == 2
-    assert (operator.process(), operator.slots.read("new"), operator.audited()) == (before, None, [])
-
-
 def test_set_limit_compares_the_starts_a_second_with_the_times_of_the_newest_runs(operator: Operator) -> None:
     for seconds in (2, 3, 400):
         operator.run_glue("sample-1", "SUCCEEDED", seconds)

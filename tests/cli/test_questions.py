@@ -10,9 +10,8 @@ from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Health, State
 from slotkeeper.retry.message import Message
+from tests.cli.account_contents import NOW, retry_work, send_dead_letter
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import retry_work, send_dead_letter
-from tests.cli.refused_requests import NOW
 from tests.cli.terminal import terminal
 
 REMOVE = ("process", "remove", "sample")

@@ -12,8 +12,8 @@ from slotkeeper.slots.protocol import Candidate, Granted, Registration
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import parse_request
 from slotkeeper_cli.doctor import slot_checks
+from tests.cli.account_contents import edit, stored
 from tests.cli.doctor_facts import NOW, process, queue, seen, waiting_request
-from tests.cli.malformed_items import edit, stored
 from tests.cli.operator_account import Operator
 
 ADD = ("process", "add", "api", "--limit", "5", "--target", "sample-job")
@@ -50,23 +50,6 @@ def test_add_stores_the_rate_and_set_rate_changes_it(operator: Operator) -> None
     assert operator.audited()[-1].items() >= {"action": "process set-rate", **change}.items()
     assert operator.run("process", "set-rate", "api", "none").stdout == "api: 1/second -> any rate.\n"
     assert operator.process("api").rate is None
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        (("--rate", "ten/minute"), "a rate must be COUNT/UNIT"),
-        (("--rate", "0/minute"), "a rate must have a whole number above 0 as count"),
-        (("--rate", "1001/second"), "a rate must be at most 1000 starts a second"),
-        (("--rate", "10/minute", "--burst", "11"), "a rate must have a burst of at most its count, 10, got 11"),
-        (("--burst", "2"), "--burst needs --rate"),
-    ],
-)
-def test_a_rate_that_is_not_valid_adds_nothing(operator: Operator, given: tuple[str, ...], text: str) -> None:
-    ended = operator.run(*ADD, *given)
-    assert ended.exit_code == 2
-    assert text in " ".join(ended.stderr.split())
-    assert operator.processes.read_item("api") == {}
 
 
 def test_set_rate_wakes_the_first_waiting_request(paced: Operator, woken: list[str]) -> None:

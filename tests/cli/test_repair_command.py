@@ -12,7 +12,7 @@ import pytest
 from slotkeeper.slots.process import find_faults
 from slotkeeper.slots.processes import MAX_REPLACED, Processes
 from slotkeeper_cli.context import CommandContext
-from tests.cli.malformed_items import edit, stored
+from tests.cli.account_contents import edit, stored
 from tests.cli.operator_account import Operator, StubbedCalls
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.admission import DeadLettered
+from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.processes import MAX_CANCELLATIONS
 from slotkeeper.slots.request import PRIORITIES, Delivery, execution_name, parse_request
 from slotkeeper_cli.commands import cancel_request
-from tests.cli.malformed_items import edit
+from slotkeeper_cli.request_ids import MAX_DESCRIBED, RequestIds
+from tests.cli.account_contents import NOW, edit, fail, only_id, receive, send_dead_letter, starter, wait_first, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, only_id, send_dead_letter, waiting
-from tests.cli.refused_requests import NOW, receive, starter, wait_first
 
 pytestmark = pytest.mark.usefixtures("a_minute_later")
 
@@ -181,3 +181,30 @@ def test_cancel_finds_the_process_of_a_request_or_asks_for_it(operator: Operator
     operator.hold("a", "other")
     reason = operator.refuses("request", "cancel", "a", "--stop", "--yes")
     assert "several processes have a request a: other, sample." in reason
+
+
+class DescribedWorkflow:
+    """A workflow that knows each execution whose name is not "unknown", and notes which ones were described."""
+
+    def __init__(self) -> None:
+        self.described: list[str] = []
+
+    def describe(self, name: str) -> Execution | None:
+        self.described.append(name)
+        given = "[]" if name == "manual" else f'{{"request_id": "id of {name}"}}'
+        return None if name == "unknown" else Execution(name, "RUNNING", None, given)
+
+
+def test_an_execution_is_described_once() -> None:
+    workflow: Any = DescribedWorkflow()
+    ids = RequestIds(workflow)
+    for _ in range(2):
+        assert ids.find(["p-1", "manual", "unknown"]) == {"p-1": "id of p-1"}
+    assert sorted(workflow.described) == ["manual", "p-1", "unknown", "unknown"], "the last may start later"
+
+
+def test_a_search_describes_a_bounded_number_of_executions_and_the_next_one_the_rest() -> None:
+    workflow: Any = DescribedWorkflow()
+    ids, names = RequestIds(workflow), [f"p-{number}" for number in range(MAX_DESCRIBED + 1)]
+    assert len(ids.find(names)) == len(workflow.described) == MAX_DESCRIBED
+    assert len(ids.find(names)) == len(workflow.described) == MAX_DESCRIBED + 1

@@ -13,8 +13,8 @@ import pytest
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from slotkeeper_cli.commands.submit import MAX_CHECKED
+from tests.cli.account_contents import job_run, run_before, waiting
 from tests.cli.operator_account import Operator, StubbedCalls
-from tests.cli.queue_contents import job_run, run_before, waiting
 from tests.support.module_time import replace_time
 
 
@@ -153,28 +153,6 @@ def test_submit_warns_of_a_paused_process_and_of_a_cancelled_request(operator: O
     warned = operator.run("request", "submit", "--process", "sample", "--request-id", "a").stderr
     assert "sample is paused" in warned
     assert "request a of sample is cancelled" in warned
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--process", "sample", "--file", "-"),
-        ("--file", "-", "--request-id", "a"),
-        ("--file", "-", "--priority", "high"),
-        ("--file", "-", "--weight", "2"),
-        ("--process", "sample", "--priority", "urgent"),
-        ("--process", "sample", "--weight", "0"),
-        ("--process", "sample", "--weight", "1.5"),
-        ("--process", "sample", "--weight", "100001"),
-        ("--process", "sample", "--arg", "day"),
-        ("--file", "no such file"),
-        ("--process", "sample", "--request-id", ""),
-    ],
-)
-def test_submit_rejects_contradictory_options(operator: Operator, options: tuple[str, ...]) -> None:
-    assert operator.run("request", "submit", *options).exit_code == 2
-    assert waiting(operator, "RequestQueue") == []
 
 
 def test_submit_sends_the_requests_of_a_file_that_did_not_run_before(operator: Operator) -> None:

@@ -14,8 +14,8 @@ from slotkeeper.retry.ledger import Ledger
 from slotkeeper.retry.message import Message
 from slotkeeper.retry.operations import RetryOperations
 from slotkeeper_cli.commands import retry
+from tests.cli.account_contents import retry_work, start_work
 from tests.cli.operator_account import Operator, client
-from tests.cli.queue_contents import retry_work, start_work
 
 HOUR = 3600.0
 
@@ -193,13 +193,6 @@ def test_cancel_and_run_now_are_refused_if_no_attempt_waits(
 
 
 @pytest.mark.parametrize("step", ["cancel", "run-now"])
-def test_cancel_and_run_now_do_not_find_an_unknown_request(operator: Operator, step: str) -> None:
-    ended = operator.run("retry", step, "unknown", "--yes")
-    assert ended.exit_code == 4
-    assert "RequestLedgerTable has no request 'unknown'" in ended.stderr
-
-
-@pytest.mark.parametrize("step", ["cancel", "run-now"])
 def test_cancel_and_run_now_are_refused_if_the_attempt_starts_meanwhile(
     operator: Operator, waiting: Waiting, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,11 +238,6 @@ def test_run_now_rejects_an_invalid_payload_file(operator: Operator, waiting: Wa
     waiting.fail("r", HOUR)
     assert operator.run("retry", "run-now", "r", "--payload", "-", stdin=text).exit_code == 2
     assert operator.run("retry", "run-now", "r", "--payload", "/no/such/file").exit_code == 2
-
-
-@pytest.mark.parametrize("arguments", [[], ["r", "--overdue"], ["--overdue", "--payload", "-"]])
-def test_run_now_rejects_contradictory_options(operator: Operator, arguments: list[str]) -> None:
-    assert operator.run("retry", "run-now", *arguments).exit_code == 2
 
 
 def test_run_now_overdue_sends_scheduled_attempts_and_names_the_others(operator: Operator, waiting: Waiting) -> None:

@@ -18,9 +18,9 @@ _MODULES = sorted(path.stem for path in Path(__file__).parent.glob("*_situations
 _LOOKS_ONLY = {"--dry-run", "--check"}
 _REFUSED = {2, 3, 4}
 _ROWS = {
-    f"{module.removesuffix('_situations')}: {row.name}": row
+    f"{module.removesuffix('_situations')}: {name}": row
     for module in _MODULES
-    for row in importlib.import_module(f"tests.cli.{module}").SITUATIONS
+    for name, row in importlib.import_module(f"tests.cli.{module}").SITUATIONS.items()
 }
 
 

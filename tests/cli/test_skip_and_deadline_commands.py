@@ -14,9 +14,8 @@ from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.commands import submit
 from slotkeeper_cli.formatting import start_time
+from tests.cli.account_contents import NOW, fail, receive, run_before, send_dead_letter, starter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import fail, run_before, send_dead_letter, waiting
-from tests.cli.refused_requests import NOW, receive, starter
 from tests.support.module_time import replace_time
 
 FUTURE, PAST = "2099-11-28T08:00:00+01:00", "2020-11-28T08:00:00+01:00"
@@ -88,22 +87,6 @@ def test_submit_takes_a_time_of_day_and_shows_it_with_date_and_zone(operator: Op
 )
 def test_a_time_of_day_is_the_next_one_in_the_local_zone(now: int, text: str, expected: str) -> None:
     assert start_time(text, now) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("2099-11-28T08:00:00", "must be a time with its zone"),
-        ("tomorrow", "--start-before takes HH:MM, or a date and a time with its zone"),
-        ("", "must be a time with its zone"),
-        (PAST, f"start_before {PAST} has passed"),
-    ],
-)
-def test_submit_refuses_a_deadline_that_is_none_or_has_passed(operator: Operator, text: str, error: str) -> None:
-    ended = operator.run(*SUBMIT, "--start-before", text)
-    assert ended.exit_code == 2
-    assert error in " ".join(ended.stderr.replace("│", " ").split())
-    assert waiting(operator, "RequestQueue") == []
 
 
 def test_submit_refuses_a_file_with_a_deadline_that_has_passed(operator: Operator) -> None:

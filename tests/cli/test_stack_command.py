@@ -12,7 +12,7 @@ import pytest
 
 from slotkeeper_cli import slot_control, stack_connection
 from slotkeeper_cli.stack_connection import StackConnection
-from tests.cli.malformed_items import add_malformed, edit
+from tests.cli.account_contents import add_malformed, edit
 from tests.cli.operator_account import ROOT, TEMPLATE, Operator, client, entered
 from tests.support.tables import create_table
 
@@ -31,9 +31,7 @@ def janitor_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_reconcile_adopts_with_the_job_that_the_execution_runs(
-    operator: Operator,
-) -> None:
+def test_reconcile_adopts_with_the_job_that_the_execution_runs(operator: Operator) -> None:
     """With another job, the janitor would find no runs of the holder, and free a slot that is in use."""
     name = operator.hold("a")
     operator.release(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.account_contents import waiting
 from tests.cli.operator_account import Operator, entered
-from tests.cli.queue_contents import waiting
 
 OTHERS = {
     "region": "arn:aws:states:eu-west-1:123456789012:stateMachine:Load",
@@ -78,13 +78,6 @@ def test_add_refuses_a_missing_state_machine_and_one_that_the_workflow_may_not_s
 
     operator.parameters["MoreStateMachineArns"] = machine[:-3] + "*"
     assert _add(operator, machine).exit_code == 0
-
-
-def test_add_refuses_a_settle_time_for_a_glue_job(operator: Operator) -> None:
-    ended = _add(operator, "sample-job", "--settle-seconds", "5")
-
-    assert (ended.exit_code, operator.slots.read("loads")) == (2, None)
-    assert "settle time is for state machines" in ended.stderr
 
 
 # Requests -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`slotkeeper status`: processes, holders, waiting requests and queues."""
+"""`slotkeeper status`, and commands on a stack that was deployed without an optional flow."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
 from slotkeeper_cli.commands import status
-from tests.cli.malformed_items import add_malformed, edit
+from slotkeeper_cli.stack_connection import FLOWS
+from tests.cli.account_contents import add_malformed, edit
 from tests.cli.operator_account import Operator
+from tests.support.template import parsed_template
 
 
 def _only(seen: Any) -> Any:
@@ -57,9 +59,6 @@ def test_status_of_one_process(operator: Operator) -> None:
     operator.processes.create("second", 2, "sample-job")
 
     assert _only(operator.run("status", "second", "--json").json)["name"] == "second"
-    unknown = operator.run("status", "sampel")
-    assert unknown.exit_code == 4
-    assert "The processes are: sample, second" in unknown.stderr
 
 
 def test_status_counts_messages(operator: Operator) -> None:
@@ -69,10 +68,6 @@ def test_status_counts_messages(operator: Operator) -> None:
 
     assert queues["RequestQueue"] == {"visible": 1, "in_flight": 0, "delayed": 0}
     assert queues["WorkDeadLetterQueue"]["visible"] == 0
-
-
-def test_status_refuses_watch_with_json(operator: Operator) -> None:
-    assert operator.run("status", "--watch", "1", "--json").exit_code == 2
 
 
 def test_common_options_before_the_command_apply_unless_repeated_after_it(operator: Operator) -> None:
@@ -93,3 +88,52 @@ def test_an_error_of_the_layer_is_printed_without_traceback(
     ended = operator.run("status")
 
     assert (ended.exit_code, ended.stderr) == (1, f"slotkeeper: {error}\n")
+
+
+CONDITIONS = {"chatbot": ("HasChatbot", "HasRefresher"), "worker": ("HasWorker",)}
+
+
+@pytest.fixture
+def slots_alone(operator: Operator) -> Operator:
+    """An operator of a stack without the optional flows."""
+    for name in [name for flow in FLOWS for name in filter(flow.has, operator.outputs)]:
+        del operator.outputs[name]
+    return operator
+
+
+def test_the_outputs_of_each_flow_are_those_of_the_template() -> None:
+    outputs = parsed_template()["Outputs"]
+    for flow in FLOWS:
+        of_condition = {name for name, each in outputs.items() if each.get("Condition") in CONDITIONS[flow.name]}
+        assert of_condition == set(filter(flow.has, outputs))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("token", "show"), "the chatbot is not deployed in this stack: deploy the stack with ChatApiUrl=https://..."),
+        (("retry", "list"), "the worker is not deployed in this stack: deploy the stack with DeployWorker=true"),
+        (("dlq", "show", "work"), "the worker is not deployed in this stack"),
+        (("dlq", "redrive", "schedule", "--all", "--yes"), "the worker is not deployed in this stack"),
+    ],
+)
+def test_a_command_of_an_absent_flow_names_its_parameter(
+    slots_alone: Operator, arguments: tuple[str, ...], expected: str
+) -> None:
+    ended = slots_alone.run(*arguments)
+    assert (ended.exit_code, expected in ended.stderr) == (4, True)
+
+
+def test_status_and_dlq_list_show_the_deployed_queues_only(slots_alone: Operator) -> None:
+    seen = slots_alone.run("status", "--json").json
+    assert seen["queues"].keys() == {"RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue"}
+    assert seen["not_deployed"] == ["chatbot", "worker"]
+    assert "Not deployed: chatbot (deploy with ChatApiUrl=https://...), worker" in slots_alone.run("status").stdout
+    assert [one["queue"] for one in slots_alone.run("dlq", "list", "--json").json["queues"]] == ["request", "failed"]
+
+
+def test_stack_outputs_names_the_flows_that_have_none_on_stderr(slots_alone: Operator) -> None:
+    asked = slots_alone.run("stack", "outputs", "--export")
+    assert "WORK_QUEUE_URL" not in asked.stdout
+    assert "The worker is not deployed, and its outputs are missing: deploy with DeployWorker=true." in asked.stderr
+    assert slots_alone.run("stack", "outputs", "--json").json["not_deployed"] == ["chatbot", "worker"]

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.printable import printable
+from slotkeeper.retry.failures.analysis import FailureAnalysis
+from slotkeeper.retry.failures.report import DeadLetterNote, Period, mail
 from slotkeeper.slots.request import caller_of, execution_name
+from slotkeeper_cli.report_html import page
 from slotkeeper_cli.requests import hide_tokens, without_token
+from tests.cli.account_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import HOSTILE, fail, give_up, is_harmless, move_by_sqs, send_dead_letter, waiting
 
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
 CALLER = caller_of(TOKEN)
@@ -220,3 +224,29 @@ def test_no_token_can_be_read_in_a_hidden_text(body: str) -> None:
 @pytest.mark.parametrize("body", ["", "not JSON", '{"a":1,  "b": "tokens"}', '{"a": "\\u00e9"}', "[1]", "null"])
 def test_a_text_without_a_token_is_unchanged(body: str) -> None:
     assert (hide_tokens(body), without_token(body).text) == (body, body)
+
+
+def test_an_errors_own_lines_are_shown_indented(operator: Operator) -> None:
+    fail(operator, "a", cause="first\nsecond\u202e")
+    assert "  reason: first\n    second\\u202e\n" in operator.run("dlq", "show", "failed").stdout
+
+
+def test_the_report_of_failures_contains_no_control_character() -> None:
+    notes = [DeadLetterNote(f"id{HOSTILE}", f"Code{HOSTILE}", f"reason{HOSTILE}", 99.0, attempted=False)]
+    found = FailureAnalysis(Period(0, 100), notes).report([])
+    assert is_harmless(mail(found, "slots").text)
+    assert is_harmless(page(found, "slots"))
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("Größe 7 😀", "Größe 7 😀"),
+        ("a\tb\n", "a\\tb\\n"),
+        ("\x1b[31m", "\\u001b[31m"),
+        ("\U000e0041", "\\udb40\\udc41"),
+    ],
+)
+def test_a_character_that_cannot_be_printed_is_shown_as_in_json(given: str, shown: str) -> None:
+    assert printable(given) == shown
+    assert json.loads(f'"{shown}"') == given

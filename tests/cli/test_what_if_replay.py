@@ -77,7 +77,7 @@ def test_a_rate_delays_starts_although_slots_are_free() -> None:
 def test_the_mean_wait_of_random_arrivals_and_equal_durations_is_that_of_an_m_d_1_queue() -> None:
     """Pollaczek-Khinchine: rho * D / (2 * (1 - rho))."""
     source, sent, requests = random.Random(1), 0.0, list[tuple[float, float]]()  # noqa: S311
-    for _ in range(20_000):
+    for _ in range(6_000):
         sent += source.expovariate(0.6)
         requests.append((sent, 1.0))
     waits = at_limit(arrived(*requests), 1).waits

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from tests.cli.account_contents import NOW
 from tests.cli.audit_situations import HOUR, logged, ran
 from tests.cli.operator_account import Operator
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
 
 
@@ -25,11 +26,12 @@ def _without_log(operator: Operator) -> None:
     operator.logs.delete_log_group(logGroupName=operator.outputs["StarterLogGroupName"])
 
 
-SITUATIONS = [
-    Situation(
-        name="a burst at one slot would wait less at five",
-        state=_burst(20),
-        question="what-if sample --limit 5",
+_an_hour_later = partial(Situation, at=HOUR)
+
+SITUATIONS = {
+    "a burst at one slot would wait less at five": Situation(
+        _burst(20),
+        "what-if sample --limit 5",
         says=(
             "(3 min 20 s): 20 requests of process sample with known arrival, start and end. 0 waited and 0 ran",
             "recorded    check  limit 5",
@@ -52,45 +54,33 @@ SITUATIONS = [
         },
         at=NOW + 200,
     ),
-    Situation(
-        name="with half the durations at the same limit",
-        state=_burst(20),
-        question="what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",
+    "with half the durations at the same limit": Situation(
+        _burst(20),
+        "what-if sample --limit 1 --duration-factor 0.5 --arrival-factor 2",
         says=("Replayed with durations x 0.5, arrivals x 2", "wait p99", "190.0 s  190.0 s   95.0 s"),
         at=NOW + 200,
     ),
-    Situation(
-        name="there are too few samples",
-        state=_burst(3),
-        question="what-if sample --limit 3 --since 24h",
+    "there are too few samples": _an_hour_later(
+        _burst(3),
+        "what-if sample --limit 3 --since 24h",
         says=("process sample has 3 requests whose arrival, start and end are known", "Give an earlier --since"),
         exit_code=3,
-        at=HOUR,
     ),
-    Situation(
-        name="the process is unknown",
-        state=_burst(3),
-        question="what-if orders --limit 3",
+    "the process is unknown": _an_hour_later(
+        _burst(3),
+        "what-if orders --limit 3",
         says=("there is no process 'orders'. The processes are: sample",),
         exit_code=4,
-        at=HOUR,
     ),
-    Situation(
-        name="the starter's log cannot be read",
-        state=_without_log,
-        question="what-if sample --limit 3",
+    "the starter's log cannot be read": _an_hour_later(
+        _without_log,
+        "what-if sample --limit 3",
         says=("FilterLogEvents", "The specified log group does not exist"),
         exit_code=1,
-        at=HOUR,
     ),
-    *(
-        Situation(
-            name=f"an option that cannot be replayed: {options}",
-            state=lambda _: None,
-            question=f"what-if sample {options}",
-            says=(why,),
-            exit_code=2,
-            at=HOUR,
+    **{
+        f"an option that cannot be replayed: {options}": _an_hour_later(
+            lambda _: None, f"what-if sample {options}", says=(why,), exit_code=2
         )
         for options, why in (
             ("--limit 0", "0 is not in the range 1<=x<=100000"),
@@ -98,5 +88,5 @@ SITUATIONS = [
             ("--limit 1 --arrival-factor nan", "a factor must be a number from 0.01 to 100, got nan"),
             ("--limit 1 --since 91d", "expected 1m to 90d, such as 90m, 24h or 7d, got '91d'"),
         )
-    ),
-]
+    },
+}

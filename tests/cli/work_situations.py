@@ -9,10 +9,8 @@ from functools import partial
 from slotkeeper.retry.downstream.downstreams import DownstreamTable
 from slotkeeper.retry.downstream.health import Breaker, Budget, Concurrency, Health, State
 from slotkeeper.retry.message import Message
-from tests.cli.malformed_items import malform_downstream
+from tests.cli.account_contents import NOW, give_up, malform_downstream, retry_work, start_work
 from tests.cli.operator_account import Operator
-from tests.cli.queue_contents import give_up, retry_work, start_work
-from tests.cli.refused_requests import NOW
 from tests.cli.situations import Situation
 
 _MESSAGE = Message("w", {"city": "Oslo"})
@@ -76,11 +74,10 @@ def _disabled(operator: Operator) -> None:
     _retried(operator)
 
 
-SITUATIONS = [
-    Situation(
-        name="the next attempt is due later",
-        state=_retried,
-        question="explain w",
+SITUATIONS = {
+    "the next attempt is due later": Situation(
+        _retried,
+        "explain w",
         says=(
             "w in the worker: waiting",
             "attempt 1 failed (HTTP 503). Attempt 2 is due in 30 s, at ",
@@ -93,104 +90,79 @@ SITUATIONS = [
         shows={"state": "waiting", "work.next_attempt_at": "2026-09-21T14:14:20Z", "work.history.0.error": "HTTP 503"},
         at=NOW + 30,
     ),
-    Situation(
-        name="the next attempt is overdue",
-        state=_retried,
-        question="explain w",
+    "the next attempt is overdue": Situation(
+        _retried,
+        "explain w",
         says=("Attempt 2 was due 4 min ago, at ", "its message is in WorkQueue or with EventBridge Scheduler"),
         at=NOW + 300,
     ),
-    Situation(
-        name="the breaker is open",
-        state=partial(_retried, health=_OPEN),
-        question="explain w",
+    "the breaker is open": Situation(
+        partial(_retried, health=_OPEN),
+        "explain w",
         says=("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
         shows={"work.conditions.0.condition": "breaker", "work.conditions.0.state": "OPEN"},
         at=NOW + 61,
     ),
-    Situation(
-        name="an operator has opened the breaker",
-        state=partial(_retried, health=replace(_OPEN, breaker=replace(_OPEN.breaker, forced=True))),
-        question="explain w",
+    "an operator has opened the breaker": Situation(
+        partial(_retried, health=replace(_OPEN, breaker=replace(_OPEN.breaker, forced=True))),
+        "explain w",
         says=("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
     ),
-    Situation(
-        name="all permitted callers are under way",
-        state=partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
-        question="explain w",
+    "all permitted callers are under way": Situation(
+        partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
+        "explain w",
         says=("downstream default: 1 of 1 permitted caller under way",),
         shows={"work.conditions.0.limit": 1},
     ),
-    Situation(
-        name="the retry budget is used up",
-        state=partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
-        question="explain w",
+    "the retry budget is used up": Situation(
+        partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
+        "explain w",
         says=("downstream default: the retry budget is used up",),
         at=NOW + 61,
     ),
-    Situation(
-        name="the state of the downstream is malformed",
-        state=_malformed_downstream,
-        question="explain w",
-        says=("w in the worker: waiting", "Not read: DownstreamTable: "),
+    "the state of the downstream is malformed": Situation(
+        _malformed_downstream, "explain w", says=("w in the worker: waiting", "Not read: DownstreamTable: ")
     ),
-    Situation(
-        name="the event source is disabled, and an attempt is overdue",
-        state=_disabled,
-        question="explain w",
+    "the event source is disabled, and an attempt is overdue": Situation(
+        _disabled,
+        "explain w",
         says=("Attempt 2 was due", "no function receives messages of the queue: its event source mapping is Disabled"),
         at=NOW + 90,
     ),
-    Situation(
-        name="an attempt runs",
-        state=_runs,
-        question="explain w",
+    "an attempt runs": Situation(
+        _runs,
+        "explain w",
         says=("w in the worker: running", "attempt 1 started at", "If its worker has died, it is made again after"),
     ),
-    Situation(
-        name="work succeeded",
-        state=_succeeded,
-        question="explain w",
-        says=("w in the worker: succeeded", "attempt 1 succeeded."),
-    ),
-    Situation(
-        name="work was dead-lettered",
-        state=partial(_given_up, has_row=True),
-        question="explain w",
+    "work succeeded": Situation(_succeeded, "explain w", says=("w in the worker: succeeded", "attempt 1 succeeded.")),
+    "work was dead-lettered": Situation(
+        partial(_given_up, has_row=True),
+        "explain w",
         says=(
             "1 attempt made, then dead-lettered: it failed. It is in WorkDeadLetterQueue (AttemptsExhausted).",
             "-> slotkeeper dlq redrive work --id w",
         ),
         shows={"work.dead_letter.queue": "WorkDeadLetterQueue"},
     ),
-    Situation(
-        name="work was dead-lettered, and its row has expired",
-        state=partial(_given_up, has_row=False),
-        question="explain w",
+    "work was dead-lettered, and its row has expired": Situation(
+        partial(_given_up, has_row=False),
+        "explain w",
         says=("w in the worker: dead-lettered", "it failed. It is in WorkDeadLetterQueue (AttemptsExhausted)."),
     ),
-    Situation(
-        name="work was dead-lettered, and its message is gone",
-        state=partial(_given_up, has_row=True, has_message=False),
-        question="explain w",
+    "work was dead-lettered, and its message is gone": Situation(
+        partial(_given_up, has_row=True, has_message=False),
+        "explain w",
         says=("1 attempt made, then dead-lettered: HTTP 503. No dead-letter message of it was found",),
     ),
-    Situation(
-        name="work was redriven",
-        state=_redriven,
-        question="explain w",
-        says=("w in the worker: dead-lettered", "No dead-letter message of it was found"),
+    "work was redriven": Situation(
+        _redriven, "explain w", says=("w in the worker: dead-lettered", "No dead-letter message of it was found")
     ),
-    Situation(
-        name="the row of the ledger is malformed",
-        state=_malformed_row,
-        question="explain w",
-        says=("w in the worker: ", "of the request ledger: status"),
+    "the row of the ledger is malformed": Situation(
+        _malformed_row, "explain w", says=("w in the worker: ", "of the request ledger: status")
     ),
-    Situation(
-        name="the breaker holds a message back before its first attempt",
-        state=_held_back,
-        question="explain w",
+    "the breaker holds a message back before its first attempt": Situation(
+        _held_back,
+        "explain w",
         says=(
             "w: perhaps queued",
             "- it is a request of the worker without an attempt: WorkQueue has about 1 message",
@@ -199,4 +171,4 @@ SITUATIONS = [
         never=("no request",),
         shows={"state": "perhaps queued"},
     ),
-]
+}

@@ -18,6 +18,7 @@ from botocore import client, hooks, regions, useragent
 from botocore.hooks import NodeList
 from moto.core import models as moto_models
 from moto.core import responses as moto_responses
+from moto.core import utils as moto_utils
 
 VARIABLE_KEYWORDS = inspect.CO_VARKEYWORDS
 
@@ -33,8 +34,10 @@ def install() -> None:
     hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
     useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
     useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
-    for function in ("camelcase_to_underscores", "method_names_from_class"):
-        setattr(moto_responses, function, functools.cache(getattr(moto_responses, function)))
+    moto_responses.method_names_from_class = functools.cache(moto_responses.method_names_from_class)
+    # Also of moto's services, which are imported later: SQS calls it for each attribute of each queue that it answers.
+    attribute_name = functools.cache(moto_utils.camelcase_to_underscores)
+    moto_utils.camelcase_to_underscores = moto_responses.camelcase_to_underscores = attribute_name
     moto_models.RESPONSES_METHODS.clear()  # only callers of the `requests` library need them
 
 

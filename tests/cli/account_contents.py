@@ -1,4 +1,4 @@
-"""Dead-letter messages and rows of the ledger as the functions write them, and the contents of a queue."""
+"""What is in the account of the operator's tests: dead letters, rows of the ledger, edited items, refused requests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from slotkeeper.aws.sqs import text
 from slotkeeper.retry.delivery import DeadLetterQueue
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.admission import Starter, Waiting
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import Delivery, execution_name
+from slotkeeper.slots.skipped_requests import SkippedRequests
 from tests.cli.operator_account import Operator
 
 REQUEST = '{"process": "sample", "request_id": "a"}'
@@ -137,3 +139,66 @@ def only_id(operator: Operator, queue: str) -> str:
     """The message id of the one message of a queue."""
     (dead_letter,) = waiting(operator, queue)
     return str(dead_letter["MessageId"])
+
+
+def stored(operator: Operator, process: str = "sample") -> dict[str, Any]:
+    """The item of a process, in DynamoDB's format."""
+    return operator.processes.read_item(process)
+
+
+def edit(operator: Operator, path: str, value: dict[str, Any] | None, process: str = "sample") -> None:
+    """Replace an attribute of an item, as with the AWS CLI; None removes it."""
+    item = stored(operator, process)
+    *above, last = path.split("/")
+    within = item
+    for key in above:
+        within = within[key]["M"]
+    if value is None:
+        del within[last]
+    else:
+        within[last] = value
+    operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=item)
+
+
+def add_malformed(operator: Operator, name: str = "odd") -> None:
+    """Add a process whose limit is a text."""
+    operator.processes.create(name, 3, "sample-job")
+    edit(operator, "slot_limit", {"S": "3"}, name)
+
+
+def malform_downstream(operator: Operator, name: str) -> None:
+    """Write the item of a downstream whose state is empty."""
+    item = {"downstream": {"S": name}, "version": {"N": "1"}, "writer": {"S": "w"}, "health": {"S": "{}"}}
+    operator.dynamodb.put_item(TableName=operator.outputs["DownstreamTableName"], Item=item)
+
+
+NOW = 1_790_000_000.0
+
+
+def starter(operator: Operator) -> Starter:
+    skipped = SkippedRequests(operator.dynamodb, operator.outputs["SettledTableName"])
+    return Starter(operator.slots, operator.queue, operator.workflow, skipped, 180, 1_209_600, 1000)
+
+
+def receive(operator: Operator) -> Delivery:
+    """Receive a request as the event source mapping does."""
+    (received,) = operator.sqs.receive_message(
+        QueueUrl=operator.outputs["RequestQueueUrl"], VisibilityTimeout=180, AttributeNames=["All"]
+    )["Messages"]
+    return Delivery(
+        received["MessageId"],
+        received["Body"],
+        received["Attributes"]["MessageGroupId"],
+        received["ReceiptHandle"],
+        received["Attributes"]["SequenceNumber"],
+        int(received["Attributes"]["ApproximateReceiveCount"]),
+        NOW,
+    )
+
+
+def wait_first(operator: Operator, request_id: str = "a") -> str:
+    """Let the starter refuse a request of a process without slots; return its execution name."""
+    operator.processes.set_limit("sample", 0)
+    operator.send(request_id)
+    assert isinstance(starter(operator).admit(receive(operator), NOW), Waiting)
+    return execution_name("sample", request_id, 1)

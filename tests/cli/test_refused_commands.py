@@ -1,0 +1,76 @@
+"""Commands that are refused for their options or names alone, and change nothing. The stack has a process `sample`."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tests.cli.account_contents import waiting
+from tests.cli.operator_account import Operator
+
+ADD = "process add new --limit 2 --target sample-job"
+BREAKER_OPEN = "retry breaker open --yes"
+SUBMIT = "request submit --process sample --request-id nightly"
+PAST = "2020-11-28T08:00:00+01:00"
+
+USAGE_ERRORS = [
+    "process pause",
+    "process pause sample --all",
+    *(f"process set-limit sample -- {limit}" for limit in ("-1", "100001", "many")),
+    *(f"process set-turn sample -- {seconds}" for seconds in ("-1", "61", "1.5")),
+    *(f"{ADD} --turn-seconds={seconds}" for seconds in ("-1", "61", "1.5")),
+    *(f"{ADD} --default-weight={weight}" for weight in ("0", "1.5", "100001", "two")),
+    *(f"process add {name} --limit 2 --target sample-job" for name in ("''", "'a b'", "x" * 48)),
+    "request submit",
+    "request submit --process sample --file -",
+    *(f"request submit --file - {option}" for option in ("--request-id a", "--priority high", "--weight 2")),
+    "request submit --file 'no such file'",
+    *(f"request submit --process sample --weight {weight}" for weight in ("0", "1.5", "100001")),
+    *(f"request submit --process sample {option}" for option in ("--priority urgent", "--arg day", "--request-id ''")),
+    *(f"dlq redrive request --yes {selection}" for selection in ("", "--all --code Expired", "--all --id m")),
+    "status --watch 1 --json",
+    "retry breaker show 'a b'",
+    f"{BREAKER_OPEN} a/b --why x",
+    *(f"{BREAKER_OPEN} {why}" for why in ("", "--why ' '", f"--why {'x' * 201}")),
+    *(f"retry limit -- {limit}" for limit in ("0", "-1", "many")),
+    f"retry limit 2 --downstream {'x' * 65}",
+    *(f"retry run-now {options}" for options in ("", "r --overdue", "--overdue --payload -")),
+]
+REASONS = [
+    ("doctor --only nothing", 2, "no check nothing"),
+    *((f"retry report --since={each}", 2, "expected 1m to 14d") for each in ("", "24", "0h", "15d", "1w", "59", "-1h")),
+    (f"{ADD} --rate ten/minute", 2, "a rate must be COUNT/UNIT"),
+    (f"{ADD} --rate 0/minute", 2, "a rate must have a whole number above 0 as count"),
+    (f"{ADD} --rate 1001/second", 2, "a rate must be at most 1000 starts a second"),
+    (f"{ADD} --rate 10/minute --burst 11", 2, "a rate must have a burst of at most its count, 10, got 11"),
+    (f"{ADD} --burst 2", 2, "--burst needs --rate"),
+    (f"{ADD} --settle-seconds 5", 2, "settle time is for state machines"),
+    (f"{SUBMIT} --start-before 2099-11-28T08:00:00", 2, "must be a time with its zone"),
+    (f"{SUBMIT} --start-before tomorrow", 2, "--start-before takes HH:MM, or a date and a time with its zone"),
+    (f"{SUBMIT} --start-before ''", 2, "must be a time with its zone"),
+    (f"{SUBMIT} --start-before {PAST}", 2, f"start_before {PAST} has passed"),
+    ("holder release sample-0123", 4, "sample-0123"),
+    *((f"retry {step} unknown --yes", 4, "has no request 'unknown'") for step in ("cancel", "run-now")),
+    *(
+        (f"retry breaker {step}", 4, "there is no downstream 'mial'. The known downstreams are: default")
+        for step in ("show mial", "close mial --why x")
+    ),
+    ("status sampel", 4, "The processes are: sample"),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "reason"), [*((command, 2, "") for command in USAGE_ERRORS), *REASONS]
+)
+def test_a_command_is_refused_and_nothing_is_changed(
+    operator: Operator, command: str, exit_code: int, reason: str
+) -> None:
+    before = operator.process()
+
+    ended = operator.run(*shlex.split(command))
+
+    assert ended.exit_code == exit_code, ended.stderr
+    assert reason in " ".join(ended.stderr.replace("│", " ").split())
+    assert (operator.process(), operator.slots.read("new"), operator.audited()) == (before, None, [])
+    assert waiting(operator, "RequestQueue") == []
