@@ -323,21 +323,21 @@ CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_case
 
 @cache
 def walked() -> list[Case]:
-    """Each field with inputs from the walks, and the interpreter's values."""
-    paths = {id(field): path for path, field in fields()}
+    """Each field without random values, with inputs from the walks, and the interpreter's values."""
+    paths = {id(field): path for path, field in fields() if "$random" not in str(field)}
     found: dict[str, dict[Any, Case]] = defaultdict(dict)
     evaluate = interpreter.remembered
 
     def noting(field: Any, known: dict[str, Any], variables: Variables) -> Any:
         value = evaluate(field, known, variables)
-        of_field = found[paths.get(id(field), "")]
-        if len(of_field) < INPUTS_OF_A_FIELD:
+        path = paths.get(id(field), "")
+        if path and len(found[path]) < INPUTS_OF_A_FIELD:
             read = {name: variables[name] for name in sorted(mentioned(field))}
-            of_field.setdefault(freeze(value), Case(paths.get(id(field), ""), read, known, value))
+            found[path].setdefault(freeze(value), Case(path, read, known, value))
         return value
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interpreter, "remembered", noting)
         for scenario in (*starmap(Scenario, product((0, 1), ("job", MACHINE), [False], [1])), Scenario(waits=True)):
             assert list(walks(scenario))
-    return [case for path, of_field in found.items() if path for case in of_field.values()]
+    return [case for of_field in found.values() for case in of_field.values()]
