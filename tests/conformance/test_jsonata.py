@@ -17,7 +17,7 @@ from tests.conformance.facts import Fact, Facts, documented, localstack
 from tests.conformance.workflows import PARTS, Workflows, unique
 from tests.support.tables import create_table
 from tests.workflow import reference
-from tests.workflow.expression_cases import CASES, template
+from tests.workflow.expression_cases import CASES, template, walked
 from tests.workflow.interpreter import State, StateFailed, deployed, evaluate
 from tests.workflow.value_cases import Question, questions
 
@@ -225,9 +225,10 @@ def _answers(workflows: Workflows, asked: Sequence[Question]) -> list[Any]:
 
 
 def test_the_embedded_aws_evaluates_every_expression_of_the_workflow_as_the_interpreter(aws: EmbeddedAws) -> None:
-    values = _answers(Workflows(aws), [Question(template(case.path), case.states, case.variables) for case in CASES])
-    for case, value in zip(CASES, values, strict=True):
-        assert value == case.expected, case.path
+    cases = [*CASES, *walked()]
+    values = _answers(Workflows(aws), [Question(template(case.path), case.states, case.variables) for case in cases])
+    differing = [(case, value) for case, value in zip(cases, values, strict=True) if value != case.expected]
+    assert differing == []
 
 
 def test_the_embedded_aws_has_the_numbers_and_nulls_of_jsonata_2_0_6(aws: EmbeddedAws) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from tests.mutants import trial
 from tests.mutants.__main__ import main, run
 from tests.mutants.mutant_catalogue import Change, Mutant
 from tests.mutants.trial import Trials
@@ -30,8 +31,9 @@ GUARD = "tests/test_limit.py::test_the_limit_holds"
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A git repository with one tracked file and three new ones."""
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git repository with one tracked file and three new ones, whose tests need no packages."""
+    monkeypatch.setattr(trial, "PACKAGES", ())
     source = tmp_path / "source"
     (source / "tests").mkdir(parents=True)
     (source / CODE).write_text(ADMITS)

@@ -22,6 +22,23 @@ from tests.mutants.mutant_catalogue import Mutant, Stale
 # hangs, even on a busy machine.
 SECONDS = 900.0
 LONGEST_MESSAGE = 300  # characters
+# Imported once for all trials of a tree: packages that many guards use.
+PACKAGES = (
+    "aws_lambda_powertools.metrics",
+    "aws_lambda_powertools.tracing",
+    "boto3",
+    "fastjsonschema",
+    "hypothesis.strategies",
+    "jsonschema",
+    "moto.dynamodb.responses",
+    "moto.events.responses",
+    "moto.s3.responses",
+    "moto.sqs.responses",
+    "moto.stepfunctions.responses",
+    "rich.console",
+    "typer",
+    "yaml",
+)
 
 # A mutant that is no valid code makes every test fail. DynamoDB refuses, for example, an unused value.
 _INVALID = re.compile(
@@ -58,7 +75,7 @@ class Trials:
         environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # guards need no plugin, and loading them takes seconds
         self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("warm_pytest.py")],
+            [sys.executable, Path(__file__).with_name("warm_pytest.py"), *PACKAGES],
             cwd=tree,
             env=environment,
             stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Runs pytest for each line of standard input, in a fork of a process that has imported the packages that tests use.
+"""Runs pytest for each line of standard input, in a fork of a process that has imported the packages of its arguments.
 
 A line is a JSON list: the file that receives the output, the seconds after which SIGALRM ends the run, and pytest's
 arguments. The answer is the exit code, as of `subprocess.run`. Nothing of the project is imported before the fork, so
@@ -15,28 +15,11 @@ import sys
 
 import pytest
 
-PACKAGES = (
-    "aws_lambda_powertools.metrics",
-    "aws_lambda_powertools.tracing",
-    "boto3",
-    "fastjsonschema",
-    "hypothesis.strategies",
-    "jsonschema",
-    "moto.dynamodb.responses",
-    "moto.events.responses",
-    "moto.s3.responses",
-    "moto.sqs.responses",
-    "moto.stepfunctions.responses",
-    "rich.console",
-    "typer",
-    "yaml",
-)
-
 
 def main() -> None:
     sys.path[0] = os.getcwd()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process without a traceback
-    for name in PACKAGES:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     for line in sys.stdin:
         output, seconds, arguments = json.loads(line)

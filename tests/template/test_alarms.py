@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import click
@@ -23,9 +24,6 @@ from tests.workflow.definition import definition
 
 RUNBOOKS = (ROOT / "docs" / "runbooks.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=^##? |\Z)", RUNBOOKS, re.MULTILINE | re.DOTALL))
-(LOOPS,) = re.findall(r"^# Loops\n\n(.*?)(?=^## )", RUNBOOKS, re.MULTILINE | re.DOTALL)
-
-
 FORM = re.compile(r"(?P<symptom>[A-Z].*)\. First step: (?P<step>.*)\. Runbook: \$\{RunbookUrl\}#(?P<anchor>\w+)")
 
 
@@ -47,8 +45,13 @@ def form_faults(description: str) -> Iterator[str]:
         yield from _command_faults(re.sub(r"<\w+>|\$\{[\w:]+\}", "name", arguments).split())
 
 
+@cache
+def _operator_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def _command_faults(arguments: list[str]) -> Iterator[str]:
-    command: Any = typer.main.get_command(app)
+    command = _operator_command()
     while arguments and arguments[0] in getattr(command, "commands", {}):
         command, arguments = command.commands[arguments[0]], arguments[1:]
     if hasattr(command, "commands"):
@@ -60,35 +63,33 @@ def _command_faults(arguments: list[str]) -> Iterator[str]:
         yield f"slotkeeper refuses its command: {error.format_message()}"
 
 
-@pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_watches_a_metric_that_is_written(alarm: str) -> None:
-    assert [judge(asked) for asked in asked_by_alarm(ALARMS[alarm])] == [""] * len(list(asked_by_alarm(ALARMS[alarm])))
+def test_an_alarm_watches_metrics_that_are_written() -> None:
+    faults = {(name, judge(asked)) for name, alarm in ALARMS.items() for asked in asked_by_alarm(alarm)}
+    assert {(name, fault) for name, fault in faults if fault} == set()
 
 
 @pytest.mark.parametrize("alarm", ALARMS)
 def test_a_description_starts_with_the_symptom_and_ends_with_the_first_step_and_the_runbook(alarm: str) -> None:
-    assert list(form_faults(_description(alarm))) == []
-    assert _description(alarm).endswith(f"#{alarm.lower()}")
-    assert not unknown_references(_description(alarm))
-
-
-@pytest.mark.parametrize("alarm", ALARMS)
-def test_a_description_with_the_longest_runbook_address_fits(alarm: str) -> None:
-    """CloudWatch API Reference, PutMetricAlarm: 1,024 characters."""
-    longest = TEMPLATE["Parameters"]["RunbookUrl"]["MaxLength"]
-    assert len(_description(alarm).replace("${RunbookUrl}", "x" * longest)) <= 1024
+    """With the longest address of the runbooks it has at most 1,024 characters (CloudWatch API Reference,
+    PutMetricAlarm)."""
+    description, longest = _description(alarm), TEMPLATE["Parameters"]["RunbookUrl"]["MaxLength"]
+    assert list(form_faults(description)) == []
+    assert description.endswith(f"#{alarm.lower()}")
+    assert not unknown_references(description)
+    assert len(description.replace("${RunbookUrl}", "x" * longest)) <= 1024
 
 
 def test_every_alarm_has_a_runbook_and_every_runbook_an_alarm() -> None:
     assert sorted(re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)) == sorted(ALARMS)
 
 
-@pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_has_an_action_and_missing_data_does_not_raise_it(alarm: str) -> None:
-    properties = ALARMS[alarm]
-    assert properties["AlarmActions"]
-    # The janitor's alarm is for missing data.
-    assert properties["TreatMissingData"] == ("breaching" if alarm == "JanitorSilentAlarm" else "notBreaching")
+def test_an_alarm_has_an_action_and_missing_data_does_not_raise_it() -> None:
+    """Except the janitor's, which is for missing data."""
+    assert [name for name, alarm in ALARMS.items() if not alarm["AlarmActions"]] == []
+    assert {name for name, alarm in ALARMS.items() if alarm["TreatMissingData"] != "notBreaching"} == {
+        "JanitorSilentAlarm"
+    }
+    assert ALARMS["JanitorSilentAlarm"]["TreatMissingData"] == "breaching"
 
 
 # ------------------------------------------------------------------------------------------------------ missing data
@@ -129,10 +130,8 @@ def test_messages_that_no_function_receives_are_counted(
     assert (ALARMS[alarm]["ComparisonOperator"], ALARMS[alarm]["Threshold"]) == ("GreaterThanThreshold", 0)
 
 
-@pytest.mark.parametrize("alarm", ALARMS)
-def test_an_alarm_that_would_keep_its_state_without_data_uses_an_expression(alarm: str) -> None:
-    direct: Any = ALARMS[alarm].get("Namespace", "")
-    assert direct != MISSING_IS_IGNORED
+def test_an_alarm_that_would_keep_its_state_without_data_uses_an_expression() -> None:
+    assert [name for name, alarm in ALARMS.items() if alarm.get("Namespace") == MISSING_IS_IGNORED] == []
 
 
 def test_the_throttle_alarm_returns_to_ok_when_no_write_is_refused() -> None:
@@ -169,13 +168,13 @@ def _bad_periods(alarm: dict[str, Any], run_every: int, first: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["JanitorErrorAlarm", "JanitorCrashAlarm"])
-@pytest.mark.parametrize("minutes", range(1, LONGEST_SCHEDULE + 1))
-def test_a_janitor_that_always_fails_rings_at_every_allowed_schedule(name: str, minutes: int) -> None:
+def test_a_janitor_that_always_fails_rings_at_every_allowed_schedule(name: str) -> None:
     """Also if a run is a minute early or late."""
     alarm = ALARMS[name]
     needed = alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"])
-    found = [_bad_periods(alarm, minutes * 60, first) for first in range(0, alarm["Period"], 30)]
-    assert min(found) >= needed
+    for minutes in range(1, LONGEST_SCHEDULE + 1):
+        found = [_bad_periods(alarm, minutes * 60, first) for first in range(0, alarm["Period"], 30)]
+        assert min(found) >= needed, minutes
 
 
 def test_the_silent_alarms_period_contains_a_run_of_every_allowed_schedule() -> None:

@@ -5,6 +5,7 @@ Each rule names the page or the program that states it. Parameters have their de
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,7 +116,8 @@ def test_guided_does_not_ask_whether_a_function_may_have_no_authorization(flows:
     from samcli.commands.deploy.auth_utils import auth_per_resource
     from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider
 
-    stacks, _ = SamLocalStackProvider.get_stacks(str(ROOT / "template.yaml"), parameter_overrides=flows)
+    template = copy.deepcopy(TEMPLATE)  # SAM changes it
+    stacks, _ = SamLocalStackProvider.get_stacks(template_dictionary=template, parameter_overrides=flows)
     assert [function for function, has_auth in auth_per_resource(stacks) if not has_auth] == []
 
 

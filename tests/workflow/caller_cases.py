@@ -7,13 +7,12 @@ from typing import Any
 from slotkeeper.slots.request import execution_name
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.confirm_cases import PERMITTED
-from tests.workflow.interpreter import ME, Variables
+from tests.workflow.interpreter import Variables
 from tests.workflow.walks import MACHINE, TOKEN
 
 CALLER = "0" * 32
 _CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
 _KNOWN = {"token": {"task_token": TOKEN}}
-_FAILURE = {"error": "E", "cause": "why"}
 
 
 def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
@@ -27,10 +26,6 @@ def _wrong_input(target: str, given: Any, expected: bool) -> Any:
 _RETURNED = '{"process":"p","request_id":"order-1","attempt":2,"input":{"day":1},"caller":"%s","task_token":"%s"}'
 
 CASES = [
-    case("ChooseWork.Choices.0.Condition", True, _chosen("UNKNOWN")),
-    case("ChooseWork.Choices.0.Condition", False, _chosen("WAITS")),
-    case("ChooseWork.Choices.1.Condition", True, _chosen("GONE")),
-    case("ChooseWork.Choices.1.Condition", False, _chosen("WAITS")),
     _wrong_input("j", REQUEST, False),
     _wrong_input("j", _CHILD_REQUEST, True),
     _wrong_input("j", {"input": {}}, True),
@@ -70,24 +65,7 @@ CASES = [
         },
         {"target": "j"},
     ),
-    case("ChooseWork.Choices.4.Condition", True, _chosen(target=MACHINE)),
-    case("ChooseWork.Choices.4.Condition", False, _chosen()),
     case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
-    case(
-        "ReadToken.Arguments",
-        {
-            "TableName": "${SlotTableName}",
-            "Key": {"process_name": {"S": "p"}},
-            "ConsistentRead": True,
-            "ProjectionExpression": "holders.#me.task_token",
-            "ExpressionAttributeNames": {"#me": ME},
-        },
-    ),
-    case(
-        "ReadToken.Assign",
-        _KNOWN,
-        result={"Item": {"holders": {"M": {ME: {"M": {"task_token": {"S": TOKEN}}}}}}},
-    ),
     caught(
         "ReadToken.Catch.1.Assign",
         {
@@ -109,7 +87,6 @@ CASES = [
         },
         errorOutput={"Error": "States.Timeout", "Cause": ""},
     ),
-    case("AskCaller.Arguments", {"TaskToken": TOKEN}, _KNOWN),
     *(
         case(
             "AskCaller.Catch.0.Assign",
@@ -147,15 +124,9 @@ CASES = [
             ("j", "j is a Glue job: it takes arguments, no input"),
         )
     ),
-    case("AnswerSuccess.Arguments", {"TaskToken": TOKEN, "Output": "[7]"}, _KNOWN | {"answer": "[7]"}),
     caught(
         "AnswerSuccess.Catch.1.Assign",
         {"caller_error": "SUCCEEDED, but the caller was not answered: Glue.X"},
-    ),
-    case(
-        "AnswerFailure.Arguments",
-        {"TaskToken": TOKEN, "Error": "E", "Cause": "why"},
-        _KNOWN | {"failure": _FAILURE},
     ),
     case(
         "AnswerFailure.Arguments",

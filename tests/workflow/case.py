@@ -77,15 +77,3 @@ def case(path: str, expected: Any, variables: Variables | None = None, context: 
 def caught(path: str, expected: Any, variables: Variables | None = None, context: Any = CONTEXT) -> Case:
     """A case of a Catch, after the error LOST."""
     return case(path, expected, variables, context, errorOutput=LOST)
-
-
-def slot_call(condition: str, update: str, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a conditional update of the process's item."""
-    return {
-        "TableName": "${SlotTableName}",
-        "Key": {"process_name": {"S": "p"}},
-        "UpdateExpression": update,
-        "ConditionExpression": condition,
-        "ExpressionAttributeNames": {"#me": ME, **names},
-        "ExpressionAttributeValues": values,
-    }

@@ -9,7 +9,6 @@ from tests.workflow.interpreter import ME, Variables
 from tests.workflow.walks import CHILD, MACHINE, child
 
 PARENT = {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": EXECUTION["Id"]}
-_CALLED_CHILD = {"target": MACHINE, "caller": "WAITS"}
 NOW = "2026-01-01T01:00:00.000Z"
 _BIG = '"' + "x" * 204_790 + '"'
 _ONLY_ARN = f'{{"ExecutionArn":"{CHILD}"}}'
@@ -90,10 +89,6 @@ CASES = [
     case("RunStateMachine.TimeoutSeconds", 3600, {"timeout_minutes": 60}),
     caught(
         "RunStateMachine.Catch.1.Assign",
-        _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": False, "must_stop": False},
-    ),
-    caught(
-        "RunStateMachine.Catch.1.Assign",
         _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": True, "must_stop": True},
         context=REDRIVEN,
     ),
@@ -110,7 +105,6 @@ CASES = [
         )
         for cause in ({"Cause": ""}, {})
     ),
-    case("ReadChild.Arguments", {"ExecutionArn": CHILD}, {"target": MACHINE}),
     _read(_seen("RUNNING"), _ours("RUNNING")),
     _read(_seen("SUCCEEDED"), _ours("SUCCEEDED", Output="[1]")),
     *(
@@ -170,23 +164,11 @@ CASES = [
         },
         {"target": MACHINE, "run_state": "RUNNING"},
     ),
-    case(
-        "StopChild.Arguments",
-        {"ExecutionArn": CHILD, "Error": "Slotkeeper.Stopped", "Cause": "States.Timeout"},
-        {"target": MACHINE, "failure": {"error": "States.Timeout", "cause": ""}},
-    ),
-    case("StopChild.Assign", {"stops": 1}, {"stops": 0}),
-    caught("StopChild.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
     case("SettleChild.Seconds", 7, {"settle_seconds": 90, "closed_seconds": 83}),
     case(
         "ChildTooLarge.Cause",
         f"{CHILD} has over 256 KiB of input and output; the janitor settles its request",
         {"target": MACHINE},
-    ),
-    case(
-        "ChildNotSucceeded.Assign",
-        {"failure": {"error": "E", "cause": "C"}},
-        {"child_failure": {"error": "E", "cause": "C"}},
     ),
     case(
         "NameTaken.Assign",

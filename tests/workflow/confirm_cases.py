@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input, slot_call
+from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.interpreter import ME, SUBSTITUTES, Variables
 from tests.workflow.walks import MACHINE
 
@@ -39,18 +39,6 @@ def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Va
 
 
 CASES = [
-    case(
-        "ConfirmSlot.Arguments",
-        slot_call(
-            "attribute_exists(holders.#me)",
-            "SET holders.#me.#state = :running, holders.#me.job = target, "
-            "run_settings = if_not_exists(run_settings, :none)",
-            {"#state": "state"},
-            {":running": {"S": "RUNNING"}, ":none": {"M": {}}},
-        )
-        | {"ReturnValues": "UPDATED_NEW"},
-    ),
-    case("ConfirmSlot.Assign", _confirmed("j", 60), result=_RUNNING),
     case(
         "ConfirmSlot.Assign",
         _confirmed(MACHINE, 5, 90),

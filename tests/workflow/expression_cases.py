@@ -1,35 +1,41 @@
 """The values of each expression of the definition, by its field.
 
-`test_expressions.py` checks this project's interpreter, `tests/conformance/test_jsonata.py` the embedded AWS.
+CASES have the values that matter. The walks (walks.py) reach each expression, and their inputs are compared too: the
+interpreter, the embedded AWS (tests/conformance/test_jsonata.py) and JSONata 2.0.6 (reference.py) must agree.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
+from itertools import product, starmap
 from typing import Any
 
-from slotkeeper.slots.rate import Rate
+import pytest
+
 from slotkeeper.slots.request import execution_name
-from tests.workflow import caller_cases, child_cases, confirm_cases, decisions
+from tests.simulation.frozen import freeze
+from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
 from tests.workflow.case import (
     CONTEXT,
-    DELAYS,
     ENTERED,
     EXECUTION,
     REDRIVEN,
     REQUEST,
     STARTED,
     Between,
+    Case,
     case,
     caught,
-    slot_call,
 )
 from tests.workflow.definition import definition, states
-from tests.workflow.interpreter import ME, Variables
+from tests.workflow.interpreter import ME, Variables, mentioned
+from tests.workflow.walks import MACHINE, Scenario, walks
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-NO_RATE = {"interval": 0, "due": 0}
-NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1, **NO_RATE}
+NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1, "interval": 0, "due": 0}
+INPUTS_OF_A_FIELD = 2  # from the walks, with different values of the field
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
 
@@ -95,13 +101,8 @@ def _glue_answer(state: str) -> str:
     return f'{{"Id":"jr_1","JobName":"j","JobRunState":"{state}"}}'
 
 
-_OWN_RUN = {"Id": "jr_1", "StartedOn": STARTED, "Arguments": {"--slotkeeper-execution": ME}}
-_OTHERS_RUN = {"Id": "jr_0", "StartedOn": "2025-12-31T23:58:59.000Z", "Arguments": {}}
 _FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
-_FULL = {"slots_in_use": {"N": "3"}, "slot_limit": {"N": "3"}}
-_DRIFTED = {"slots_in_use": {"N": "11"}, "slot_limit": {"N": "10"}}
 _POSITION = {"sequence": {"S": "7".zfill(40)}, "receives": {"N": "2"}}
-_TOMBSTONE = {"M": _POSITION}
 _REQUEST_NAME = {"since": {"N": "1"}, "execution": {"S": "p-2"}}
 _BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
 _BODY_OF = _BODY[:-1] % 2 + ',"priority":"%s","weight":5}'
@@ -109,35 +110,6 @@ _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
 _THROTTLED = {"Error": "Glue.AWSGlueException", "Cause": "Rate exceeded (Error Code: ThrottlingException)"}
-
-# Errors of `aws-sdk:sqs` have the names of the Java SDK's exceptions; a code without a class is Sqs.SqsException (Step
-# Functions guide, "Learning to use AWS service SDK integrations"). A FIFO queue rejects an expired handle as an invalid
-# parameter (re:Post, "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error").
-_AT_SQS = "(Service: Sqs, Status Code: 400, Request ID: 1)"
-REJECTED_HANDLES = [
-    {
-        "Error": "Sqs.SqsException",
-        "Cause": f"Value AQEB for parameter ReceiptHandle is invalid. Reason: {reason} {_AT_SQS}",
-    }
-    for reason in (
-        "The receipt handle has expired.",
-        "Message does not exist or is not available for visibility timeout change.",
-    )
-] + [
-    {"Error": "Sqs.MessageNotInflightException", "Cause": f"The specified message is not in flight. {_AT_SQS}"},
-    {"Error": "Sqs.MessageNotInflightException"},
-    {"Error": "Sqs.ReceiptHandleIsInvalidException", "Cause": f"The input receipt handle is invalid. {_AT_SQS}"},
-]
-OTHER_SQS_ERRORS = [
-    {"Error": "States.Timeout"},
-    {"Error": "Sqs.SdkClientException", "Cause": "Unable to execute HTTP request"},
-    {"Error": "Sqs.RequestThrottledException", "Cause": f"Rate exceeded {_AT_SQS}"},
-    {"Error": "Sqs.QueueDoesNotExistException", "Cause": f"The specified queue does not exist. {_AT_SQS}"},
-    {
-        "Error": "Sqs.SqsException",
-        "Cause": f"User: u is not authorized to perform: sqs:changemessagevisibility {_AT_SQS}",
-    },
-]
 
 # Causes of RunGlueJob -> the reason.
 _REASONS = {
@@ -156,17 +128,6 @@ _RUN_STATE = (
 _LATE_TASK = {"error": "States.Timeout", "cause": "no cause given"}
 
 CASES = [
-    case(
-        "RunGlueJob.Arguments",
-        {"JobName": "j", "Arguments": REQUEST["arguments"] | {"--slotkeeper-execution": ME}, "Timeout": 60},  # type: ignore[operator]
-        {"target": "j", "timeout_minutes": 60},
-    ),
-    case(
-        "RunGlueJob.Assign",
-        {"run_id": "jr_1", "run_state": "SUCCEEDED", "answer": _glue_answer("SUCCEEDED")},
-        {"target": "j"},
-        result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
-    ),
     *(
         case(
             "RunGlueJob.Catch.0.Assign",
@@ -215,7 +176,6 @@ CASES = [
         for cause in ({"Cause": ""}, {})
     ),
     case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
-    caught("RunGlueJob.Catch.0.Assign", _searched(2), {"starts": 1}),
     caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
     case(
         "RunGlueJob.Catch.0.Assign",
@@ -231,28 +191,12 @@ CASES = [
         {"failure": _ABOUT_TO_END | {"cause": "Glue run jr_1 of job j ended as FAILED: no month"}},
         _RUN | {"run_state": "FAILED", "run_error": "no month"},
     ),
-    case("WaitForGlueRun.Assign", {"searches": 2}, {"searches": 1}),
     case("WaitForGlueRun.Seconds", Between(30, 59)),
-    case("FindGlueRun.Arguments", {"JobName": "j", "MaxResults": 3}, {"target": "j", "next_page": ""}),
     case(
         "FindGlueRun.Arguments",
         {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
         {"target": "j", "next_page": "t"},
     ),
-    case("FindGlueRun.Assign", {"run_id": "", "next_page": "", "pages": 2}, {"pages": 1}, result={"JobRuns": []}),
-    case(
-        "FindGlueRun.Assign",
-        {"run_id": "jr_1", "next_page": "t", "pages": 2},
-        {"pages": 1},
-        result={"JobRuns": [_OWN_RUN, _OTHERS_RUN], "NextToken": "t"},
-    ),
-    case(
-        "FindGlueRun.Assign",
-        {"run_id": "", "next_page": "", "pages": 2},
-        {"pages": 1},
-        result={"JobRuns": [_OTHERS_RUN], "NextToken": "t"},
-    ),
-    case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
         case(
             "ReadGlueRun.Assign",
@@ -280,20 +224,9 @@ CASES = [
     ),
     caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
     case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
-    case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
-    case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
     case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
-    case(
-        "ReturnRequest.Arguments",
-        {
-            "QueueUrl": "${RequestQueueUrl}",
-            "MessageBody": _BODY % 2,
-            "MessageGroupId": "p",
-            "MessageDeduplicationId": execution_name("p", "order-1", 2),
-        },
-    ),
     *(
         case(
             "ReturnRequest.Arguments",
@@ -322,139 +255,31 @@ CASES = [
         },
         {"failure": FAILURE},
     ),
-    case(
-        "ReleaseSlot.Arguments",
-        slot_call(
-            "attribute_exists(holders.#me)",
-            "SET slots_in_use = slots_in_use - if_not_exists(holders.#me.weight, :one) REMOVE holders.#me",
-            {},
-            {":one": {"N": "1"}},
-        ),
-    ),
-    case(
-        "ReadWaiting.Arguments",
-        {
-            "TableName": "${SlotTableName}",
-            "Key": {"process_name": {"S": "p"}},
-            "ConsistentRead": True,
-            "ProjectionExpression": "waiting, slot_limit, slots_in_use, paused, turn_high, turn_normal, turn_seconds, "
-            "rate, next_start",
-        },
-    ),
     *(
         case("ReadWaiting.Assign", {"first": first, "room": room, **NO_TURN}, result=result)
         for result, first, room in (
             ({}, {}, 0),  # the process was removed
             ({"Item": {}}, {}, 0),
-            ({"Item": _FREE}, {}, 3),
-            ({"Item": _FULL}, {}, 0),
-            ({"Item": _DRIFTED}, {}, -1),
-        )
-    ),
-    *(
-        case("ReadWaiting.Assign", {"first": first and first["M"], "room": room, **NO_TURN}, result={"Item": item})
-        for waiting, first, room in (
-            ({}, {}, 3),
-            ({"receipt_handle": {"S": "handle"}}, {}, 3),  # of an earlier version
-            ({"high": _TOMBSTONE, "normal": _TOMBSTONE}, {}, 3),
-            ({"low": _registered("low")}, _registered("low"), 3),
-            ({"high": _TOMBSTONE, "low": _registered("low")}, _registered("low"), 3),
-            (
-                {"low": _registered("low"), "normal": _registered("normal"), "high": _registered("high")},
-                _registered("high"),
-                3,
-            ),
-            ({"normal": _registered("normal", 4), "low": _registered("low")}, _registered("normal", 4), 3),
-            ({"high": _registered("high", 10), "low": _registered("low")}, _registered("high", 10), 3),
-            ({"high": _registered("high", 11), "low": _registered("low")}, _registered("low"), 3),  # blocked
-            ({"high": _registered("high", 11), "normal": _registered("normal", 12)}, {}, 3),
-        )
-        for item in (_FREE | {"waiting": {"M": waiting}},)
-    ),
-    *(
-        case(
-            "ReadWaiting.Assign",
-            {"first": _registered("normal")["M"], "room": room, **NO_TURN},
-            result={"Item": _FREE | {"waiting": {"M": {"normal": _registered("normal")}}, "paused": {"BOOL": paused}}},
-        )
-        for paused, room in ((True, 0), (False, 3))
-    ),
-    *(
-        case("ReadWaiting.Assign", {"first": {}, "room": 0, **NO_RATE, **turns}, result={"Item": item})
-        for item, turns in (
-            ({"turn_high": {"N": "7"}}, {"turns": {"high": 0, "normal": 7, "low": 7}, "turn_seconds": 1}),
-            ({"turn_normal": {"N": "8"}}, {"turns": {"high": 0, "normal": 0, "low": 8}, "turn_seconds": 1}),
-            (
-                {"turn_high": {"N": "7"}, "turn_normal": {"N": "8"}, "turn_seconds": {"N": "5"}},
-                {"turns": {"high": 0, "normal": 7, "low": 8}, "turn_seconds": 5},
-            ),
-            ({"turn_seconds": {"N": "0"}}, {"turns": NO_TURN["turns"], "turn_seconds": 0}),
+            ({"Item": _FREE | {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}}, {}, 3),  # of an earlier version
+            ({"Item": _FREE | {"waiting": {"M": {"low": _registered("low", 10)}}}}, _registered("low", 10)["M"], 3),
         )
     ),
     case(
-        "ReadWaiting.Assign",
-        {"first": {}, "room": 0, **NO_TURN, "interval": 8572, "due": 982_856},
-        result={"Item": {"rate": Rate(7, 60, 3).item, "next_start": {"N": "1000000"}}},
-    ),
-    *(
-        case(
-            "WakeWaiting.Arguments",
-            {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": delay},
-            {
-                "first": _registered("low")["M"],
-                "turns": {"high": 0, "normal": 0, "low": began},
-                "turn_seconds": 1,
-                "interval": 6000,
-                "due": ENTERED + left,
+        "ClearWaiting.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
+            "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
+            "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
+            "ExpressionAttributeValues": {
+                ":entry": {"M": _POSITION | _REQUEST_NAME | {"request_id": {"S": "order-1"}}},
+                ":handle": {"S": "handle"},
+                ":turn": {"N": str(ENTERED)},
             },
-        )
-        for left, began, delay in (
-            (5400, 0, 5),
-            (5400, ENTERED - 600, 7),  # the turn of the last start
-            (5400, ENTERED - 601, 5),
-            (0, ENTERED, 1),
-            (90_000_000, 0, 1800),
-        )
+        },
+        {"first": _registered("low")["M"] | {"request_id": {"S": "order-1"}}},
     ),
-    *(
-        case(
-            "WakeWaiting.Arguments",
-            {"QueueUrl": "${RequestQueueUrl}", "ReceiptHandle": "handle", "VisibilityTimeout": delay},
-            {
-                "first": _registered("low")["M"],
-                "turns": {"high": 0, "normal": 0, "low": ENTERED + ahead},
-                "turn_seconds": turn_seconds,
-                **NO_RATE,
-            },
-        )
-        for turn_seconds, ahead, delay in DELAYS
-    ),
-    *(
-        case("WakeWaiting.Catch.0.Assign", {"is_refused": is_refused}, errorOutput=error)
-        for errors, is_refused in ((REJECTED_HANDLES, True), (OTHER_SQS_ERRORS, False))
-        for error in errors
-    ),
-    *(
-        case(
-            "ClearWaiting.Arguments",
-            {
-                "TableName": "${SlotTableName}",
-                "Key": {"process_name": {"S": "p"}},
-                "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
-                "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
-                "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
-                "ExpressionAttributeValues": {
-                    ":entry": {"M": _POSITION | _REQUEST_NAME | given},
-                    ":handle": {"S": "handle"},
-                    ":turn": {"N": str(ENTERED)},
-                },
-            },
-            {"first": _registered("low")["M"] | given},
-        )
-        for given in ({}, {"request_id": {"S": "order-1"}})
-    ),
-    case("ClearWaiting.Assign", {"wakes": 2}, {"wakes": 1}),
-    case("ClearWaiting.Catch.0.Assign", {"wakes": 2}, {"wakes": 1}),
     case(
         "NotifyFailure.Arguments",
         {
@@ -476,7 +301,6 @@ CASES = [
         _event("Failed", "FAILED", error="States.TaskFailed", cause="no month", kept_in="failed"),
         {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
     ),
-    case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     *(
         case(
             "PublishSuccessEvent.Arguments",
@@ -491,12 +315,29 @@ CASES = [
         {"failure": FAILURE},
         _of_priority("low"),
     ),
-    case(
-        "PublishFailureEvent.Arguments",
-        _event("Failed", "FAILED", **FAILURE, kept_in="failed"),
-        {"failure": FAILURE},
-    ),
     case("RequestFailed.Cause", "Glue.X: no\x00,\ufffe", {"failure": FAILURE}),
 ]
 
 CASES += decisions.CASES + confirm_cases.CASES + child_cases.CASES + caller_cases.CASES
+
+
+@cache
+def walked() -> list[Case]:
+    """Each field without random values, with inputs from the walks, and the interpreter's values."""
+    paths = {id(field): path for path, field in fields() if "$random" not in str(field)}
+    found: dict[str, dict[Any, Case]] = defaultdict(dict)
+    evaluate = interpreter.remembered
+
+    def noting(field: Any, known: dict[str, Any], variables: Variables) -> Any:
+        value = evaluate(field, known, variables)
+        path = paths.get(id(field), "")
+        if path and len(found[path]) < INPUTS_OF_A_FIELD:
+            read = {name: variables[name] for name in sorted(mentioned(field))}
+            found[path].setdefault(freeze(value), Case(path, read, known, value))
+        return value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "remembered", noting)
+        for scenario in (*starmap(Scenario, product((0, 1), ("job", MACHINE), [False], [1])), Scenario(waits=True)):
+            assert list(walks(scenario))
+    return [case for of_field in found.values() for case in of_field.values()]

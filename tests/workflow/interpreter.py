@@ -150,15 +150,15 @@ def _part(value: Any, parts: dict[str, Any] | None) -> Any:
 _evaluated: dict[Any, Any] = {}
 
 
-def _remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
+def remembered(template: Any, known: dict[str, Any], variables: Variables) -> Any:
     """The result of `evaluate`. Each expression is computed once for what it reads, since JSONata is slow in Python.
 
     A variable without a value fails its state, even where JSONata would evaluate it to false.
     """
     if isinstance(template, dict):
-        return {name: _remembered(part, known, variables) for name, part in template.items()}
+        return {name: remembered(part, known, variables) for name, part in template.items()}
     if isinstance(template, list):
-        return [_remembered(part, known, variables) for part in template]
+        return [remembered(part, known, variables) for part in template]
     if not isinstance(template, str) or not template.startswith("{%"):
         return template
     reads = _reads(template)
@@ -194,12 +194,12 @@ class State(Constant):
 
     def value(self, field: str, context: dict[str, Any], variables: Variables) -> Any:
         """A field's value on entry."""
-        return _remembered(self.fields[field], {"context": context}, variables)
+        return remembered(self.fields[field], {"context": context}, variables)
 
     def choose(self, context: dict[str, Any], variables: Variables) -> str:
         """The next state of a Choice."""
         for rule in self.fields["Choices"]:
-            condition = _remembered(rule["Condition"], {"context": context}, variables)
+            condition = remembered(rule["Condition"], {"context": context}, variables)
             assert isinstance(condition, bool), rule
             if condition:
                 return str(rule["Next"])
@@ -212,7 +212,7 @@ class State(Constant):
             StateFailed: an expression of Assign failed.
         """
         known = {"context": context, **more}
-        assigned = _remembered(self.fields.get("Assign", {}), known, variables)
+        assigned = remembered(self.fields.get("Assign", {}), known, variables)
         return self.fields.get("Next", END), {**variables, **assigned}
 
     def catch(self, failed: StateFailed, context: dict[str, Any], variables: Variables) -> tuple[str, Variables]:
@@ -221,7 +221,7 @@ class State(Constant):
             if matches(catcher, failed.error):
                 output = {"Error": failed.error} | ({"Cause": failed.cause} if failed.cause is not None else {})
                 known = {"context": context, "errorOutput": output}
-                return catcher["Next"], {**variables, **_remembered(catcher.get("Assign", {}), known, variables)}
+                return catcher["Next"], {**variables, **remembered(catcher.get("Assign", {}), known, variables)}
         raise failed
 
     def retry_after(self, error: str, retried: dict[int, int]) -> float | None:

@@ -19,7 +19,8 @@ from dev.emulator import npm_packages
 from dev.emulator.environment import ROOT
 from slotkeeper.slots.request import InvalidRequest, check_numbers
 from tests.workflow import value_cases
-from tests.workflow.expression_cases import CASES, template
+from tests.workflow.case import Case
+from tests.workflow.expression_cases import CASES, template, walked
 from tests.workflow.interpreter import RANDOM, StateFailed, deployed, evaluate
 from tests.workflow.value_cases import Question
 
@@ -103,9 +104,9 @@ def _short(value: Any) -> str:
     return text if len(text) < 600 else f"{text[:600]}... ({len(text):,} characters)"
 
 
-def wrong_cases(answers: Iterator[Any]) -> list[str]:
+def wrong_cases(cases: Sequence[Case], answers: Iterator[Any]) -> list[str]:
     """The cases whose expected value is not that of JSONata. `answers`: for their expressions, in order."""
-    values = [(case, filled(template(case.path), answers)) for case in CASES]
+    values = [(case, filled(template(case.path), answers)) for case in cases]
     return [
         f"{case.path}\n  expected   {_short(str(case.expected))}\n  JSONata    {_short(value)}"
         for case, value in values
@@ -128,18 +129,19 @@ def changed_numbers(numbers: Sequence[str], bodies: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Compare, print the numbers, and exit with 1 after a disagreement."""
+    cases = [*CASES, *walked()]
     of_cases = [
-        Question(text, case.states, case.variables) for case in CASES for text in expressions_in(template(case.path))
+        Question(text, case.states, case.variables) for case in cases for text in expressions_in(template(case.path))
     ]
     pairs = [(number, question) for number in value_cases.numbers() for question in value_cases.sent_again(number)]
     asked = of_cases + value_cases.questions() + [question for _, question in pairs]
     reference = reference_answers(asked)
     found = disagreements(asked, [interpreter_answer(question) for question in asked], reference)
-    found += wrong_cases(iter(reference))
+    found += wrong_cases(cases, iter(reference))
     found += changed_numbers([number for number, _ in pairs], reference[-len(pairs) :])
     expressions = len({question.expression for question in of_cases})
     print(
-        f"{PACKAGE}: {len(found)} disagreements; compared {expressions} expressions of the workflow in {len(CASES)} "
+        f"{PACKAGE}: {len(found)} disagreements; compared {expressions} expressions of the workflow in {len(cases)} "
         f"cases and {len(asked) - len(of_cases)} values of numbers, null and sequences"
     )
     if found:

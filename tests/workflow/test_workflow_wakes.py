@@ -13,12 +13,40 @@ from slotkeeper.slots.queues import MAX_WAKES
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
 from tests.workflow.case import CONTEXT, DELAYS, ENTERED
-from tests.workflow.expression_cases import OTHER_SQS_ERRORS, REJECTED_HANDLES
 from tests.workflow.interpreter import STATES, StateFailed, Variables
 
 LIMIT = 5
 TOMBSTONE = {"sequence": {"S": "1"}, "receives": {"N": "3"}}
 WEIGHTS = (None, 0, 1, 3, LIMIT + 1)  # no entry, a tombstone, and registrations; the last one is blocked
+
+# Errors of `aws-sdk:sqs` have the names of the Java SDK's exceptions; a code without a class is Sqs.SqsException (Step
+# Functions guide, "Learning to use AWS service SDK integrations"). A FIFO queue rejects an expired handle as an invalid
+# parameter (re:Post, "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error").
+_AT_SQS = "(Service: Sqs, Status Code: 400, Request ID: 1)"
+REJECTED_HANDLES = [
+    {
+        "Error": "Sqs.SqsException",
+        "Cause": f"Value AQEB for parameter ReceiptHandle is invalid. Reason: {reason} {_AT_SQS}",
+    }
+    for reason in (
+        "The receipt handle has expired.",
+        "Message does not exist or is not available for visibility timeout change.",
+    )
+] + [
+    {"Error": "Sqs.MessageNotInflightException", "Cause": f"The specified message is not in flight. {_AT_SQS}"},
+    {"Error": "Sqs.MessageNotInflightException"},
+    {"Error": "Sqs.ReceiptHandleIsInvalidException", "Cause": f"The input receipt handle is invalid. {_AT_SQS}"},
+]
+OTHER_SQS_ERRORS = [
+    {"Error": "States.Timeout"},
+    {"Error": "Sqs.SdkClientException", "Cause": "Unable to execute HTTP request"},
+    {"Error": "Sqs.RequestThrottledException", "Cause": f"Rate exceeded {_AT_SQS}"},
+    {"Error": "Sqs.QueueDoesNotExistException", "Cause": f"The specified queue does not exist. {_AT_SQS}"},
+    {
+        "Error": "Sqs.SqsException",
+        "Cause": f"User: u is not authorized to perform: sqs:changemessagevisibility {_AT_SQS}",
+    },
+]
 
 
 class _OneItem:

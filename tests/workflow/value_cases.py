@@ -52,7 +52,7 @@ _CONSTANT = (
 _BODIES = [states()[name]["Arguments"]["MessageBody"] for name in ("KeepRequest", "ReturnRequest")]
 
 
-def questions(random_numbers: int = 300) -> list[Question]:
+def questions(random_numbers: int = 100) -> list[Question]:
     """All of them.
 
     Args:
@@ -71,7 +71,7 @@ def sent_again(number: str) -> list[Question]:
     return [Question(body, {"context": context}, {"token": {}}) for body in _BODIES]
 
 
-def numbers(random_numbers: int = 300) -> list[str]:
+def numbers(random_numbers: int = 100) -> list[str]:
     """Numbers as JSON. `random_numbers`: how many to add to those at the edges, the same ones each time."""
     return _EDGES + _random_numbers(random_numbers)
 

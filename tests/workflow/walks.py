@@ -150,15 +150,19 @@ class Scenario(NamedTuple):
             settings = {} if self.target == "job" else {"settle_seconds": {"N": str(SETTLE_SECONDS)}}
             holders = {"M": {ME: {"M": {"job": {"S": self.target}, "state": {"S": "RUNNING"}}}}}
             return [{"Attributes": {"holders": holders, "run_settings": {"M": settings}}}]
-        if name == "ReadWaiting" and self.waits:
+        if name == "ReadWaiting" and (self.waits or self.redrives):
             return RESULTS[name][:1]  # the wakes are those of the other walks
         return RESULTS.get(name, [{}])
 
 
-@cache
 def all_walks(redrives: int = 0, target: str = "job", waits: bool = False) -> tuple[Path, ...]:
     """The walks, made once: they take seconds, which the collection of tests must not."""
-    return tuple(walks(Scenario(redrives, target, waits)))
+    return _all_walks(Scenario(redrives, target, waits))
+
+
+@cache
+def _all_walks(scenario: Scenario) -> tuple[Path, ...]:
+    return tuple(walks(scenario))
 
 
 def walks(scenario: Scenario) -> Iterator[Path]:
