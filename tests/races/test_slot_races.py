@@ -14,7 +14,7 @@ from slotkeeper.slots.request import PRIORITIES
 from tests.races.slot_races import Crowd, Outcome, Race
 
 SHORT = 0.3  # seconds
-MIN_STEPS = 12  # steps of each thread in a short race: a busy machine takes longer, and checks as much
+MIN_STEPS = 8  # steps of each thread in a short race: a busy machine takes longer, and checks as much
 ROUNDS = 25  # on a busy machine fewer races are contended
 WEIGHTS = (1, 2, 3, 4, 5, 6)
 
