@@ -65,7 +65,7 @@ def test_control_a_race_without_the_condition_has_the_fault(crowd: Crowd, race: 
     assert has_faults([fault], crowd, race)
 
 
-# Two of weight 4 exceed the limit of 7: without the condition, two reserves that have read the same item.
+# Two of weight 4 exceed the limit, so two reserves that have read the same item show the missing condition.
 HEAVY = Race(7, priorities=PRIORITIES, weights=(4,))
 
 
