@@ -18,6 +18,7 @@ from tests.support.cold_functions import Functions, Ran, invocation
 from tests.support.http_servers import Listener, ok
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import TOKENS
+from tests.support.profiles import share
 
 NOW = 1_800_000_000
 KEY, CLIENT_SECRET = "canary-signing-key-4711", "canary-client-secret-0815"
@@ -156,6 +157,7 @@ def raw_answers(draw: st.DrawFn, about: dict[str, Any]) -> bytes:
     return b"\r\n".join([start, *lines, b"", body])
 
 
+@share(0.5)
 @given(
     answers=raw_answers({"answer": "hello yourself"}),
     auth=st.none() | raw_answers({"access_token": NEW_TOKEN}),
@@ -183,6 +185,7 @@ token_items = items(ITEM | LOCK | {"refused_until": {"N": "1700000000"}, "refuse
 )
 
 
+@share(0.5)
 @given(item=token_items)
 @example(item=ITEM | {"refused_until": {"N": "1" + "0" * 125}})
 @example(item=ITEM | {"access_token": {"S": f"{TOKEN}\r\nX: y"}})

@@ -51,7 +51,7 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-batches = st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"])
+batches = st.lists(records(), min_size=1, max_size=4, unique_by=lambda record: record["messageId"])
 
 
 def kept(ran: Ran) -> list[str]:

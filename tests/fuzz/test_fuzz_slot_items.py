@@ -16,6 +16,7 @@ from tests.fuzz.strategies import items
 from tests.fuzz.test_fuzz_requests import PROCESS, check_each_has_one_end, check_no_mistake_in_the_code, kept
 from tests.support.cold_functions import Functions
 from tests.support.in_process_tables import SLOTS
+from tests.support.profiles import share
 from tests.unit.work_account import record
 
 HOLDER = {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1700000000"}}}
@@ -127,6 +128,7 @@ HEALTHY = PROCESS | {
 }
 
 
+@share(0.5)
 @given(
     before=others(),
     status=st.sampled_from(["RUNNING", "SUCCEEDED", "FAILED", "ABORTED", "TIMED_OUT", "PENDING_REDRIVE"]),
@@ -158,6 +160,7 @@ DEEP = "[" * 60_000 + "]" * 60_000
 inputs = st.sampled_from(['{"process": "p"}', DEEP, '"\ufffe\uffff"', "", "not JSON \x00", "1" * 5000])
 
 
+@share(0.5)
 @given(
     before=others(),
     name=names | st.sampled_from(["p-1", "p-2", "-p", "p", "p-"]),

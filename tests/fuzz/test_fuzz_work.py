@@ -14,6 +14,7 @@ from tests.fuzz.test_fuzz_requests import kept
 from tests.support.cold_functions import Functions, Ran, invocation
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import LEDGER
+from tests.support.profiles import share
 from tests.unit.work_account import record
 
 NOW = 1_800_000_000.0
@@ -94,7 +95,7 @@ policies = (
 
 
 @given(
-    sent=st.lists(records(), min_size=1, max_size=10, unique_by=lambda record: record["messageId"]),
+    sent=st.lists(records(), min_size=1, max_size=4, unique_by=lambda record: record["messageId"]),
     policy=policies,
 )
 def test_every_message_is_done_scheduled_dead_lettered_or_left_on_the_queue(
@@ -118,6 +119,7 @@ REFUSED = {
 }
 
 
+@share(0.5)
 @given(sent=records(st.just(json.dumps(VALID))), data=st.data(), policy=policies)
 def test_no_message_is_lost_if_aws_refuses_calls(
     functions: Functions, sent: dict[str, Any], data: st.DataObject, policy: str
@@ -167,6 +169,7 @@ rows = st.builds(
 )
 
 
+@share(0.5)
 @given(row=rows)
 @example(row=ROW | {"plan": {"S": '{"when": "tomorrow", "counted": true}'}})
 @example(row=ROW | {"history": {"L": []}}).via("a failure without a history")

@@ -12,6 +12,7 @@ import pytest
 
 from dev.emulator.chat_service import ChatService
 from dev.emulator.dynamodb_local import DynamoDbLocal
+from tests.races.lease_races import LeaseCrowd
 from tests.races.shared_token import TABLE, TokenSharers
 from tests.races.slot_races import Crowd
 from tests.support.tables import create_table
@@ -34,6 +35,15 @@ def crowd(
 ) -> Iterator[Crowd]:
     processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 8)
     with Crowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("races")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def lease_crowd(
+    request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LeaseCrowd]:
+    processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 4)
+    with LeaseCrowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("leases")) as running:
         yield running
 
 

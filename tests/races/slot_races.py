@@ -71,11 +71,15 @@ class Crowd(ClientProcesses):
         super().__init__(dynamodb_local, slot_clients, processes, threads, folder)
         self._observer_count = (processes + 1) // 2  # several, because one reads seldom among many clients
 
-    def race(self, race: Race, seconds: float, min_steps: int = 0) -> Outcome:
-        """Run a race for `seconds`, and until each thread has made at least `min_steps` steps, and check it."""
+    def race(self, race: Race, seconds: float, min_steps: int = 0, *, observed: bool = True) -> Outcome:
+        """Run a race for `seconds`, and until each thread has made at least `min_steps` steps, and check it.
+
+        Args:
+            observed: by threads that read the item during the race.
+        """
         table, stream = self.create_table()
         self._put_process(table, race)
-        observers = [Observer(self.dynamodb, table) for _ in range(self._observer_count)]
+        observers = [Observer(self.dynamodb, table) for _ in range(self._observer_count if observed else 0)]
         disturbers = [
             Disturber(self.dynamodb, table, race, number)
             for number in range(self._observer_count if race.disturbances else 0)

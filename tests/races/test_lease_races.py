@@ -6,12 +6,11 @@ describes longer races.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots import lease_protocol
 from tests.races.client_processes import are_found
 from tests.races.lease_races import LeaseCrowd, LeaseOutcome
@@ -26,15 +25,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "limit" in metafunc.fixturenames:
         is_long = metafunc.config.getoption("seconds", None)
         metafunc.parametrize("limit", [1, 10, 100] if is_long else [1, 10])
-
-
-@pytest.fixture(scope="module")
-def lease_crowd(
-    request: pytest.FixtureRequest, dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LeaseCrowd]:
-    processes, threads = (8, 16) if request.config.getoption("seconds", None) else (2, 4)
-    with LeaseCrowd(dynamodb_local, processes, threads, tmp_path_factory.mktemp("leases")) as running:
-        yield running
 
 
 def _race(request: pytest.FixtureRequest, crowd: LeaseCrowd, limit: int, **how: Any) -> LeaseOutcome:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots import rate
 from slotkeeper.slots.rate import Rate
 from tests.races.client_processes import are_found
@@ -17,26 +14,20 @@ PACE = Rate(2, 3, 2)
 MIN_CYCLES, ROUNDS = 8, 20
 
 
-@pytest.fixture(scope="module")
-def crowd_of_callers(dynamodb_local: DynamoDbLocal, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaseCrowd]:
-    with LeaseCrowd(dynamodb_local, 2, 4, tmp_path_factory.mktemp("rates")) as running:
-        yield running
-
-
-def test_s11_in_no_time_begin_more_leases_than_the_rate_allows(crowd_of_callers: LeaseCrowd) -> None:
+def test_s11_in_no_time_begin_more_leases_than_the_rate_allows(lease_crowd: LeaseCrowd) -> None:
     for _ in range(ROUNDS):
-        outcome = crowd_of_callers.race(10, 0.0, MIN_CYCLES, pace=PACE)
+        outcome = lease_crowd.race(10, 0.0, MIN_CYCLES, pace=PACE)
         assert not outcome.judge.faults, outcome.judge.summary()
         if min(outcome.figures.grants, outcome.figures.refusals, outcome.figures.lost_answers) > 0:
             return
     pytest.fail(f"none of {ROUNDS} races was contended, so nothing was checked; the last: {outcome.figures}")
 
 
-def test_control_a_race_whose_writes_do_not_compare_the_next_start_has_the_fault(crowd_of_callers: LeaseCrowd) -> None:
+def test_control_a_race_whose_writes_do_not_compare_the_next_start_has_the_fault(lease_crowd: LeaseCrowd) -> None:
     change = ("SAME_START", " AND next_start = :seen_start", " AND next_start >= :seen_start")
 
     def race() -> list[str]:
-        return crowd_of_callers.race(10, 0.0, MIN_CYCLES, pace=PACE, pace_changes=(change,)).judge.faults
+        return lease_crowd.race(10, 0.0, MIN_CYCLES, pace=PACE, pace_changes=(change,)).judge.faults
 
     assert rate.SAME_START.endswith(change[1])
     assert are_found(["moves the next start"], ROUNDS, race)

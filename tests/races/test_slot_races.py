@@ -14,7 +14,7 @@ from slotkeeper.slots.request import PRIORITIES
 from tests.races.slot_races import Crowd, Outcome, Race
 
 SHORT = 0.3  # seconds
-MIN_STEPS = 12  # steps of each thread in a short race: a busy machine takes longer, and checks as much
+MIN_STEPS = 8  # steps of each thread in a short race: a busy machine takes longer, and checks as much
 ROUNDS = 25  # on a busy machine fewer races are contended
 WEIGHTS = (1, 2, 3, 4, 5, 6)
 
@@ -52,7 +52,7 @@ def was_above_limit(outcome: Outcome) -> bool:
     return any(in_use > limit for in_use, limit in outcome.judge.curve)
 
 
-@pytest.mark.parametrize("limit", [1, 10, 200])
+@pytest.mark.parametrize("limit", [1, 10, 50])
 def test_s1_s2_at_every_write_holders_are_counted_and_never_more_than_the_limit(race_it: RaceIt, limit: int) -> None:
     assert_no_fault(race_it, f"limit {limit}", Race(limit), lambda outcome: outcome.figures.most_holders == limit)
 

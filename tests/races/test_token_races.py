@@ -25,19 +25,19 @@ from tests.support.boundary import Calls
 from tests.support.losing_proxy import LosingProxy
 from tests.support.waiting import wait_until
 
-COLD = 500
+COLD = 50  # in each process
 OTHERS = 20
 
 
-def test_t1_f29_500_cold_clients_in_four_processes_with_skewed_clocks_cost_one_post(sharing: TokenSharers) -> None:
-    skews = [SKEW, -SKEW, 0.0] * 41 + [SKEW, -SKEW]
+def test_t1_f29_100_cold_clients_in_two_processes_with_skewed_clocks_cost_one_post(sharing: TokenSharers) -> None:
+    skews = [SKEW, -SKEW] * (COLD // 2)
     with ExitStack() as ends:
-        processes = [ends.enter_context(InstanceProcess(sharing, skews)) for _ in range(4)]
-        assert [process.receive() for process in processes] == ["ready"] * 4
+        processes = [ends.enter_context(InstanceProcess(sharing, skews)) for _ in range(2)]
+        assert [process.receive() for process in processes] == ["ready"] * 2
         for process in processes:
             process.resume()
         tokens = [token for process in processes for token in process.receive()["tokens"]]
-    assert (len(tokens), set(map(sharing.service.is_live, tokens)), sharing.service.auths) == (COLD, {True}, 1)
+    assert (len(tokens), set(map(sharing.service.is_live, tokens)), sharing.service.auths) == (2 * COLD, {True}, 1)
 
 
 def test_control_without_the_lock_in_the_condition_both_instances_post(

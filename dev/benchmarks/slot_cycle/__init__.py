@@ -1,1 +1,1 @@
-"""A slot's cycle (reserve, confirm, release) next to bare writes and other counting semaphores in DynamoDB."""
+"""A slot's cycle (reserve, confirm, release) next to bare writes."""

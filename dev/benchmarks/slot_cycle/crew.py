@@ -17,25 +17,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Self
 
-from dev.benchmarks.slot_cycle.counter_designs import (
-    PROCESS,
-    Counter,
-    Design,
-    Floor,
-    Slotkeeper,
-    Transaction,
-    Weighted,
-)
+from dev.benchmarks.slot_cycle.counter_designs import PROCESS, Design, Floor, Slotkeeper
 from dev.emulator.local_clients import local_client
 from slotkeeper.slots.request import execution_name
 
-DESIGNS: dict[str, type[Design]] = {
-    "slotkeeper": Slotkeeper,
-    "weighted": Weighted,
-    "floor": Floor,
-    "counter": Counter,
-    "transaction": Transaction,
-}
+DESIGNS: dict[str, type[Design]] = {"slotkeeper": Slotkeeper, "floor": Floor}
 THREADS = 32  # per process, at most
 
 

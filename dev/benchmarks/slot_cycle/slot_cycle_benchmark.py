@@ -130,10 +130,8 @@ def written_by_a_cycle(design: Design) -> float:
     def ask(params: dict[str, Any], **_: Any) -> None:
         params["ReturnConsumedCapacity"] = "TOTAL"
 
-    def note(model: Any, parsed: dict[str, Any], **_: Any) -> None:
-        consumed = parsed["ConsumedCapacity"]
-        if model.name != "GetItem":
-            written.extend(each["CapacityUnits"] for each in (consumed if isinstance(consumed, list) else [consumed]))
+    def note(parsed: dict[str, Any], **_: Any) -> None:
+        written.append(parsed["ConsumedCapacity"]["CapacityUnits"])
 
     events = design.dynamodb.meta.events
     events.register("provide-client-params.dynamodb.*", ask)
@@ -157,7 +155,7 @@ def cycles(cells: Cells, extent: Extent) -> Grid:
         seconds = cells[design, holders, contenders].cycles
         return f"{median(seconds) * 1000:.1f} ({(percentile(seconds, 0.99) or 0.0) * 1000:.1f})"
 
-    return _grid("A cycle, in ms: median (p99)", extent, cell, "The AWS sample has two writes, without confirm.")
+    return _grid("A cycle, in ms: median (p99)", extent, cell, "")
 
 
 def ratios(cells: Cells, extent: Extent) -> Grid:
@@ -176,7 +174,7 @@ def units(cells: Cells, extent: Extent) -> Grid:
     def cell(design: str, holders: int, contenders: int) -> str:
         return f"{cells[design, holders, contenders].written:g}"
 
-    caption = "Names of process and job of 6 characters. DynamoDB charges conflicts of transactions in addition."
+    caption = "Names of process and job of 6 characters."
     return _grid("Write units of a cycle", extent, cell, caption)
 
 
