@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import boto3
@@ -76,9 +76,12 @@ def _site() -> Site:
     while frame and not frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
     assert frame is not None, "a call from outside functions, layers and jobs"
-    return Site(
-        str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_code.co_qualname.partition(".<locals>")[0]
-    )
+    return _site_of(frame.f_code)
+
+
+@cache
+def _site_of(code: CodeType) -> Site:
+    return Site(str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname.partition(".<locals>")[0])
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ def _text(file: str) -> str:
 
 
 def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> None:
-    """Run a case, and with `faults` again with each fault of each call."""
+    """Run a case, and with `faults` again with each fault of each operation that it calls."""
 
     def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:
         api.answers = {"/auth": ok(b'{"access_token": "new"}')}
@@ -184,7 +187,10 @@ def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> Non
     assert ran.raised is None, f"{case.function}, {case.name}: {ran}"
     if not faults:
         return
-    for call, model in account.firsts():
-        for code in _errors(call, model):
-            run(refuse={call.operation: code})
-        run(lose={call.operation})
+    firsts = account.firsts()
+    for operation, code in dict.fromkeys(
+        (call.operation, code) for call, model in firsts for code in _errors(call, model)
+    ):
+        run(refuse={operation: code})
+    for operation in dict.fromkeys(call.operation for call, _ in firsts):
+        run(lose={operation})
