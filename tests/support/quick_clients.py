@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import botocore.session
-from botocore import UNSIGNED, client, hooks, regions, useragent
+from botocore import UNSIGNED, client, hooks, httpsession, regions, useragent
 from botocore.config import Config
 from botocore.hooks import NodeList
 from moto.core import models as moto_models
@@ -31,6 +31,7 @@ def install() -> None:
     client.ClientCreator._create_methods = _methods_of_a_model(client.ClientCreator._create_methods)
     hooks.EventAliaser._alias_event_name = _alias_of_a_name(hooks.EventAliaser._alias_event_name)
     hooks.accepts_kwargs = _accepts_kwargs
+    httpsession.create_urllib3_context = functools.cache(httpsession.create_urllib3_context)
     hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
     useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
     useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
