@@ -19,7 +19,6 @@ NAME = execution_name("p", "nightly", 1)
 SKIP = {"process": "p", "request_id": "nightly", "when_busy": "skip"}
 DEADLINE = NOW + 3600  # 2027-01-15T09:00:00Z
 LIMITED = {"process": "p", "request_id": "nightly", "start_before": "2027-01-15T10:00:00+01:00"}
-FULL_REASON = "it could not start when it was received, since the process is full"
 LATE_REASON = "start_before was 2027-01-15T10:00:00+01:00, and the request had not started by then"
 
 
@@ -140,13 +139,6 @@ def test_what_has_started_is_neither_skipped_nor_too_late(
     assert isinstance(outcome, expected)
     assert account.skipped.note_of(NAME) is None
     assert account.messages(account.dead_letter_url) == []
-
-
-def test_what_has_started_is_not_skipped_because_of_a_note_that_arrived_late(account: Account) -> None:
-    sent = delivery(SKIP)
-    account.starter.admit(sent, NOW)
-    account.skipped.add_note(parse_request(sent), sent, FULL_REASON, NOW)
-    assert isinstance(account.starter.admit(again(sent), NOW), Admitted)
 
 
 def test_another_request_with_the_id_of_a_skipped_one_is_not_taken_for_it(account: Account) -> None:
