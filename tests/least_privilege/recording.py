@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import boto3
@@ -76,9 +76,12 @@ def _site() -> Site:
     while frame and not frame.f_code.co_filename.startswith(OURS):
         frame = frame.f_back
     assert frame is not None, "a call from outside functions, layers and jobs"
-    return Site(
-        str(Path(frame.f_code.co_filename).relative_to(ROOT)), frame.f_code.co_qualname.partition(".<locals>")[0]
-    )
+    return _site_of(frame.f_code)
+
+
+@cache
+def _site_of(code: CodeType) -> Site:
+    return Site(str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname.partition(".<locals>")[0])
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Recorder:
         self.functions = functions
         self._patch = patch
         self.calls: dict[str, list[Call]] = {}
+        self.tried: set[tuple[str, Site, str]] = set()
         self._name = ""
 
     def enter(self, logical: str, **instead: str) -> None:
@@ -154,6 +158,7 @@ MORE = {
 # Excluded: custom_resource.py retries it for half a minute of real time, since a new role may not be propagated yet.
 DENIED = "AccessDeniedException"
 UNKNOWN_ERROR = "SomethingElse"
+LOST = ""  # no error code: the call takes effect, and its answer is lost
 
 
 def _errors(call: Call, model: Any) -> Iterator[str]:
@@ -172,7 +177,7 @@ def _text(file: str) -> str:
 
 
 def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> None:
-    """Run a case, and with `faults` again with each fault of each call."""
+    """Run a case, and with `faults` again with each fault that no earlier case had at the same site."""
 
     def run(refuse: dict[str, str] | None = None, lose: set[str] | None = None) -> tuple[Any, Recorded]:
         api.answers = {"/auth": ok(b'{"access_token": "new"}')}
@@ -184,7 +189,12 @@ def run_case(recorder: Recorder, case: Case, api: Listener, faults: bool) -> Non
     assert ran.raised is None, f"{case.function}, {case.name}: {ran}"
     if not faults:
         return
-    for call, model in account.firsts():
-        for code in _errors(call, model):
-            run(refuse={call.operation: code})
-        run(lose={call.operation})
+    possible = {
+        (call.operation, call.site, code) for call, model in account.firsts() for code in (*_errors(call, model), LOST)
+    }
+    for operation, code in sorted({(operation, code) for operation, _, code in possible - recorder.tried}):
+        if code == LOST:
+            run(lose={operation})
+        else:
+            run(refuse={operation: code})
+    recorder.tried |= possible

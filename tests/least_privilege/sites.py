@@ -82,18 +82,24 @@ def of_function(folder: str) -> set[tuple[str, Site]]:
 
 def _modules(paths: list[Path]) -> list[Path]:
     """These modules and their imports from this project's packages."""
-    modules = list(paths)
-    for path in modules:  # grows during the loop
-        modules += [module for module in _imported(path) if module not in modules and module != COMPLETION]
-    return modules
+    modules = dict.fromkeys(paths)
+    todo = list(paths)
+    while todo:
+        new = _imported(todo.pop()) - modules.keys() - {COMPLETION}
+        modules |= dict.fromkeys(new)
+        todo += new
+    return list(modules)
 
 
-def _imported(path: Path) -> Iterator[Path]:
+@cache
+def _imported(path: Path) -> set[Path]:
+    imported = set()
     for node in _at_runtime(_parsed(path)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
             for dotted in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
                 base = PACKAGES[dotted.split(".")[0]].joinpath(*dotted.split("."))
-                yield from (each for each in (base.with_suffix(".py"), base / "__init__.py") if each.exists())
+                imported |= {each for each in (base.with_suffix(".py"), base / "__init__.py") if each.exists()}
+    return imported
 
 
 def _at_runtime(tree: ast.AST) -> Iterator[ast.AST]:

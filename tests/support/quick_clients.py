@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import botocore.session
-from botocore import client, hooks, regions, useragent
+from botocore import UNSIGNED, client, hooks, httpsession, regions, useragent
+from botocore.config import Config
 from botocore.hooks import NodeList
 from moto.core import models as moto_models
 from moto.core import responses as moto_responses
@@ -31,6 +32,7 @@ def install() -> None:
     client.ClientCreator._create_methods = _methods_of_a_model(client.ClientCreator._create_methods)
     hooks.EventAliaser._alias_event_name = _alias_of_a_name(hooks.EventAliaser._alias_event_name)
     hooks.accepts_kwargs = _accepts_kwargs
+    httpsession.create_urllib3_context = functools.cache(httpsession.create_urllib3_context)
     hooks._PrefixTrie._recursive_copy = lambda _trie, node: _copied(node)
     useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
     useragent.UserAgentComponent.to_string = functools.cache(useragent.UserAgentComponent.to_string)
@@ -41,20 +43,47 @@ def install() -> None:
     moto_models.RESPONSES_METHODS.clear()  # only callers of the `requests` library need them
 
 
+class _Handlers(hooks._PrefixTrie):
+    """The handlers of a shared client, copied when a test changes them."""
+
+    def __init__(self, original: hooks._PrefixTrie) -> None:
+        self._root = original._root
+        self.are_changed = False
+
+    def append_item(self, *given: Any, **more: Any) -> None:
+        self._copy()
+        super().append_item(*given, **more)
+
+    def remove_item(self, *given: Any) -> None:
+        self._copy()
+        super().remove_item(*given)
+
+    def _copy(self) -> None:
+        if not self.are_changed:
+            self._root, self.are_changed = _copied(self._root), True
+
+
 @functools.cache
-def _client(service: str, owner: str) -> tuple[Any, Any]:
-    made = botocore.session.get_session().create_client(service)
-    return made, copy.copy(made.meta.events._emitter)
+def _client(service: str, owner: str) -> tuple[Any, hooks._PrefixTrie, dict[str, Any]]:
+    """A client, its handlers and those with an id. Its calls are not signed, since moto checks no signature."""
+    made = botocore.session.get_session().create_client(service, config=Config(signature_version=UNSIGNED))
+    emitter = made.meta.events._emitter
+    handlers = emitter._handlers
+    emitter._handlers = _Handlers(handlers)
+    return made, handlers, copy.copy(emitter._unique_id_handlers)
 
 
 def shared_client(service: str, owner: str = "") -> Any:
-    """One client for all tests of one thread, without the hooks of the test before. It takes a tenth of the time.
+    """One client for all tests of one thread, without the hooks of the test before.
 
     Args:
         owner: tests that need two clients of a service distinguish them by their owners.
     """
-    shared, emitter = _client(service, owner)
-    vars(shared.meta.events._emitter).update(vars(copy.copy(emitter)), _lookup_cache={})
+    shared, handlers, by_id = _client(service, owner)
+    emitter = shared.meta.events._emitter
+    if emitter._handlers.are_changed:
+        changed = {"_handlers": _Handlers(handlers), "_unique_id_handlers": copy.copy(by_id), "_lookup_cache": {}}
+        vars(emitter).update(changed)
     return shared
 
 

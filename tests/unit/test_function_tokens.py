@@ -45,18 +45,20 @@ def shown(account: Account, capsys: pytest.CaptureFixture[str], caplog: pytest.L
     return everything
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+UNKNOWN = REQUEST | {"process": "q", "task_token": TOKEN}  # its caller is answered
+
+
 @pytest.mark.parametrize(
-    "body",
+    ("body", "refusal"),
     [
-        REQUEST | {"process": "q", "task_token": TOKEN},
-        REQUEST | {"task_token": [TOKEN]},
-        REQUEST | {"task_token": f"{TOKEN} with space"},
-        [{"task_token": TOKEN}],
-        '{"task_token": "' + TOKEN + '",',
-        REQUEST | {"task_token": TOKEN},
+        *((UNKNOWN, refusal) for refusal in REFUSALS),
+        (REQUEST | {"task_token": [TOKEN]}, ""),
+        (REQUEST | {"task_token": f"{TOKEN} with space"}, ""),
+        ([{"task_token": TOKEN}], ""),
+        ('{"task_token": "' + TOKEN + '",', ""),
+        (REQUEST | {"task_token": TOKEN}, ""),
     ],
-    ids=["unknown process", "wrong type", "white space", "a list", "cut off", "valid"],
+    ids=[*REFUSALS, "wrong type", "white space", "a list", "cut off", "valid"],
 )
 def test_the_starter_shows_no_token(
     scene: CallerScene, load: Load, shown: Callable[[], str], body: Any, refusal: str

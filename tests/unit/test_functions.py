@@ -265,10 +265,11 @@ def test_a_process_can_run_a_state_machine(account: Account, registrar: Registra
         ("arn:aws:states:us-east-1:123456789012:stateMachine:missing", "missing does not exist; create it before"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:nightly:1", "without version or alias"),
         ("arn:aws:states:us-east-1:999999999999:stateMachine:nightly", "must be in the stack's account 123456789012"),
+        ("arn:aws:states:eu-west-1:123456789012:stateMachine:nightly", "must be in the stack's account 123456789012"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:quick", "is of type EXPRESS; it must be STANDARD"),
         ("arn:aws:states:us-east-1:123456789012:stateMachine:secret", "is encrypted with arn:aws:kms:other"),
     ],
-    ids=["missing", "qualified", "another account", "express", "encrypted"],
+    ids=["missing", "qualified", "another account", "another Region", "express", "encrypted"],
 )
 def test_a_state_machine_that_cannot_run_in_a_slot_is_refused_with_the_reason(
     account: Account, registrar: Registrar, target: str, reason: str

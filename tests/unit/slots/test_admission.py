@@ -8,18 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError
 
 from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, Request, execution_name, message_group
 from tests.support.boundary import (
     Calls,
-    Killed,
     before_write,
-    kill_after,
-    kill_before,
-    lose_answer,
     passed_values,
     refuse,
 )
@@ -37,15 +33,6 @@ def test_f24_a_message_delivered_twenty_times_starts_one_workflow(account: Accou
     assert account.item().slots_in_use == 1
 
 
-def test_f1_a_start_whose_answer_is_lost_keeps_slot_and_message(account: Account) -> None:
-    lose_answer(account.stepfunctions, "StartExecution")
-    with pytest.raises(ReadTimeoutError):
-        account.starter.admit(delivery(REQUEST), NOW)
-    assert account.item().holders.keys() == {EXECUTION}
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
-    assert account.executions() == [EXECUTION]
-
-
 @pytest.mark.parametrize(
     ("code", "retries"),
     [
@@ -59,19 +46,6 @@ def test_f1_an_ambiguous_error_keeps_slot_and_message(account: Account, code: st
     with pytest.raises(ClientError):
         account.starter.admit(delivery(REQUEST), NOW)
     assert account.item().holders.keys() == {EXECUTION}
-
-
-@pytest.mark.parametrize(
-    "died", [(kill_after, "dynamodb", "UpdateItem"), (kill_before, "stepfunctions", "StartExecution")]
-)
-def test_f15_a_starter_that_dies_before_the_start_is_continued_by_the_next(account: Account, died: Any) -> None:
-    kill, client, operation = died
-    kill(getattr(account, client), operation)
-    with pytest.raises(Killed):
-        account.starter.admit(delivery(REQUEST), NOW)
-    assert account.executions() == []
-    assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(ADMITTED)
-    assert account.item().slots_in_use == 1
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "StateMachineDoesNotExist", "ExecutionLimitExceeded"])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slotkeeper.slots.admission import Admitted, DeadLettered
-from slotkeeper.slots.process import KEEP_SECONDS, Cancellation
+from slotkeeper.slots.process import KEEP_SECONDS
 from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome, Operations
 from slotkeeper.slots.protocol import Cancelled, Candidate, Granted
 from slotkeeper.slots.request import Request, execution_name
@@ -49,12 +49,6 @@ def test_a_holder_cannot_be_cancelled(account: Account, operations: Operations) 
     assert operations.cancel_request("p", EXECUTION, NOW) is CancelOutcome.HOLDS_SLOT
     assert account.item().cancelled == {}
     assert account.starter.admit(delivery(REQUEST, receives=2), NOW) == Admitted(Request("p", {}, "order-1"))
-
-
-def test_a_second_cancellation_replaces_the_first(account: Account, operations: Operations) -> None:
-    operations.cancel_request("p", EXECUTION, NOW, "anna")
-    assert operations.cancel_request("p", EXECUTION, NOW + 60, "bert") is CancelOutcome.CANCELLED
-    assert account.item().cancelled == {EXECUTION: Cancellation(int(NOW) + 60, "bert")}
 
 
 def test_cancellations_have_a_maximum(account: Account, operations: Operations) -> None:

@@ -152,14 +152,6 @@ def runs(account: Account) -> Runs:
     return Runs(account)
 
 
-def test_no_other_run_starts_until_the_lease_is_released(runs: Runs) -> None:
-    first = runs.new()
-    assert first.take(120)
-    assert not runs.new().take(120)
-    first.release()
-    assert runs.new().take(120)
-
-
 def test_a_run_that_was_killed_keeps_the_lease_until_lambda_would_have_stopped_it(runs: Runs) -> None:
     assert runs.new().take(120)
     runs.now = NOW + 120 + CLOCK_SKEW_SECONDS

@@ -89,15 +89,6 @@ def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     assert aborted.account.item().slots_in_use == 0
 
 
-def test_a_run_of_another_execution_is_not_stopped(aborted: JanitorScene) -> None:
-    aborted.run("RUNNING")
-    aborted.runs[0]["Arguments"] = {"--slotkeeper-execution": "p-other"}
-    aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP)
-    assert aborted.stopped == []
-    assert aborted.account.item().slots_in_use == 0
-
-
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.job_exists = False
     counts = aborted.account.run_at(LATER).counts
@@ -177,13 +168,6 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(sc
     scene.account.run_at(NOW + day + LOOK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert scene.account.item().slots_in_use == 0
-
-
-def test_a_run_beyond_the_first_page_is_found(aborted: JanitorScene) -> None:
-    aborted.run("RUNNING")
-    aborted.older_runs, aborted.runs = aborted.runs, [{**aborted.runs[0], "Id": "jr_2", "Arguments": {}}]
-    aborted.account.run_at(LATER)
-    assert aborted.stopped == ["jr_1"]
 
 
 def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) -> None:

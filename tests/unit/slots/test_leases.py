@@ -303,12 +303,6 @@ def test_waiting_ends_while_the_invocation_has_time_for_the_block(
 # expired leases
 
 
-def test_a_lease_within_the_clock_skew_is_not_taken_over(scene: LeaseScene) -> None:
-    scene.expired(age=CLOCK_SKEW_SECONDS - 1)
-    _refused(scene)
-    assert scene.owners() == ["dead"]
-
-
 def _extend(scene: LeaseScene) -> None:
     (name,) = scene.holders()
     assert scene.other.steps.extend("p", name, LeaseTerm(int(NOW) + 60, f"code of {name}"))
@@ -340,13 +334,6 @@ def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene:
     scene.account.write("slots_in_use", {"N": "5"})  # below the holders' 10
     before_write(scene.account.dynamodb, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
     _refused(scene, weight=5)
-
-
-def test_a_takeover_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
-    scene.expired()
-    _make_twice(scene.account, 1)
-    with scene.leases.lease("p", seconds=60):
-        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
 
 
 @pytest.mark.parametrize(("expired", "mine", "limit"), [(3, 1, 3), (1, 3, 3), (2, 2, 2)])

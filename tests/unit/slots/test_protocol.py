@@ -26,16 +26,6 @@ from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
 
 
-def test_a_granted_slot_is_counted_with_its_holder_in_one_call_up_to_the_limit(account: Account) -> None:
-    calls = Calls(account.dynamodb)
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
-    assert calls.made == ["UpdateItem"]
-    assert account.item().slots_in_use == 1
-    assert account.item().holders["p-1"].state == "RESERVED"
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
-    assert account.item().slots_in_use == 1
-
-
 @pytest.mark.parametrize("limit", [1, 2], ids=["full", "a slot free"])
 def test_f17_a_repeated_reserve_returns_already_held(account: Account, limit: int) -> None:
     account.processes.set_limit("p", limit)
@@ -97,13 +87,6 @@ def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None
     account.slots.reserve(Candidate("p", "p-1"), NOW)
     assert account.processes.create("p", 9, "job") is False
     assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
-
-
-def test_reserve_is_refused_until_a_paused_process_is_resumed(account: Account) -> None:
-    account.processes.pause("p")
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == PAUSED
-    account.processes.resume("p")
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == Granted()
 
 
 def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:

@@ -12,11 +12,11 @@ from slotkeeper.slots import SlotUnavailable
 from slotkeeper.slots.admission import Admitted, DeadLettered, Waiting
 from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.processes import Operations
-from slotkeeper.slots.protocol import AlreadyHeld, Candidate, Granted, Misconfigured, Registration
+from slotkeeper.slots.protocol import Candidate, Granted, Misconfigured, Registration
 from slotkeeper.slots.queues import wake_next
 from slotkeeper.slots.rate import Rate, parse_rate
 from slotkeeper.slots.request import Priority, message_group
-from tests.support.boundary import Calls, Killed, before_write, kill_before, lose_answer, passed_values
+from tests.support.boundary import Calls, before_write, passed_values
 from tests.unit.conftest import FULL, NOW, Account, delivery
 from tests.unit.slots.lease_scene import LeaseScene
 
@@ -99,21 +99,6 @@ def test_a_process_without_a_rate_costs_one_call_and_one_with_a_rate_a_read_more
     assert made == ["GetItem"]
 
 
-def test_a_reservation_whose_answer_was_lost_is_found_and_uses_one_start(paced: Account) -> None:
-    _reserve(paced, "p-0", NOW - 100)
-    lose_answer(paced.dynamodb, "UpdateItem")
-    with pytest.raises(Exception, match="the service"):
-        _reserve(paced, "p-1", NOW)
-    assert _reserve(paced, "p-1", NOW) == AlreadyHeld()
-    assert paced.item().next_start == (NOW + INTERVAL) * 1000
-
-
-def test_a_reservation_that_is_cancelled_has_used_its_start(paced: Account) -> None:
-    _reserve(paced, "p-1", NOW)
-    paced.slots.cancel("p", "p-1")
-    assert _reserve(paced, "p-1", NOW + 1) == FULL
-
-
 def test_a_change_of_the_rate_begins_a_new_count(paced: Account) -> None:
     paced.processes.set_rate("p", Rate(1, 86_400))
     _reserve(paced, "p-1", NOW)
@@ -167,15 +152,6 @@ def test_the_starter_waits_for_the_rest_of_a_second_and_stamps_the_time_that_was
     assert isinstance(outcome, Admitted)
     assert slept == [0.25]
     assert paced.item().next_start == (NOW + 2 * INTERVAL) * 1000
-
-
-def test_a_starter_that_dies_while_it_waits_leaves_the_message_to_the_next_receive(paced: Account) -> None:
-    _reserve(paced, "p-1", NOW)
-    sent = paced.send(REQUEST)
-    paced.starter = replace(paced.starter, sleep=lambda _: kill_before(paced.dynamodb, "GetItem"))
-    with pytest.raises(Killed):
-        paced.starter.admit(sent, NOW + INTERVAL - 0.25)
-    assert isinstance(paced.starter.admit(replace(sent, receives=2), NOW + 200), Admitted)
 
 
 def test_a_request_of_a_higher_priority_that_comes_while_the_starter_waits_is_first(paced: Account) -> None:
@@ -314,14 +290,6 @@ def test_a_lease_takes_over_an_expired_one_only_when_a_start_is_due(paced: Accou
     with scene.leases.lease("p", seconds=60, wait=20):
         assert sum(scene.clock.waits) >= 1
     assert paced.item().next_start >= (NOW + 1 + INTERVAL) * 1000
-
-
-def test_a_take_over_counts_as_a_start(paced: Account) -> None:
-    scene = LeaseScene(paced)
-    paced.processes.set_limit("p", 1)
-    scene.expired()
-    with scene.leases.lease("p", seconds=60):
-        assert paced.item().next_start == (NOW + INTERVAL) * 1000
 
 
 # malformed rates

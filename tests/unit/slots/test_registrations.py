@@ -157,13 +157,6 @@ def test_a_tombstone_of_a_replaced_queue_ends_with_the_first_grant(account: Acco
 # rule 3: the wait of a dead-lettered message ends before the message
 
 
-def test_a_wait_that_has_ended_keeps_no_lower_priority_out(account: Account, one_waits: Callable[..., None]) -> None:
-    one_waits("high")
-    assert account.slots.end_wait(Candidate("p", "p-waits", 1, "high", delivery({}, receives=2))) is True
-    assert account.item().tombstones == {"high": (FIRST, 2)}
-    assert account.reserve("p-low", priority="low") == Granted()
-
-
 @pytest.mark.parametrize("earlier", [{"sequence": "9", "receives": 7}, {"sequence": "10", "receives": 1}])
 def test_a_wait_of_a_later_delivery_is_not_ended(
     account: Account, one_waits: Callable[..., None], earlier: dict[str, Any]

@@ -19,7 +19,6 @@ NAME = execution_name("p", "nightly", 1)
 SKIP = {"process": "p", "request_id": "nightly", "when_busy": "skip"}
 DEADLINE = NOW + 3600  # 2027-01-15T09:00:00Z
 LIMITED = {"process": "p", "request_id": "nightly", "start_before": "2027-01-15T10:00:00+01:00"}
-FULL_REASON = "it could not start when it was received, since the process is full"
 LATE_REASON = "start_before was 2027-01-15T10:00:00+01:00, and the request had not started by then"
 
 
@@ -97,15 +96,6 @@ def test_a_request_that_skips_is_not_skipped_because_of_an_error(account: Accoun
     assert isinstance(account.starter.admit(account.send(SKIP), NOW), Deferred)
 
 
-def test_the_caller_of_a_skipped_request_is_answered(account: Account) -> None:
-    account.fill()
-    answers = take_notes(account)
-    outcome = account.starter.admit(delivery(SKIP | {"task_token": "token"}), NOW)
-    assert answers == [("Skipped", FULL_REASON)]
-    assert isinstance(outcome, Skipped)
-    assert outcome.answered is AnswerOutcome.GIVEN
-
-
 @pytest.mark.parametrize("fault", [kill_after, lose_answer], ids=["dies", "lost answer"])
 def test_a_skipped_request_that_is_delivered_again_is_skipped_again_although_a_slot_is_free(
     account: Account, fault: Callable[[Any, str], None]
@@ -118,16 +108,6 @@ def test_a_skipped_request_that_is_delivered_again_is_skipped_again_although_a_s
     account.slots.cancel("p", "p-other")
     assert isinstance(account.starter.admit(again(sent), NOW), Skipped)
     assert account.item().holders == {}
-
-
-def test_a_starter_that_dies_before_the_note_has_skipped_nothing(account: Account) -> None:
-    account.fill()
-    sent = delivery(SKIP)
-    kill_before(account.dynamodb, "PutItem")
-    with pytest.raises(Killed):
-        account.starter.admit(sent, NOW)
-    account.slots.cancel("p", "p-other")
-    assert isinstance(account.starter.admit(again(sent), NOW), Admitted)
 
 
 def test_a_message_that_repeats_a_skipped_request_is_decided_anew(account: Account) -> None:
@@ -159,13 +139,6 @@ def test_what_has_started_is_neither_skipped_nor_too_late(
     assert isinstance(outcome, expected)
     assert account.skipped.note_of(NAME) is None
     assert account.messages(account.dead_letter_url) == []
-
-
-def test_what_has_started_is_not_skipped_because_of_a_note_that_arrived_late(account: Account) -> None:
-    sent = delivery(SKIP)
-    account.starter.admit(sent, NOW)
-    account.skipped.add_note(parse_request(sent), sent, FULL_REASON, NOW)
-    assert isinstance(account.starter.admit(again(sent), NOW), Admitted)
 
 
 def test_another_request_with_the_id_of_a_skipped_one_is_not_taken_for_it(account: Account) -> None:
@@ -217,12 +190,6 @@ def test_a_request_that_waits_at_its_deadline_is_dead_lettered_and_keeps_no_othe
     assert (account.executions(), account.item().waiting.keys(), woken) == ([], {"low"}, [low.receipt_handle])
 
 
-def test_a_request_whose_deadline_passed_before_it_was_sent_is_dead_lettered(account: Account) -> None:
-    outcome = account.starter.admit(delivery(LIMITED), DEADLINE + 86_400)
-    assert outcome == DeadLettered("TooLate", LATE_REASON)
-    assert account.item().holders == {}
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -240,14 +207,6 @@ def test_a_reservation_whose_workflow_was_not_started_by_the_deadline_is_freed(
     assert account.item().holders.keys() == {NAME}
     assert account.starter.admit(delivery(LIMITED, receives=2), DEADLINE) == DeadLettered("TooLate", LATE_REASON)
     assert (account.executions(), account.item().slots_in_use) == ([], 0)
-
-
-def test_a_start_whose_answer_was_lost_before_the_deadline_wins(account: Account) -> None:
-    lose_answer(account.stepfunctions, "StartExecution")
-    with pytest.raises(ReadTimeoutError):
-        account.starter.admit(delivery(LIMITED), DEADLINE - 1)
-    assert isinstance(account.starter.admit(delivery(LIMITED, receives=2), DEADLINE), Admitted)
-    assert account.item().holders.keys() == {NAME}
 
 
 def test_a_confirmed_slot_wins_although_its_execution_is_not_described_yet(account: Account) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.slots.processes import check_settings
-from slotkeeper.slots.targets import check_key, check_place, check_target, check_type, is_state_machine
+from slotkeeper.slots.targets import check_key, check_target, is_state_machine
 from tests.unit.conftest import Account
 
 ARN = "arn:aws:states:eu-west-1:123456789012:stateMachine:nightly"
@@ -63,20 +63,6 @@ def test_settings_of_a_run_are_refused_with_the_reason(settings: dict[str, Any],
     with pytest.raises(ValueError) as refused:  # noqa: PT011, the reason is compared
         check_settings("p", 1, **({"target": ARN} | settings))
     assert reason in str(refused.value)
-
-
-@pytest.mark.parametrize(("account", "region"), [("999999999999", "eu-west-1"), ("123456789012", "us-east-1")])
-def test_a_state_machine_elsewhere_is_refused(account: str, region: str) -> None:
-    check_place(ARN, "123456789012", "eu-west-1")
-    check_place("a-glue-job", "123456789012", "eu-west-1")
-    with pytest.raises(ValueError, match="must be in the stack's account"):
-        check_place(ARN, account, region)
-
-
-def test_an_express_state_machine_is_refused() -> None:
-    check_type(ARN, {"type": "STANDARD"})
-    with pytest.raises(ValueError, match="is of type EXPRESS; it must be STANDARD"):
-        check_type(ARN, {"type": "EXPRESS"})
 
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234"

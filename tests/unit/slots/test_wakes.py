@@ -210,15 +210,3 @@ def test_the_janitor_wakes_a_cancelled_head_whose_wake_was_lost(
     account.processes.cancellations.add("p", f"p-{priority}", NOW)
     assert account.run_at(NOW).counts["WaitingWoken"] == 1
     assert [each["Body"] for each in account.messages(account.queue_url)] == [f"p-{priority}"]
-
-
-def test_the_janitor_clears_an_outdated_registration_and_wakes_the_next(account: Account) -> None:
-    account.fill()
-    account.write("turn_seconds", {"N": "0"})
-    deleted = account.wait_in_queue("p-high", "high")
-    account.wait_in_queue("p-low", "low")
-    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=deleted.receipt_handle)
-    account.slots.cancel("p", "p-other")
-    assert account.run_at(NOW).counts["WaitingWoken"] == 1
-    assert account.item().waiting.keys() == {"low"}
-    assert [each["Body"] for each in account.messages(account.queue_url)] == ["p-low"]
