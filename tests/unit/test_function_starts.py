@@ -25,6 +25,8 @@ assert gc.get_freeze_count() == frozen
 TRACED = """
 import sys
 from botocore.client import BaseClient
+import slotkeeper.observability
+assert "aws_xray_sdk.core" not in sys.modules
 from slotkeeper.observability import tracer
 assert not tracer.disabled
 assert hasattr(BaseClient._make_api_call, "__wrapped__")
@@ -42,7 +44,7 @@ def test_garbage_collection_starts_after_the_cold_start_and_skips_its_objects() 
     _run(GARBAGE)
 
 
-def test_aws_calls_are_traced_and_no_other_library_is_loaded() -> None:
+def test_aws_calls_are_traced_no_other_library_is_loaded_and_the_package_alone_loads_no_x_ray() -> None:
     _run(TRACED, LAMBDA_TASK_ROOT="/var/task")  # without it, Powertools disables its tracer
 
 
