@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dev.emulator.aws import EmbeddedAws, silent
-from dev.emulator.deployment import LOCAL_FILES, SAM, STACK_NAME, built
+from dev.emulator.deployment import SAM, STACK_NAME, built
 from dev.emulator.environment import ACCESS_KEY, REGION, ROOT, child_environment
 from slotkeeper_cli.app import app
 from slotkeeper_cli.stack_connection import LOCAL_FILE
@@ -31,6 +31,13 @@ QUESTIONS = 200  # more answers than questions
 # In bytes, 450 KB: CloudFormation's former quota. The Serverless Application Repository documents none of its own, and
 # CloudFormation reads 1 MB today (CloudFormation guide, "Understand CloudFormation quotas").
 LONGEST_TEMPLATE = 460_800
+# Resource type -> its property that names a file or a folder, which is uploaded.
+UPLOADED = {
+    "AWS::Serverless::Function": "CodeUri",
+    "AWS::Serverless::LayerVersion": "ContentUri",
+    "AWS::Serverless::StateMachine": "DefinitionUri",
+    "AWS::Glue::Job": "Command",
+}
 TEMPLATE = parsed_template()
 SLOTS = {
     "JanitorSchedule": "rate(1 day)",
@@ -111,9 +118,9 @@ def test_every_file_that_the_template_names_was_uploaded_as_sam_publish_requires
     assert uploaded(application["LicenseUrl"]) == (ROOT / "LICENSE").read_bytes()
     assert uploaded(application["ReadmeUrl"]) == (ROOT / "README.md").read_bytes()
     named = [
-        each["Properties"][LOCAL_FILES[each["Type"]][0]]
+        each["Properties"][UPLOADED[each["Type"]]]
         for each in template["Resources"].values()
-        if each["Type"] in LOCAL_FILES
+        if each["Type"] in UPLOADED
     ]
     assert len(named) == 11
     assert all(uploaded(each.get("ScriptLocation", each) if isinstance(each, dict) else each) for each in named)

@@ -56,7 +56,7 @@ def test_the_projects_template_is_built_again_if_a_source_has_changed(
     monkeypatch.setattr(deployment, "ROOT", tmp_path)
     monkeypatch.setattr(deployment, "TEMPLATE", template)
     monkeypatch.setattr(deployment, "BUILD_DIR", build_dir)
-    monkeypatch.setattr(deployment, "_build", lambda *_: build_dir.mkdir(exist_ok=True))
+    monkeypatch.setattr(deployment, "_sam", lambda *_: build_dir.mkdir(exist_ok=True))
 
     def build() -> int:
         said: list[str] = []
