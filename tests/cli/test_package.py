@@ -188,7 +188,7 @@ def test_the_script_without_the_extra_says_what_to_install(installed: metadata.D
 
 @pytest.fixture(scope="module")
 def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with the wheel and the newest allowed versions of what its extras name.
+    """The Python of an environment with the wheel, and the newest allowed versions of what it and its extras name.
 
     What those need in turn is this environment's, so that pip looks for few packages.
     """
@@ -203,7 +203,7 @@ def newest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "install",
         "--upgrade",
         f"{wheel}[cli,web]",
-        *(Requirement(each).name for each in [*EXTRA, *WEB]),
+        *(Requirement(each).name for each in [*DEPENDENCIES, *EXTRA, *WEB]),
     )
     return python
 
