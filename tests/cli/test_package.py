@@ -33,13 +33,15 @@ OPTIONAL_OF_NICEGUI = {"charset-normalizer", "requests", "simplejson"}
 DEPENDENCIES: list[str] = PROJECT["project"]["dependencies"]
 EXTRA: list[str] = PROJECT["project"]["optional-dependencies"]["cli"]
 WEB: list[str] = PROJECT["project"]["optional-dependencies"]["web"]
-# Imports every module of a package but the console's, which have an extra, and prints the names that are loaded then.
+# Imports every module of a package but the console's, which have an extra, makes the tracer, as functions do, and prints
+# the names that are loaded then.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
 for module in pkgutil.walk_packages(package.__path__, sys.argv[1] + "."):
     if not module.name.endswith("__main__") and ".web." not in module.name:
         importlib.import_module(module.name)
+from slotkeeper.observability import tracer
 print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -137,7 +139,7 @@ def test_every_import_of_the_library_comes_with_the_package() -> None:
 def test_every_import_of_the_command_comes_with_the_extra() -> None:
     imported = _imported("slotkeeper_cli")
 
-    assert {"boto3", "typer", "aws-xray-sdk"} <= imported
+    assert {"boto3", "typer"} <= imported
     assert imported - OPTIONAL <= _installed([*DEPENDENCIES, *EXTRA])
     assert not {Requirement(one).name for one in EXTRA} & _installed(DEPENDENCIES)
 
