@@ -79,8 +79,8 @@ def grace_seconds(parameters: Mapping[str, str]) -> int:
 
 
 def check_gap_seconds(parameters: Mapping[str, str]) -> int:
-    """The stack's LookGapSeconds, between two checks of a holder's work."""
-    return int(parameters.get("LookGapSeconds") or 30)
+    """The stack's CheckGapSeconds, between two checks of a holder's work."""
+    return int(parameters.get("CheckGapSeconds") or 30)
 
 
 def estimate(

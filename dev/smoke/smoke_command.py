@@ -79,7 +79,7 @@ def main(
 
 
 def _carry_out(console: Console, stack: StackUnderTest, checks: list[Check], folder: Path, yes: bool) -> None:
-    _ = stack.outputs, stack.machine, stack.look_gap  # cached before threads read them
+    _ = stack.outputs, stack.machine, stack.check_gap  # cached before threads read them
     if stack.sample_job is None:
         console.print("[yellow]This stack runs your own Glue job; checks that need the sample job show nothing.[/]")
     if not stack.local:

@@ -98,9 +98,9 @@ class StackUnderTest:
         return variables
 
     @cached_property
-    def look_gap(self) -> float:
-        """The deployed LookGapSeconds: seconds between two checks of a Glue run."""
-        return float(self.environment("JanitorFunctionName")["LOOK_GAP_SECONDS"])
+    def check_gap(self) -> float:
+        """The deployed CheckGapSeconds: seconds between two checks of a Glue run."""
+        return float(self.environment("JanitorFunctionName")["CHECK_GAP_SECONDS"])
 
 
 def in_account(name: str, profile: str | None, region: str | None) -> StackUnderTest:

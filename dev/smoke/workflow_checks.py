@@ -57,11 +57,11 @@ def _listing(context: CheckContext) -> str:
         return bool(answered and listed)
 
     context.wait(both, "Glue to list its run", context.timings.start)
-    late, gap = max(0.0, listed - answered), context.stack.look_gap
+    late, gap = max(0.0, listed - answered), context.stack.check_gap
     if late >= gap:
         raise Failed(f"listed {late:.1f} s after the answer: two checks {gap:.0f} s apart may both miss it")
     context.wait_for_end(arn, "SUCCEEDED")
-    return f"listed at most {late + context.timings.poll:.1f} s after the answer; LookGapSeconds is {gap:.0f}"
+    return f"listed at most {late + context.timings.poll:.1f} s after the answer; CheckGapSeconds is {gap:.0f}"
 
 
 def _stopped(context: CheckContext) -> str:
@@ -186,8 +186,8 @@ WAKE = Fact(
 LISTING = Fact(
     "listing",
     "How long after StartJobRun's answer does GetJobRuns list the run?",
-    "less than LookGapSeconds",
-    "S1b: a slot is freed after two checks without a live run. AWS documents no bound: raise LookGapSeconds",
+    "less than CheckGapSeconds",
+    "S1b: a slot is freed after two checks without a live run. AWS documents no bound: raise CheckGapSeconds",
     _listing,
     not_here="the embedded Glue lists a run when it starts it",
 )

@@ -51,7 +51,7 @@ _closed = ClosedExecutions(
         _slots,
         GlueRuns(boto3.client("glue", config=_list_config)),
         Children(_stepfunctions),
-        _settings.look_gap_seconds,
+        _settings.check_gap_seconds,
         time.time,
     ),
     time.time,

@@ -49,7 +49,7 @@ _janitor = Janitor(
     Children(_stepfunctions),
     Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _stepfunctions, _completion_events),
     _settings.grace_seconds,
-    _settings.look_gap_seconds,
+    _settings.check_gap_seconds,
 )
 
 
@@ -69,7 +69,7 @@ def handler(_event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
         return {"JanitorRunsSkipped": 1}
     try:
         report = _janitor.run(seconds_left())
-        metrics.add_metric("JanitorRounds", MetricUnit.Count, 1)
+        metrics.add_metric("JanitorRuns", MetricUnit.Count, 1)
         if seconds_left() > HAND_OFF_SECONDS:
             _measure_hand_offs(report)
     finally:

@@ -70,7 +70,7 @@ WHOLE: dict[str, Any] = {
     "stack_status": "UPDATE_COMPLETE",
     "stack_version": __version__,
     "stack_age": 30 * 86_400.0,
-    "parameters": {"GlueTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
+    "parameters": {"WorkTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
     "processes": [process()],
     "malformed": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},

@@ -349,6 +349,6 @@ def test_stack_drift_is_polled_until_detection_ends(
 
 def test_facts_include_the_time_the_parameters_and_the_stack_status(operator: Operator, fetched: Facts) -> None:
     assert fetched.now == pytest.approx(time.time(), abs=60)
-    assert fetched.parameters["GlueTimeoutMinutes"] == "480"
+    assert fetched.parameters["WorkTimeoutMinutes"] == "480"
     assert fetched.stack_status == "UPDATE_COMPLETE"
     assert fetched.allowed_jobs == {"sample-job"}

@@ -33,8 +33,8 @@ OPTIONAL_OF_NICEGUI = {"charset-normalizer", "requests", "simplejson"}
 DEPENDENCIES: list[str] = PROJECT["project"]["dependencies"]
 EXTRA: list[str] = PROJECT["project"]["optional-dependencies"]["cli"]
 WEB: list[str] = PROJECT["project"]["optional-dependencies"]["web"]
-# Imports every module of a package but the console's, which have an extra, makes the tracer, as functions do, and prints
-# the names that are loaded then.
+# Imports every module of a package but the console's, which have an extra, and makes the tracer, as functions do.
+# Prints the names that are loaded then.
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])

@@ -41,7 +41,7 @@ def parameters(chat_service: ChatService) -> dict[str, str]:
     return {
         "JanitorSchedule": "rate(1 day)",  # tests invoke the janitor themselves
         "GraceSeconds": str(GRACE),
-        "LookGapSeconds": str(CHECK_GAP),
+        "CheckGapSeconds": str(CHECK_GAP),
         # Those that tests create.
         "MoreGlueJobArns": "arn:aws:glue:us-east-1:000000000000:job/*-job",
         "MoreStateMachineArns": ",".join(

@@ -53,8 +53,8 @@ def has_faults(faults: Collection[str], crowd: Crowd, race: Race, steps: int = S
 @pytest.mark.parametrize(
     ("race", "fault"),
     [
-        (Race(LIMIT, ("count",), [without("ROOM_FOR_ONE", COUNTED)]), "although none is free"),
-        (Race(LIMIT, ("count",), [without("ROOM_FOR_ONE", NAMED)]), "although none is free"),
+        (Race(LIMIT, ("count",), [without("ONE_SLOT_FREE", COUNTED)]), "although none is free"),
+        (Race(LIMIT, ("count",), [without("ONE_SLOT_FREE", NAMED)]), "although none is free"),
         (Race(LIMIT, (), [without("RESERVE_CONDITION", "attribute_not_exists(holders.#me)")]), "slots_in_use was"),
         (weighted(without("ROOM_FOR_WEIGHT", "slot_limit = :limit"), disturbances=("limit",)), "although none is free"),
         (weighted(("RELEASE_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one")), "slots_in_use was"),
@@ -101,7 +101,7 @@ HEAVY = Race(7, priorities=PRIORITIES, weights=(4,))
                 "without its tombstone": ("GRANTED_UPDATE", "waiting.{0}", "of_{0}"),
                 "replaced by an older tombstone": without("SAME_HANDLE", SAME_HANDLE, "attribute_exists(waiting)"),
                 "the janitor reports that it freed": without("UNCHANGED_CONDITION", UNCHANGED_CONDITION, HELD),
-                "holders, at most 3": without("ROOM_FOR_ONE", "size(holders) < :most"),
+                "holders, at most 3": without("ONE_SLOT_FREE", "size(holders) < :most"),
             },
         ),
     ],
@@ -119,7 +119,7 @@ def test_f5_control_a_release_without_its_condition_frees_a_slot_twice(crowd: Cr
 
 
 def test_f6_control_with_not_equal_instead_of_less_a_moving_limit_is_exceeded(crowd: Crowd) -> None:
-    assert has_faults(["although none is free"], crowd, Race(LIMIT, ("limit",), [("ROOM_FOR_ONE", "<", "<>")]))
+    assert has_faults(["although none is free"], crowd, Race(LIMIT, ("limit",), [("ONE_SLOT_FREE", "<", "<>")]))
 
 
 def test_control_a_reserve_that_reads_and_then_writes_exceeds_the_limit(crowd: Crowd) -> None:

@@ -114,7 +114,7 @@ EXPECTED: dict[str, Expectation] = {
     ),
     "janitor/scheduled_run": lambda outcome: (
         outcome.answer == {"SlotsReclaimed": 1}
-        and outcome.counted("JanitorRounds") == [1.0]
+        and outcome.counted("JanitorRuns") == [1.0]
         and not outcome.process("sample").holders
     ),
     "execution_closed/aborted": _keeps("2012-01", "ABORTED"),

@@ -77,13 +77,13 @@ def start(
     return type(admission).__name__
 
 
-def _settlement(outside: Outside, grace: int, look_gap: int) -> Settlement:
+def _settlement(outside: Outside, grace: int, check_gap: int) -> Settlement:
     dynamodb, stepfunctions = outside.client("dynamodb"), outside.client("stepfunctions")
     workflow = Workflow(stepfunctions, WORKFLOW)
     return Settlement(
         workflow,
         FailedRequestQueue(outside.client("sqs"), FAILED),
-        SettlementTable(dynamodb, SETTLED, claim=look_gap),  # 0 in a timeless world, where a claim would never end
+        SettlementTable(dynamodb, SETTLED, claim=check_gap),  # 0 in a timeless world, where a claim would never end
         grace,
         outside.clock,
         answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions)),
@@ -106,9 +106,9 @@ def in_order(_: list[Any]) -> None:
     """Replaces the janitor's shuffle: its order makes no difference for one process."""
 
 
-def run_janitor(outside: Outside, grace: int, look_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
+def run_janitor(outside: Outside, grace: int, check_gap: int, memory: Memory = NEW) -> tuple[Memory, Any]:
     """One scheduled janitor run: its container's memory afterwards, and its counts."""
-    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
+    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, check_gap)
     janitor = Janitor(
         Slots(dynamodb, SLOTS),
         Processes(dynamodb, SLOTS),
@@ -118,7 +118,7 @@ def run_janitor(outside: Outside, grace: int, look_gap: int, memory: Memory = NE
         Children(outside.client("stepfunctions")),
         settlement,
         grace,
-        look_gap,
+        check_gap,
         outside.clock,
         in_order,
     )
@@ -132,9 +132,9 @@ def run_janitor(outside: Outside, grace: int, look_gap: int, memory: Memory = NE
     return Memory(known.settled_by, known.noted, unsettled, frozenset(settlement.settled._known)), counts
 
 
-def handle_event(outside: Outside, execution: str, redrives: int, grace: int, look_gap: int) -> int | None:
+def handle_event(outside: Outside, execution: str, redrives: int, grace: int, check_gap: int) -> int | None:
     """One receive of a status event: the seconds until the next, if any. An exception also causes another receive."""
-    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, look_gap)
+    dynamodb, settlement = outside.client("dynamodb"), _settlement(outside, grace, check_gap)
     slots = Slots(dynamodb, SLOTS)
     closed = ClosedExecutions(
         slots,
@@ -145,7 +145,7 @@ def handle_event(outside: Outside, execution: str, redrives: int, grace: int, lo
             slots,
             GlueRuns(outside.client("glue")),
             Children(outside.client("stepfunctions")),
-            look_gap,
+            check_gap,
             outside.clock,
         ),
         outside.clock,

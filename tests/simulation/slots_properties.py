@@ -21,9 +21,9 @@ from tests.simulation.aws import glue, stepfunctions
 from tests.simulation.aws.stepfunctions import OPEN
 from tests.simulation.frozen import Record, freeze
 from tests.simulation.slots_state import (
+    CHECK_GAP,
     GRACE,
     JOB,
-    LOOK_GAP,
     NO_PROCESS,
     PERIOD,
     PROCESS,
@@ -295,7 +295,7 @@ class SlotsProperties(SlotsState):
         """S4: two checks free the slot, one and two gaps after the close. A stopping run delays them by one poll."""
         if self.faults_at_close.get(name) != self.faults or self.disturbed_at > dead:
             return
-        gap = LOOK_GAP + STEP
+        gap = CHECK_GAP + STEP
         late = self.now - max(dead + gap, ended + WHILE_STOPPING_SECONDS) - gap
         if late > 0:
             raise Violation("S4", f"{name} is dead, its event arrived, and its slot is free {late:.0f} s too late")

@@ -35,7 +35,7 @@ PROCESS, SECOND, JOB = "p", "q", "job"
 _ORDER = {"high": 0, "": 1, "low": 2}  # of message groups' suffixes
 STEP = 10  # seconds: the clock's step, so that schedules share times
 LAG = 30  # seconds: the latest arrival of a call after its sender gave up, and the largest lag of a read
-PERIOD, GRACE, LOOK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
+PERIOD, GRACE, CHECK_GAP = 60, 120, 30  # seconds: template.yaml's defaults
 LATER = 2 * 86400.0  # seconds: the lead of the janitor's clock in a timeless world while other actors are frozen
 
 
@@ -538,7 +538,7 @@ class SlotsState(World):
         return [event.execution for event in self.status_events if event.due <= self.now]
 
     def _janitor_times(self) -> tuple[int, int]:
-        return GRACE, (0 if self.timeless else LOOK_GAP)
+        return GRACE, (0 if self.timeless else CHECK_GAP)
 
     def _unsuccessful(self) -> list[str]:
         executions = self.services["stepfunctions"].fields.items()

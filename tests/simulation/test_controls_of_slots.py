@@ -199,7 +199,7 @@ def a_cancellation_ends_with_its_dead_letter(patch: Patch) -> None:
 
 STARTER = {
     "f6_not_equal_instead_of_less": Control(
-        lambda patch: patch.setattr(protocol, "ROOM_FOR_ONE", "slots_in_use <> slot_limit AND size(holders) < :most"),
+        lambda patch: patch.setattr(protocol, "ONE_SLOT_FREE", "slots_in_use <> slot_limit AND size(holders) < :most"),
         _world("a2 b", 2, limits=(1,)),
         0,
         "S1",

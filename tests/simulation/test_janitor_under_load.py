@@ -15,7 +15,7 @@ from slotkeeper.slots.request import execution_name
 from tests.simulation.aws import dynamodb, sqs, stepfunctions
 from tests.simulation.frozen import freeze
 from tests.simulation.slots_actors import NEW, run_janitor
-from tests.simulation.slots_state import GRACE, JOB, LOOK_GAP, PERIOD, PROCESS, SECOND, name_of
+from tests.simulation.slots_state import CHECK_GAP, GRACE, JOB, PERIOD, PROCESS, SECOND, name_of
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.transcript import Outside, Question
 from tests.simulation.workflow import FAILED
@@ -88,7 +88,7 @@ def _run(world: SlotsWorld, runs: int) -> list[float]:
     seconds, memory = [], NEW
     for _ in range(runs):
         begun = world.now
-        memory, _counts = run_janitor(_SlowCalls(world), GRACE, LOOK_GAP, memory)
+        memory, _counts = run_janitor(_SlowCalls(world), GRACE, CHECK_GAP, memory)
         seconds.append(world.now - begun)
         world.now = max(world.now, begun + PERIOD)
     return seconds

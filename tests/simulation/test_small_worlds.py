@@ -51,13 +51,13 @@ def test_the_worlds_use_the_times_of_the_template() -> None:
     assert parameters["JanitorSchedule"]["Default"] == "rate(1 minute)"
     assert slots_state.PERIOD == 60
     assert parameters["GraceSeconds"]["Default"] == slots_state.GRACE
-    assert parameters["LookGapSeconds"]["Default"] == slots_state.LOOK_GAP
+    assert parameters["CheckGapSeconds"]["Default"] == slots_state.CHECK_GAP
     queue = resources["RequestQueue"]["Properties"]
     assert queue["VisibilityTimeout"] == slots_actors.VISIBILITY
     assert queue["MessageRetentionPeriod"] == slots_actors.RETENTION
     assert queue["RedrivePolicy"]["maxReceiveCount"] == slots_actors.MOST_RECEIVES
     # All bounds in time are multiples of the clock's step.
-    for seconds in (slots_state.PERIOD, slots_state.GRACE, slots_state.LOOK_GAP):
+    for seconds in (slots_state.PERIOD, slots_state.GRACE, slots_state.CHECK_GAP):
         assert seconds % slots_state.STEP == 0
 
 

@@ -52,7 +52,7 @@ class Answers:
         return {"definition": "{}", "roleArn": "r"}
 
     def get_function_configuration(self, **_asked: Any) -> Any:
-        return {"Environment": {"Variables": {"LOOK_GAP_SECONDS": "30"}}}
+        return {"Environment": {"Variables": {"CHECK_GAP_SECONDS": "30"}}}
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.support.boundary import note_parameters
 
 SCHEMA: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
 BREAKER_SCHEMA: dict[str, Any] = json.loads(BREAKER_SCHEMA_FILE.read_text())
-LIMITED_FLOW = "gated"  # words: allowed, the value of `flow` in the events of limited jobs
+LIMITED_FLOW = "slots"
 LARGEST_ENTRY = 262_144  # bytes (EventBridge API Reference, PutEvents)
 _STRICT = {
     source: jsonschema.Draft7Validator(schema | {"additionalProperties": False})

@@ -16,7 +16,7 @@ OF_SLOTS = {
     "QUEUE_RETENTION_SECONDS": "1209600",
     "QUEUE_MAX_RECEIVES": "1000",
     "GRACE_SECONDS": "120",
-    "LOOK_GAP_SECONDS": "30",
+    "CHECK_GAP_SECONDS": "30",
     "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",
     "STACK_NAME": "slotkeeper",
     "POWERTOOLS_METRICS_NAMESPACE": "Slotkeeper",

@@ -74,7 +74,7 @@ def test_the_dashboard_shows_every_metric_of_the_application() -> None:
     written = {metric.name for metric in in_source()} | set().union(*FILTERED.values())
     assert written - shown == {
         "ColdStart",
-        "JanitorRounds",
+        "JanitorRuns",
         "JanitorRunsSkipped",
         "LeaseWakesSkipped",
         "RetryReports",

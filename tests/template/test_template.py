@@ -131,7 +131,7 @@ def test_a_janitor_run_is_neither_retried_nor_queued_and_ends_before_its_timeout
 
 
 def test_a_status_event_is_kept_for_longer_than_its_two_checks_and_an_hour_at_most() -> None:
-    longest_gap = TEMPLATE["Parameters"]["LookGapSeconds"]["MaxValue"]
+    longest_gap = TEMPLATE["Parameters"]["CheckGapSeconds"]["MaxValue"]
     queue = _properties("StatusEventQueue")
     assert queue["VisibilityTimeout"] >= 6 * FUNCTIONS["ExecutionClosedFunction"]["Timeout"]
     assert 2 * longest_gap + queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] <= 3600

@@ -55,7 +55,7 @@ VISIBILITY = 180
 RETENTION = 1_209_600
 MAX_RECEIVES = 1000
 GRACE = 120
-LOOK_GAP = 30
+CHECK_GAP = 30
 CONTEXT = invocation(28.0)
 
 
@@ -113,7 +113,7 @@ class Account:
             self.queue,
             self.workflow,
             self.settlement,
-            DeadHolders(self.slots, self.glue_runs, self.children, LOOK_GAP, lambda: self.now),
+            DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now),
             lambda: self.now,
         )
 
@@ -130,7 +130,7 @@ class Account:
             children=self.children,
             settlement=self.settlement,
             grace=GRACE,
-            look_gap=LOOK_GAP,
+            check_gap=CHECK_GAP,
             clock=lambda: self.now,
         )
 

@@ -33,7 +33,7 @@ def test_a_metric_per_process_does_not_change_the_stacks_dimensions(
     janitor.handler({}, CONTEXT)
     written = {metric.name: metric for metric in in_output(capsys.readouterr().out)}
     assert written["SlotsInUse"].dimensions == written["SlotLimit"].dimensions == ("process", "service")
-    assert written["JanitorRounds"].dimensions == ("service",)
+    assert written["JanitorRuns"].dimensions == ("service",)
 
 
 @pytest.mark.parametrize("body", ['{"process": "made-up"}', "not JSON", '{"process": "p", "priority": 1}'])

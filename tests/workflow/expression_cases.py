@@ -89,7 +89,7 @@ def _of_priority(priority: str) -> dict[str, Any]:
 
 
 def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
-    detail = {"version": "1", "stack": "${StackName}", "flow": "gated", "status": status}
+    detail = {"version": "1", "stack": "${StackName}", "flow": "slots", "status": status}
     detail |= {"deduplication_id": f"{ME}/{status}", "process": "p", "request_id": "order-1", "attempt": 1}
     detail |= {"execution_name": ME, "execution_arn": "arn:p-1", "started_at": STARTED}
     detail |= {"priority": "normal", "weight": 0, "finished_at": "2026-01-01T01:00:00.000Z", **more}

@@ -28,7 +28,7 @@ DATA_LIMIT_EXCEEDED = "States.DataLimitExceeded"
 # Functions guide, "Handling errors in Step Functions workflows", states that it does not.
 ALL_CATCHES_DATA_LIMIT = True
 SUBSTITUTES = {
-    "GlueTimeoutMinutes": "60",
+    "WorkTimeoutMinutes": "60",
     "GlueCheckSeconds": "30",
     "StackName": "stack",
     "PermittedTargets": ",".join(

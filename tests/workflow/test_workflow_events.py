@@ -38,7 +38,7 @@ def test_the_event_has_the_fields_of_the_execution() -> None:
         (state,) = set(walk.names) & set(EVENTS)
         event = _event_of(state, walk.variables)
         assert event["status"] == walk.status
-        assert (event["flow"], event["process"], event["request_id"], event["attempt"]) == ("gated", "p", "order-1", 1)
+        assert (event["flow"], event["process"], event["request_id"], event["attempt"]) == ("slots", "p", "order-1", 1)
         assert (event["execution_name"], event["deduplication_id"]) == (ME, f"{ME}/{event['status']}")
         assert (event["stack"], event["finished_at"]) == ("${StackName}", "2026-01-01T01:00:00.123Z")
         if event["status"] == "FAILED":

@@ -49,7 +49,7 @@ def release(
     Refused, with the reason, while the holder may use its slot.
 
     A holder is dead if its execution was never started, or ended at least GraceSeconds ago and its work has ended: its
-    child execution has closed, or two checks, LookGapSeconds apart, find no live Glue run and no child execution. A
+    child execution has closed, or two checks, CheckGapSeconds apart, find no live Glue run and no child execution. A
     lease is dead 5 seconds after its end. The janitor itself releases dead holders, in the second of its runs after
     GraceSeconds, or in the third if it stops a Glue run or child execution first.
     """

@@ -94,7 +94,7 @@ TimeoutMinutes = Annotated[
         min=1,
         max=MAX_TIMEOUT_MINUTES,
         metavar="MINUTES",
-        help="Minutes after which a Glue run or execution is stopped; by default GlueTimeoutMinutes of the stack.",
+        help="Minutes after which a Glue run or execution is stopped; by default WorkTimeoutMinutes of the stack.",
     ),
 ]
 SettleSeconds = Annotated[

@@ -100,7 +100,7 @@ def item_size(facts: Facts) -> Iterator[Finding]:
 
 
 def timeouts(facts: Facts) -> Iterator[Finding]:
-    usual = int(facts.parameters.get("GlueTimeoutMinutes") or 480)
+    usual = int(facts.parameters.get("WorkTimeoutMinutes") or 480)
     starts = {(one.target, one.timeout_minutes or usual) for one in facts.processes if one.target in facts.jobs}
     for name, minutes in sorted(starts):
         own = (facts.jobs[name] or {}).get("Timeout", minutes)
@@ -108,7 +108,7 @@ def timeouts(facts: Facts) -> Iterator[Finding]:
             yield warn(
                 f"Glue job {name} has a timeout of {own} min, but the stack starts its runs with {minutes} min",
                 f"if a run should end sooner, add its process again with --timeout-minutes {own}, or deploy with "
-                f"GlueTimeoutMinutes={own}, which applies to every process without its own",
+                f"WorkTimeoutMinutes={own}, which applies to every process without its own",
             )
 
 

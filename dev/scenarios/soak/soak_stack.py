@@ -27,7 +27,7 @@ from slotkeeper.slots.queues import RequestQueue
 from .soak_plan import PREFIX
 from .soak_report import JanitorRun, SentMessage
 
-GRACE, LOOK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
+GRACE, CHECK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 JANITOR_TIMEOUT = 40  # seconds; with the template's 120, no janitor runs for two minutes after one was killed
 VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill
 ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "15", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
@@ -35,8 +35,8 @@ JOB = "soak-job"
 PARAMETERS = {
     "JanitorSchedule": "rate(1 day)",
     "GraceSeconds": str(GRACE),
-    "LookGapSeconds": str(LOOK_GAP),
-    "GlueTimeoutMinutes": "1",
+    "CheckGapSeconds": str(CHECK_GAP),
+    "WorkTimeoutMinutes": "1",
     "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
 }
 SCRIPT = Path(__file__).with_name("soak_job.py")

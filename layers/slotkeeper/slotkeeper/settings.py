@@ -62,7 +62,7 @@ class JanitorSettings(NamedTuple):
     request_queue_url: str
     failed_request_queue_url: str
     grace_seconds: int
-    look_gap_seconds: int
+    check_gap_seconds: int
 
 
 class ClosedExecutionSettings(NamedTuple):

@@ -154,10 +154,10 @@ def test_every_function_that_writes_an_item_is_a_step() -> None:
 ANY, IS_THERE = "attribute_exists(process_name)", "attribute_exists(holders.#me)"
 # An expression, a term of it, what replaces that, and the claim and the step that then fail.
 WEAKENED = [
-    (protocol, "ROOM_FOR_ONE", "slots_in_use < slot_limit AND ", "", "fits", "reserve, weight 1"),
-    (protocol, "ROOM_FOR_ONE", "slots_in_use < ", "slots_in_use <= ", "fits", "reserve, weight 1"),
-    (protocol, "ROOM_FOR_ONE", "size(holders) < slot_limit AND ", "", "fits", "reserve, weight 1"),
-    (protocol, "ROOM_FOR_ONE", "holders) < slot", "holders) <= slot", "fits", "lease, weight None"),
+    (protocol, "ONE_SLOT_FREE", "slots_in_use < slot_limit AND ", "", "fits", "reserve, weight 1"),
+    (protocol, "ONE_SLOT_FREE", "slots_in_use < ", "slots_in_use <= ", "fits", "reserve, weight 1"),
+    (protocol, "ONE_SLOT_FREE", "size(holders) < slot_limit AND ", "", "fits", "reserve, weight 1"),
+    (protocol, "ONE_SLOT_FREE", "holders) < slot", "holders) <= slot", "fits", "lease, weight None"),
     (protocol, "ROOM_FOR_WEIGHT", "slots_in_use <= :counted AND ", "", "fits", "reserve, weight any"),
     (protocol, "ROOM_FOR_WEIGHT", "size(holders) <= :room AND ", "", "fits", "lease, weight any"),
     (protocol, "ROOM_FOR_WEIGHT", " AND slot_limit = :limit", "", "fits", "reserve, weight any"),

@@ -134,7 +134,7 @@ def test_a_permitted_attempt_reports_state_and_permitted_callers(
     output = capsys.readouterr().out
     assert f'"PermittedCallers":[{PERMITTED}.0,{PERMITTED}.0]' in output  # asked and reported
     assert '"BreakerOpen":[0.0,0.0]' in output
-    assert "WorkHeldBack" not in output
+    assert "WorkDeferred" not in output
 
 
 def test_a_message_that_is_held_back_is_no_error_and_an_operators_change_is_not_published(
@@ -146,7 +146,7 @@ def test_a_message_that_is_held_back_is_no_error_and_an_operators_change_is_not_
     line = worker.lines(output)["Held the message back"]
     assert (line["level"], line["request_id"], worker.bus.calls) == ("INFO", "r", 0)
     assert line["reason"].startswith("downstream 'default': breaker; the message comes back in about ")
-    assert '"WorkHeldBack":[1.0]' in output
+    assert '"WorkDeferred":[1.0]' in output
     assert '"BreakerOpen":[1.0]' in output
     assert "WorkLeft" not in output
 

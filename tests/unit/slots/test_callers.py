@@ -17,7 +17,7 @@ from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable, SettleOutcome
 from slotkeeper.slots.targets import execution_arn
 from tests.support.boundary import refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, delivery
+from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account, delivery
 from tests.unit.janitor_scene import REQUEST, TARGET, TOKEN, CallerScene
 
 LATER = NOW + GRACE + 1
@@ -241,7 +241,7 @@ def test_the_caller_of_a_glue_run_is_answered_when_the_run_has_ended(scene: Call
     assert scene.answers == []
     scene.run("STOPPED")
     for number in range(3):
-        account.run_at(LATER + (number + 1) * LOOK_GAP)
+        account.run_at(LATER + (number + 1) * CHECK_GAP)
     assert [token for token, *_ in scene.answers] == [TOKEN]
     assert account.item().holders == {}
 
@@ -265,7 +265,7 @@ def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: 
     scene.account.settlement.on_succeeded = lambda execution, _: succeeded.append(execution.name)
     _with_glue_run(scene, "SUCCEEDED")
     for number in range(2):
-        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+        _handled_by(scene.account, by)(scene.execution, LATER + number * CHECK_GAP)
     assert (scene.answers, _kept(scene), succeeded) == ([RESULT], [], [scene.execution])
     assert scene.account.item().holders == {}
 
@@ -274,7 +274,7 @@ def test_the_caller_of_a_glue_run_that_has_succeeded_receives_its_result(scene: 
 def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerScene, by: str) -> None:
     _with_glue_run(scene, "FAILED")
     for number in range(2):
-        _handled_by(scene.account, by)(scene.execution, LATER + number * LOOK_GAP)
+        _handled_by(scene.account, by)(scene.execution, LATER + number * CHECK_GAP)
     (kept,) = scene.account.messages(scene.account.failed_url)
     assert kept["MessageAttributes"]["glue_run_state"]["StringValue"] == "FAILED"
     assert scene.answers == [ABORTED]

@@ -11,7 +11,7 @@ import pytest
 from slotkeeper.slots.janitor import RUN_SECONDS
 from slotkeeper.slots.work import Children
 from tests.support.boundary import refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import TARGET, ChildScene
 
 LATER = NOW + GRACE + 1
@@ -36,25 +36,25 @@ def test_s1b_an_open_child_of_a_dead_workflow_is_stopped_and_keeps_its_slot(abor
     aborted.stopping_takes_long = True
     aborted.child("RUNNING")
     for number in range(3):
-        assert aborted.account.run_at(LATER + number * LOOK_GAP).counts["ChildrenStopped"] == 1
+        assert aborted.account.run_at(LATER + number * CHECK_GAP).counts["ChildrenStopped"] == 1
     assert (_in_use(aborted), _kept(aborted)) == (1, [])
     aborted.child("ABORTED", at=LATER)
-    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    aborted.account.run_at(LATER + 3 * CHECK_GAP)
     assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
 def test_s1b_one_check_of_an_absent_child_is_not_enough(aborted: ChildScene) -> None:
     """A StartExecution that was sent before the abort shows later."""
     aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP - 1)
+    aborted.account.run_at(LATER + CHECK_GAP - 1)
     assert (_in_use(aborted), _kept(aborted)) == (1, [])
     aborted.child("RUNNING")
-    aborted.account.run_at(LATER + LOOK_GAP)
+    aborted.account.run_at(LATER + CHECK_GAP)
     assert len(aborted.stops) == 1
     aborted.no_child()
-    aborted.account.run_at(LATER + 2 * LOOK_GAP)
+    aborted.account.run_at(LATER + 2 * CHECK_GAP)
     assert _in_use(aborted) == 1
-    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    aborted.account.run_at(LATER + 3 * CHECK_GAP)
     assert (_in_use(aborted), _kept(aborted)) == (0, ["ABORTED"])
 
 
@@ -67,7 +67,7 @@ def test_s1b_an_execution_that_is_not_ours_is_never_stopped_and_counts_as_absent
     aborted.child("RUNNING", input=given)
     aborted.account.run_at(LATER)
     assert _in_use(aborted) == 1
-    aborted.account.run_at(LATER + LOOK_GAP)
+    aborted.account.run_at(LATER + CHECK_GAP)
     assert (_in_use(aborted), aborted.stops) == (0, [])
 
 
@@ -109,7 +109,7 @@ def test_a_request_whose_child_has_succeeded_is_not_kept(aborted: ChildScene) ->
     aborted.account.settlement.on_succeeded = lambda execution, ended: succeeded.append((execution.name, ended))
     aborted.child("SUCCEEDED", at=NOW + 2)
     for number in range(2):
-        aborted.account.run_at(LATER + number * LOOK_GAP)
+        aborted.account.run_at(LATER + number * CHECK_GAP)
     assert (_in_use(aborted), _kept(aborted), succeeded) == (0, [], [(aborted.execution, NOW + 2)])
 
 
@@ -146,7 +146,7 @@ def test_the_slot_of_a_workflow_that_succeeded_is_freed_without_settling(scene: 
 def test_s1b_the_slot_is_kept_if_it_is_unknown_who_started_the_child(aborted: ChildScene) -> None:
     aborted.child("RUNNING", input="[" * 100_000 + "]" * 100_000)  # too deep for Python's parser
     for number in range(3):
-        aborted.account.run_at(LATER + number * LOOK_GAP)
+        aborted.account.run_at(LATER + number * CHECK_GAP)
     assert (_in_use(aborted), aborted.stops) == (1, [])
 
 

@@ -9,13 +9,13 @@ import pytest
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, WHILE_STOPPING_SECONDS
 from slotkeeper.slots.protocol import Candidate
 from tests.support.boundary import Killed, kill_before, passed_values, refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account, Load
+from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account, Load
 from tests.unit.janitor_scene import JanitorScene
 from tests.unit.work_account import invocation, record
 
 SOON = NOW + 1
-FIRST = NOW + LOOK_GAP
-SECOND = FIRST + LOOK_GAP
+FIRST = NOW + CHECK_GAP
+SECOND = FIRST + CHECK_GAP
 
 
 def _receives(scene: JanitorScene, *moments: float) -> list[int | None]:
@@ -30,7 +30,7 @@ def test_s4_two_checks_after_the_close_free_the_slot_and_wake_the_next(scene: Ja
     scene.start()
     scene.account.slots.wait(Candidate("p", "p-waits", delivery=scene.account.send()), scene.account.item(), NOW)
     scene.abort()
-    assert _receives(scene, SOON, FIRST, SECOND) == [LOOK_GAP, LOOK_GAP + 1, None]
+    assert _receives(scene, SOON, FIRST, SECOND) == [CHECK_GAP, CHECK_GAP + 1, None]
     assert scene.account.item().slots_in_use == 0
     assert len(scene.account.messages(scene.account.queue_url)) == 1
 
@@ -45,7 +45,7 @@ def test_s1b_a_check_before_a_redrive_does_not_count(aborted: JanitorScene) -> N
     """A run that the redrive started shows only in checks after the last end."""
     _receives(aborted, FIRST)
     aborted.abort_again(at=SECOND)
-    assert _receives(aborted, SECOND + LOOK_GAP) == [LOOK_GAP + 1]
+    assert _receives(aborted, SECOND + CHECK_GAP) == [CHECK_GAP + 1]
     assert aborted.account.item().slots_in_use == 1
 
 
@@ -55,7 +55,7 @@ def test_f2_a_run_that_outlives_its_workflow_is_stopped_and_keeps_the_slot_until
     assert set(aborted.stopped) == {"jr_1"}
     assert aborted.account.item().slots_in_use == 1
     aborted.run("STOPPED")
-    assert _receives(aborted, SECOND + 10, SECOND + 10 + LOOK_GAP) == [LOOK_GAP + 1, None]
+    assert _receives(aborted, SECOND + 10, SECOND + 10 + CHECK_GAP) == [CHECK_GAP + 1, None]
 
 
 def test_a_reservation_of_a_closed_execution_is_cancelled_immediately(scene: JanitorScene) -> None:
@@ -92,7 +92,7 @@ def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) 
     kill_before(aborted.account.sqs, "SendMessage")
     with pytest.raises(Killed):
         _receives(aborted, SOON)
-    assert _receives(aborted, SOON + 1) == [LOOK_GAP - 1]
+    assert _receives(aborted, SOON + 1) == [CHECK_GAP - 1]
     assert _kept(aborted) == []
     _receives(aborted, SOON + 60)
     assert len(_kept(aborted)) == 1
@@ -101,7 +101,7 @@ def test_an_event_delivered_twice_keeps_the_request_once(aborted: JanitorScene) 
 def test_an_event_of_a_freed_slot_makes_no_call_of_step_functions(aborted: JanitorScene) -> None:
     _receives(aborted, SOON)
     aborted.account.run_at(NOW + GRACE)
-    aborted.account.run_at(NOW + GRACE + LOOK_GAP)
+    aborted.account.run_at(NOW + GRACE + CHECK_GAP)
     refuse(aborted.account.stepfunctions, "DescribeExecution", "ThrottlingException", times=9)
     assert _receives(aborted, NOW + GRACE + 60) == [None]
 
@@ -124,7 +124,7 @@ def test_an_event_whose_slot_is_not_free_yet_returns_after_the_gap(scene: Janito
     event = record({"detail": {"name": scene.execution, "redriveCount": 0}})
     event["receiptHandle"] = scene.account.status_event(scene.execution)
     assert module.handler({"Records": [event]}, invocation()) == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert asked == [LOOK_GAP + 1]
+    assert asked == [CHECK_GAP + 1]
 
 
 def test_a_malformed_event_returns_and_is_counted(

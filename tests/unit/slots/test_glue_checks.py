@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from slotkeeper.slots.work import JobRunSearch
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW
+from tests.unit.conftest import CHECK_GAP, GRACE, NOW
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
@@ -27,7 +27,7 @@ def test_one_search_serves_all_holders_of_a_job(scene: JanitorScene) -> None:
     _dead(scene, "p2", "job", 3)
     scene.account.run_at(LATER)
     assert len(scene.checked_at) == 1
-    assert scene.account.run_at(LATER + LOOK_GAP).counts["SlotsReclaimed"] == 3
+    assert scene.account.run_at(LATER + CHECK_GAP).counts["SlotsReclaimed"] == 3
 
 
 def test_glue_is_called_once_a_run_while_it_does_not_answer(scene: JanitorScene) -> None:
@@ -55,7 +55,7 @@ def test_a_refused_job_leaves_only_its_own_holders_unchecked(scene: JanitorScene
         return None
 
     scene.account.glue.meta.events.register_first("before-call.glue.GetJobRuns", refuse)
-    runs = [scene.account.run_at(moment).counts for moment in (LATER, LATER + LOOK_GAP)]
+    runs = [scene.account.run_at(moment).counts for moment in (LATER, LATER + CHECK_GAP)]
     assert [(counts["JanitorErrors"], counts["HoldersUnreadable"]) for counts in runs] == [(1, 1), (1, 1)]
     assert [scene.account.item(name).slots_in_use for name in ("p2", "p3")] == [0, 1]
 

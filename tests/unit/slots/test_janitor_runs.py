@@ -14,7 +14,7 @@ from slotkeeper.slots.process import Holder
 from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import refuse
-from tests.unit.conftest import GRACE, LOOK_GAP, NOW, Account
+from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
@@ -62,7 +62,7 @@ def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> 
 
 def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: JanitorScene) -> None:
     first = aborted.account.run_at(LATER)
-    second = aborted.account.run_at(LATER + LOOK_GAP)
+    second = aborted.account.run_at(LATER + CHECK_GAP)
     assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
     assert aborted.account.item().slots_in_use == 0
 
@@ -70,7 +70,7 @@ def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: Ja
 def test_f2_a_slot_stays_taken_while_its_glue_run_lives(aborted: JanitorScene) -> None:
     aborted.run("RUNNING")
     for n in range(5):
-        aborted.account.run_at(LATER + n * LOOK_GAP)
+        aborted.account.run_at(LATER + n * CHECK_GAP)
     assert aborted.account.item().slots_in_use == 1
     assert set(aborted.stopped) == {"jr_1"}
 
@@ -78,21 +78,21 @@ def test_f2_a_slot_stays_taken_while_its_glue_run_lives(aborted: JanitorScene) -
 def test_f2_one_check_is_not_enough(aborted: JanitorScene) -> None:
     """A StartJobRun that was sent before the abort shows later."""
     aborted.account.run_at(LATER)
-    aborted.account.run_at(LATER + LOOK_GAP - 1)
+    aborted.account.run_at(LATER + CHECK_GAP - 1)
     aborted.run("STARTING")
-    aborted.account.run_at(LATER + LOOK_GAP)
+    aborted.account.run_at(LATER + CHECK_GAP)
     assert aborted.account.item().slots_in_use == 1
     aborted.run("STOPPED")
-    aborted.account.run_at(LATER + 2 * LOOK_GAP)
+    aborted.account.run_at(LATER + 2 * CHECK_GAP)
     assert aborted.account.item().slots_in_use == 1
-    aborted.account.run_at(LATER + 3 * LOOK_GAP)
+    aborted.account.run_at(LATER + 3 * CHECK_GAP)
     assert aborted.account.item().slots_in_use == 0
 
 
 def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
     aborted.job_exists = False
     counts = aborted.account.run_at(LATER).counts
-    aborted.account.run_at(LATER + LOOK_GAP)
+    aborted.account.run_at(LATER + CHECK_GAP)
     assert counts["GlueJobsMissing"] == 1
     assert aborted.account.item().slots_in_use == 0
 
@@ -165,7 +165,7 @@ def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(sc
     scene.account.confirm(scene.execution)
     day = 86400
     first = scene.account.run_at(NOW + day)
-    scene.account.run_at(NOW + day + LOOK_GAP)
+    scene.account.run_at(NOW + day + CHECK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert scene.account.item().slots_in_use == 0
 
@@ -179,10 +179,10 @@ def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) ->
 
 def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: JanitorScene) -> None:
     """A check takes time: the second must start a gap after the end of the first."""
-    aborted.check_takes = LOOK_GAP + 5
+    aborted.check_takes = CHECK_GAP + 5
     aborted.account.run_at(LATER)
     aborted.check_takes = 0
-    aborted.account.run_at(aborted.account.now + LOOK_GAP - 1)
+    aborted.account.run_at(aborted.account.now + CHECK_GAP - 1)
     assert aborted.account.item().slots_in_use == 1
     aborted.account.run_at(aborted.account.now + 1)
     assert aborted.account.item().slots_in_use == 0
@@ -208,7 +208,7 @@ def test_waiting_requests_are_woken_although_step_functions_fails(account: Accou
 def test_slots_are_freed_without_the_settled_table(aborted: JanitorScene) -> None:
     aborted.account.dynamodb.delete_table(TableName=aborted.account.settled_table)
     aborted.account.run_at(LATER)
-    counts = aborted.account.run_at(LATER + LOOK_GAP).counts
+    counts = aborted.account.run_at(LATER + CHECK_GAP).counts
     assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
 
 

@@ -147,7 +147,7 @@ class RetryingWorker:
             outcome = self._consumer.consume(record, self._perform, context)
         except WaitsForDownstream as error:
             logger.info("Held the message back", reason=str(error))
-            metrics.add_metric("WorkHeldBack", MetricUnit.Count, 1)
+            metrics.add_metric("WorkDeferred", MetricUnit.Count, 1)
             raise
         except StillInProgress as error:
             logger.info("Left the message on the queue: another delivery works on it", reason=str(error))

@@ -112,7 +112,7 @@ class ClosedExecutions:
         report: RunReport,
         settle: Callable[[], bool] = lambda: True,
     ) -> int | None:
-        gap = self.dead.look_gap
+        gap = self.dead.check_gap
         if held.holder.state == "RESERVED":
             # No run can have been started. A confirm that is still in flight, or a redrive, fails without the slot.
             if not self.dead.cancel(held, report):
@@ -144,7 +144,7 @@ class ClosedExecutions:
             case Verdict.NOT_SETTLED:
                 return CLAIM_SECONDS
             case _:  # it was checked once
-                return self.dead.look_gap + 1
+                return self.dead.check_gap + 1
 
     def _wake(self, held: Held, report: RunReport) -> None:
         # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.

@@ -96,14 +96,14 @@ class DeadHolders:
     """Checks the work of holders and frees their slots. Every write requires that the holder is unchanged.
 
     Args:
-        look_gap: minimum seconds between the two checks.
+        check_gap: minimum seconds between the two checks.
         clock: seconds since the epoch.
     """
 
     slots: Slots
     glue: GlueRuns
     children: Children
-    look_gap: int
+    check_gap: int
     clock: Callable[[], float]
 
     def cancel(self, held: Held, report: RunReport) -> bool:
@@ -172,7 +172,7 @@ class DeadHolders:
         if quiet_since is None or (held.closed_at is not None and quiet_since < held.closed_at):
             marked = self.slots.mark_quiet(held.process.name, held.name, held.holder.raw, self.clock())
             return Verdict.CHECKED_ONCE if marked else Verdict.HOLDER_CHANGED
-        return Verdict.TOO_SOON if checked_at - quiet_since < self.look_gap else None
+        return Verdict.TOO_SOON if checked_at - quiet_since < self.check_gap else None
 
     def _free(self, held: Held, report: RunReport) -> Verdict:
         if not self.slots.release(held.process.name, held.name, held.holder.raw):

@@ -59,7 +59,7 @@ class Janitor:
     Args:
         grace: minimum age, in seconds, of a reservation without execution, or of an execution's end, before its slot
             may be freed.
-        look_gap: minimum seconds between the two checks that find no work.
+        check_gap: minimum seconds between the two checks that find no work.
         clock: seconds since the epoch. It is called for each step, because a run is long.
         shuffle: puts work into random order, so that no process is always the last when the time has ended.
     """
@@ -72,12 +72,12 @@ class Janitor:
     children: Children
     settlement: Settlement
     grace: int
-    look_gap: int
+    check_gap: int
     clock: Callable[[], float] = time.time
     shuffle: Shuffle = random.shuffle
 
     def __post_init__(self) -> None:
-        self._dead = DeadHolders(self.slots, self.glue, self.children, self.look_gap, self.clock)
+        self._dead = DeadHolders(self.slots, self.glue, self.children, self.check_gap, self.clock)
         self._glue_checks = GlueChecks(self._dead, self.shuffle, self.settlement.settle_dead)
         self._child_checks = ChildChecks(self._dead, self.workflow, self.settlement.settle_dead)
 

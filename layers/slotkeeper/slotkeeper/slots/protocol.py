@@ -5,7 +5,7 @@
     slots_in_use   N: always the sum of the holders' weights
     holders        M: execution name -> {state: RESERVED or RUNNING, since, weight, job, quiet_since, task_token,
                    redriven}, or name of a lease -> {state: LEASED, since, until, code, weight}; no weight means 1;
-                   job: the target, copied by confirm
+                   job: the target, copied by confirm; short, because each write is paid by the size of all holders
     waiting        M: priority -> the last refused head of its message group, {sequence, receives, receipt_handle,
                    priority, weight, since, execution, request_id, token_bytes, hidden_until, start_before}, or a
                    tombstone, {sequence, receives}; that of a waker names the request: {since, execution, request_id}
@@ -252,7 +252,7 @@ class Registration(Enum):
 
 # Both counts, because a counter that has drifted must refuse rather than admit: slots_in_use may be wrong, the map not.
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
-ROOM_FOR_ONE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
+ONE_SLOT_FREE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
 # A condition cannot add, so the room is computed from a read, and a changed limit refuses.
 ROOM_FOR_WEIGHT = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
@@ -397,7 +397,7 @@ class Slots:
             conditions += [ROOM_FOR_WEIGHT] if candidate.weight else [ROOM_FOR_WEIGHT, SAME_DEFAULT_WEIGHT]
             values |= _room(weight, seen)
         else:
-            conditions += [ROOM_FOR_ONE] if candidate.weight else [ROOM_FOR_ONE, NO_DEFAULT_WEIGHT]
+            conditions += [ONE_SLOT_FREE] if candidate.weight else [ONE_SLOT_FREE, NO_DEFAULT_WEIGHT]
         if candidate.task_token:
             entry["task_token"] = {"S": candidate.task_token}
         values[":entry"] = {"M": entry}

@@ -9,7 +9,7 @@ from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Request, process_of
 
-_FLOW = "gated"  # words: allowed, a value of completion.schema.json
+_FLOW = "slots"
 
 
 class RequestEvents:
