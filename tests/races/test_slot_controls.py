@@ -15,7 +15,7 @@ from slotkeeper.slots.protocol import (
     CANCEL_CONDITION,
     NO_DEFAULT_WEIGHT,
     NO_NEWER_REGISTRATION,
-    NO_ROOM,
+    NO_SLOT_FREE,
     NOT_REGISTERED,
     RELEASE_CONDITION,
     SAME_HANDLE,
@@ -56,7 +56,7 @@ def has_faults(faults: Collection[str], crowd: Crowd, race: Race, steps: int = S
         (Race(LIMIT, ("count",), [without("ONE_SLOT_FREE", COUNTED)]), "although none is free"),
         (Race(LIMIT, ("count",), [without("ONE_SLOT_FREE", NAMED)]), "although none is free"),
         (Race(LIMIT, (), [without("RESERVE_CONDITION", "attribute_not_exists(holders.#me)")]), "slots_in_use was"),
-        (weighted(without("ROOM_FOR_WEIGHT", "slot_limit = :limit"), disturbances=("limit",)), "although none is free"),
+        (weighted(without("WEIGHT_FITS", "slot_limit = :limit"), disturbances=("limit",)), "although none is free"),
         (weighted(("RELEASE_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one")), "slots_in_use was"),
     ],
     ids=["count", "holders", "own", "same limit", "release by one"],
@@ -76,7 +76,7 @@ HEAVY = Race(7, priorities=PRIORITIES, weights=(4,))
             HEAVY,
             {
                 "although none is free": without(
-                    "ROOM_FOR_WEIGHT",
+                    "WEIGHT_FITS",
                     "slots_in_use <= :counted AND size(holders) <= :room",
                     "slots_in_use < slot_limit AND size(holders) < slot_limit",
                 ),
@@ -90,7 +90,7 @@ HEAVY = Race(7, priorities=PRIORITIES, weights=(4,))
                 "replaced by an older delivery": without("NEWER_RECEIVE", "waiting.{0}.#sequence < :sequence"),
                 "replaced by the grant of an older delivery": without("NO_NEWER_REGISTRATION", NO_NEWER_REGISTRATION),
                 "although it holds a slot": without("WAIT_CONDITION", "attribute_not_exists(holders.#me)"),
-                "waits although a slot is free": without("NO_ROOM", NO_ROOM),
+                "waits although a slot is free": without("NO_SLOT_FREE", NO_SLOT_FREE),
             },
         ),
         (

@@ -159,7 +159,7 @@ WORKFLOW = {
 
 def registered_although_a_slot_is_free(patch: Patch) -> None:
     """The waiting request registers after the last release, so no release wakes it."""
-    patch.setattr(protocol, "NO_ROOM", f"({protocol.NO_ROOM} OR NOT {protocol.NO_ROOM})")
+    patch.setattr(protocol, "NO_SLOT_FREE", f"({protocol.NO_SLOT_FREE} OR NOT {protocol.NO_SLOT_FREE})")
     patch.setattr(Slots, "can_proceed", lambda *_: False)
 
 
@@ -335,7 +335,7 @@ PRIORITIES_AND_WEIGHTS = {
     "a_message_stays_hidden_after_a_turn": Control(a_message_stays_hidden_after_a_turn, _world("+a -b c2", 2), 0, "S6"),
     "the_limit_may_change_after_the_read": Control(
         lambda patch: patch.setattr(
-            protocol, "ROOM_FOR_WEIGHT", protocol.ROOM_FOR_WEIGHT.replace("slot_limit = :limit", ":limit <> :room")
+            protocol, "WEIGHT_FITS", protocol.WEIGHT_FITS.replace("slot_limit = :limit", ":limit <> :room")
         ),
         _world("a2", 2, limits=(1, 2)),
         0,

@@ -10,7 +10,6 @@ import pytest
 from slotkeeper_cli import conditions
 from tests.simulation import slots_actors, slots_state
 from tests.simulation.explained import note_items, wrong_explanations
-from tests.simulation.frozen import Record
 from tests.simulation.slots_world import SlotsWorld
 from tests.simulation.small_worlds import SMALL
 from tests.simulation.transcript import Program
@@ -71,19 +70,11 @@ def test_merged_histories_continue_in_the_same_way(name: str, monkeypatch: Patch
         assert history.behaves_as(known), (history.answers, known.answers)
 
 
-@pytest.fixture(scope="module")
-def items() -> list[Record]:
-    """The items of processes with pauses, weights, priorities, limits and cancellations."""
-    with pytest.MonkeyPatch.context() as patch:
-        reached = note_items(patch)
-        for name in ("weight 3, 2 slots, then 3", "1 request, 1 slot, cancelled", "process for leases, a request"):
-            assert first_violation(SMALL[name].make, SMALL[name].faults) == ("", "")
-    return list(reached)
-
-
-@pytest.mark.parametrize("part", ["_never", "_by_operator", "_occupied", "counting"])
-def test_an_explanation_without_a_condition_is_wrong_in_a_state(
-    part: str, items: list[Record], monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(conditions, part, lambda *_: iter(()))
-    assert any(wrong_explanations(items))
+def test_an_explanation_without_a_condition_is_wrong_in_a_state(monkeypatch: Patch) -> None:
+    items = note_items(monkeypatch)  # of processes with pauses, weights, priorities, limits and cancellations
+    for name in ("weight 3, 2 slots, then 3", "1 request, 1 slot, cancelled", "process for leases, a request"):
+        assert first_violation(SMALL[name].make, SMALL[name].faults) == ("", "")
+    for part in ("_never", "_by_operator", "_occupied", "counting"):
+        with monkeypatch.context() as patch:
+            patch.setattr(conditions, part, lambda *_: iter(()))
+            assert any(wrong_explanations(items)), part

@@ -33,7 +33,7 @@ from slotkeeper.slots.protocol import (
     NOT_REGISTERED,
     RELEASE_UPDATE,
     RESERVE_CONDITION,
-    ROOM_FOR_WEIGHT,
+    WEIGHT_FITS,
     AlreadyHeld,
     Candidate,
     Full,
@@ -144,7 +144,7 @@ class LeaseSteps:
         weight = candidate.weight_in(seen)
         entry = candidate.new_holder(now) | ({"weight": {"N": str(weight)}} if weight > 1 else {})
         paced, as_read, of_rate = start(seen, now)
-        conditions = [RESERVE_CONDITION, STILL_EXPIRED, ROOM_FOR_WEIGHT, as_read]
+        conditions = [RESERVE_CONDITION, STILL_EXPIRED, WEIGHT_FITS, as_read]
         conditions += [NOT_REGISTERED.format(priority) for priority in PRIORITIES]
         # As for a reserve of this weight, but for the item without the expired lease. A counter that has drifted below
         # the holders keeps its difference.

@@ -254,7 +254,7 @@ class Registration(Enum):
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
 ONE_SLOT_FREE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
 # A condition cannot add, so the room is computed from a read, and a changed limit refuses.
-ROOM_FOR_WEIGHT = (
+WEIGHT_FITS = (
     "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 )
 # The tokens of so many holders fit into the item, however long they are. A condition cannot measure a map, so with more
@@ -285,7 +285,7 @@ ENTRY_UPDATE = "SET waiting.{0} = :entry"  # a registration or a tombstone
 GRANTED_UPDATE = ", waiting.{0} = :tombstone"
 TURN_UPDATE = ", turn_{0} = :turn"  # with a grant, or with the tombstone of a waker
 
-NO_ROOM = "((slots_in_use > :counted OR size(holders) > :room) AND slot_limit = :limit)"
+NO_SLOT_FREE = "((slots_in_use > :counted OR size(holders) > :room) AND slot_limit = :limit)"
 WAIT_CONDITION = "({refused}) AND attribute_not_exists(holders.#me) AND {newer}"
 REGISTERED = "(attribute_exists(waiting.{0}.receipt_handle) AND waiting.{0}.weight <= slot_limit)"
 # Only a newer receive registers: a slow duplicate must not replace the receipt handle of the receive after it, and a
@@ -394,7 +394,7 @@ class Slots:
         if seen and weight > 1:
             entry["weight"] = number(weight)
             # Since the read the process may have been removed, and added again with another default weight.
-            conditions += [ROOM_FOR_WEIGHT] if candidate.weight else [ROOM_FOR_WEIGHT, SAME_DEFAULT_WEIGHT]
+            conditions += [WEIGHT_FITS] if candidate.weight else [WEIGHT_FITS, SAME_DEFAULT_WEIGHT]
             values |= _room(weight, seen)
         else:
             conditions += [ONE_SLOT_FREE] if candidate.weight else [ONE_SLOT_FREE, NO_DEFAULT_WEIGHT]
@@ -433,7 +433,7 @@ class Slots:
         delivery, weight = candidate.delivery, candidate.weight_in(seen)
         if delivery is None:
             raise ValueError("a candidate without a message cannot wait")
-        refused = [NO_ROOM, "size(holders) >= :most", "paused = :true"]
+        refused = [NO_SLOT_FREE, "size(holders) >= :most", "paused = :true"]
         refused += [REGISTERED.format(priority) for priority in higher(candidate.priority)]
         newer = f"{NEWER_RECEIVE} AND {NOTHING_VANISHED}".format(candidate.priority)
         entry = {
