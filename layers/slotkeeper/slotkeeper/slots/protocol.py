@@ -254,9 +254,7 @@ class Registration(Enum):
 # `<`, not `<>`: after an operator lowers the limit below slots_in_use, `<>` would admit every request.
 ONE_SLOT_FREE = "slots_in_use < slot_limit AND size(holders) < slot_limit AND size(holders) < :most"
 # A condition cannot add, so the room is computed from a read, and a changed limit refuses.
-WEIGHT_FITS = (
-    "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
-)
+WEIGHT_FITS = "slots_in_use <= :counted AND size(holders) <= :room AND size(holders) < :most AND slot_limit = :limit"
 # The tokens of so many holders fit into the item, however long they are. A condition cannot measure a map, so with more
 # holders a request with a task token reads first. Between the read and the write another request may take the space:
 # one of each message group, which is why MAX_TOKEN_BYTES leaves some.
