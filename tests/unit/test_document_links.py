@@ -10,7 +10,7 @@ import pytest
 from tests.support.template import parsed_template
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("*.md", "docs/*.md", "*/README.md", "dev/*/README.md", "functions/*/README.md")
+PLACES = ("*.md", "docs/*.md", "[a-z]*/README.md", "dev/*/README.md", "functions/*/README.md")
 PAGES = sorted({page for place in PLACES for page in ROOT.glob(place)})
 # A linked file of ARCHITECTURE.md, and the names in backticks that follow it.
 DEFINED = re.findall(r"\]\(([\w/.-]+)\)((?:[\s,]+`\w+`)+)", (ROOT / "ARCHITECTURE.md").read_text())

@@ -34,7 +34,7 @@ from tests.support.template import parsed_template
 from tests.template.test_samconfig import CONFIG
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("*.md", "docs/*.md", "*/README.md", "dev/*/README.md", "functions/*/README.md")
+PLACES = ("*.md", "docs/*.md", "[a-z]*/README.md", "dev/*/README.md", "functions/*/README.md")
 PAGES = sorted({page for place in PLACES for page in ROOT.glob(place)})
 RETRIES = ROOT / "docs" / "retries.md"
 RETRIES_REFERENCE = ROOT / "docs" / "retries-reference.md"
