@@ -7,7 +7,7 @@ from typing import Any
 from slotkeeper.slots.request import execution_name
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.confirm_cases import PERMITTED
-from tests.workflow.interpreter import Variables
+from tests.workflow.interpreter import ME, Variables
 from tests.workflow.walks import MACHINE, TOKEN
 
 CALLER = "0" * 32
@@ -66,6 +66,16 @@ CASES = [
         {"target": "j"},
     ),
     case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
+    case(
+        "ReadToken.Arguments",
+        {
+            "TableName": "${SlotTableName}",
+            "Key": {"process_name": {"S": "p"}},
+            "ConsistentRead": True,
+            "ProjectionExpression": "holders.#me.task_token",
+            "ExpressionAttributeNames": {"#me": ME},
+        },
+    ),
     caught(
         "ReadToken.Catch.1.Assign",
         {
@@ -124,6 +134,7 @@ CASES = [
             ("j", "j is a Glue job: it takes arguments, no input"),
         )
     ),
+    case("AnswerSuccess.Arguments", {"TaskToken": TOKEN, "Output": "[7]"}, _KNOWN | {"answer": "[7]"}),
     caught(
         "AnswerSuccess.Catch.1.Assign",
         {"caller_error": "SUCCEEDED, but the caller was not answered: Glue.X"},

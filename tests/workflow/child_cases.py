@@ -105,6 +105,7 @@ CASES = [
         )
         for cause in ({"Cause": ""}, {})
     ),
+    case("ReadChild.Arguments", {"ExecutionArn": CHILD}, {"target": MACHINE}),
     _read(_seen("RUNNING"), _ours("RUNNING")),
     _read(_seen("SUCCEEDED"), _ours("SUCCEEDED", Output="[1]")),
     *(
@@ -164,11 +165,23 @@ CASES = [
         },
         {"target": MACHINE, "run_state": "RUNNING"},
     ),
+    case(
+        "StopChild.Arguments",
+        {"ExecutionArn": CHILD, "Error": "Slotkeeper.Stopped", "Cause": "States.Timeout"},
+        {"target": MACHINE, "failure": {"error": "States.Timeout", "cause": ""}},
+    ),
+    case("StopChild.Assign", {"stops": 1}, {"stops": 0}),
+    caught("StopChild.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
     case("SettleChild.Seconds", 7, {"settle_seconds": 90, "closed_seconds": 83}),
     case(
         "ChildTooLarge.Cause",
         f"{CHILD} has over 256 KiB of input and output; the janitor settles its request",
         {"target": MACHINE},
+    ),
+    case(
+        "ChildNotSucceeded.Assign",
+        {"failure": {"error": "E", "cause": "C"}},
+        {"child_failure": {"error": "E", "cause": "C"}},
     ),
     case(
         "NameTaken.Assign",

@@ -128,6 +128,12 @@ _RUN_STATE = (
 _LATE_TASK = {"error": "States.Timeout", "cause": "no cause given"}
 
 CASES = [
+    case(
+        "RunGlueJob.Assign",
+        {"run_id": "jr_1", "run_state": "SUCCEEDED", "answer": _glue_answer("SUCCEEDED")},
+        {"target": "j"},
+        result={"Id": "jr_1", "JobRunState": "SUCCEEDED"},
+    ),
     *(
         case(
             "RunGlueJob.Catch.0.Assign",
@@ -197,6 +203,7 @@ CASES = [
         {"JobName": "j", "MaxResults": 3, "NextToken": "t"},
         {"target": "j", "next_page": "t"},
     ),
+    case("ReadGlueRun.Arguments", {"JobName": "j", "RunId": "jr_1"}, _RUN),
     *(
         case(
             "ReadGlueRun.Assign",
@@ -224,6 +231,9 @@ CASES = [
     ),
     caught("ReadGlueRun.Catch.1.Assign", {"failed_reads": 8}, {"failed_reads": 7}),
     case("GlueRunIsLate.Assign", {"must_stop": True, "failure": _LATE}, _RUN),
+    case("StopGlueRun.Arguments", {"JobName": "j", "JobRunIds": ["jr_1"]}, _RUN),
+    case("StopGlueRun.Assign", {"stops": 1}, {"stops": 0}),
+    caught("StopGlueRun.Catch.0.Assign", {"stops": 1}, {"stops": 0}),
     case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
@@ -301,6 +311,7 @@ CASES = [
         _event("Failed", "FAILED", error="States.TaskFailed", cause="no month", kept_in="failed"),
         {"failure": {"error": "States.TaskFailed", "cause": '{"Arguments":{"--a":"secret"}}', "reason": "no month"}},
     ),
+    case("PublishSuccessEvent.Arguments", _event("Succeeded", "SUCCEEDED")),
     *(
         case(
             "PublishSuccessEvent.Arguments",
