@@ -8,7 +8,7 @@
 - Any other file is tested by the test folders that have its name or the name of its innermost folder with one:
   slots/protocol.py of the layer by tests/unit/slots and tests/proof/slots, template.yaml by tests/template. Without
   one, all of FAST is run.
-- The folders of SLOW, and INSTALLS unless it was changed itself, are left to `make test`.
+- The folders of SLOW are left to `make test`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ SLOW = (
     "runtime",
     "simulation",
 )
-INSTALLS = "tests/cli/test_package.py"  # it takes half a minute, and needs the package index
 
 
 def targets_of(changed: Iterable[str]) -> list[str]:
@@ -90,8 +89,6 @@ def main() -> int:
         return 1
     many = any((ROOT / target).is_dir() for target in targets)
     options = ["--numprocesses=2"] if many else []
-    if INSTALLS not in targets:
-        options.append(f"--ignore={INSTALLS}")
     return _run(sys.executable, "-m", "pytest", "-q", *options, *targets) if targets else 0
 
 

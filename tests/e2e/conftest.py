@@ -112,7 +112,7 @@ def slotkeeper(deployed: DeployedStack, tmp_path: Path, monkeypatch: pytest.Monk
         if isinstance(ended.exception, CommandRefused):
             raise ended.exception
         ended_with = getattr(ended.exception, "exit_code", ended.exit_code)
-        assert exit_code in (None, ended_with), ended.stderr
+        assert exit_code in (None, ended_with), f"{ended.exception!r}\n{ended.stderr}\n{ended.stdout}"
         return json.loads(ended.stdout)
 
     return run

@@ -11,18 +11,18 @@ from slotkeeper_cli import conditions
 from tests.simulation import slots_actors, slots_state
 from tests.simulation.explained import note_items, wrong_explanations
 from tests.simulation.slots_world import SlotsWorld
-from tests.simulation.small_worlds import SMALL
+from tests.simulation.small_worlds import QUICK, SMALL
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_violation
 from tests.support.template import parsed_template
 from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
-QUICK = [name for name, small in SMALL.items() if small.quick]
-OF_SLOTS = [name for name in QUICK if type(SMALL[name].make()) is SlotsWorld]
+IN_TESTS = [name for name, small in SMALL.items() if small.effort is QUICK]
+OF_SLOTS = [name for name in IN_TESTS if type(SMALL[name].make()) is SlotsWorld]
 
 
-@pytest.mark.parametrize("name", [name for name in QUICK if name not in OF_SLOTS])
+@pytest.mark.parametrize("name", [name for name in IN_TESTS if name not in OF_SLOTS])
 def test_every_guarantee_holds_in_every_state(name: str) -> None:
     small = SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
