@@ -40,7 +40,7 @@ class Effort(Enum):
     """Where a world is searched, by the number of its states."""
 
     QUICK = "make test"
-    SHORT = "CI"  # some seconds each
+    SHORT = "CI"  # each takes 1 to 4 seconds
     LONG = "make simulate"
 
 
@@ -175,7 +175,7 @@ SMALL: dict[str, Small] = {
     "3 requests, 2 slots": _slots("abc", 2, faults=1, effort=LONG),
     "2 priorities, 3 requests, 1 slot, no fault": _slots(("+a", "+b", "c"), 1, starters=1, effort=SHORT),
     "3 priorities, 1 slot, no fault": _slots(("+a", "b", "-c"), 1, starters=1, effort=LONG),
-    "2 priorities, 1 slot, a message removed": _slots(("+a", "b"), 1, removals=1),
+    "2 priorities, 1 slot, a message removed": _slots(("+a", "b"), 1, removals=1, effort=SHORT),
     "2 priorities, 2 slots, a message removed": _slots(("+a", "-b"), 2, removals=1, lax=True),
     "1 request, 1 slot, a message removed": _slots("a", 1, removals=1, janitor_ahead=True, faults=1),
     "2 requests, 1 slot, a message removed": _slots("ab", 1, removals=1, lax=True),
@@ -230,7 +230,15 @@ SMALL: dict[str, Small] = {
         "a", timeless=False, starters=1, settle_seconds=100, run_seconds=(60,), aim="ends", faults=1
     ),
     "child that is aborted, and redriven in its settle time": _target(
-        "a", timeless=False, starters=1, settle_seconds=250, child_redrives=1, run_seconds=(150,), aim="ends", faults=1
+        "a",
+        timeless=False,
+        starters=1,
+        settle_seconds=250,
+        child_redrives=1,
+        run_seconds=(150,),
+        aim="ends",
+        faults=1,
+        effort=SHORT,
     ),
     "child that fails and is redriven, with clock": _target(
         "a", timeless=False, starters=1, fails=1, child_redrives=1, run_seconds=(300,)
@@ -307,10 +315,14 @@ SMALL: dict[str, Small] = {
     ),
     "retry until the dead-letter queue, redriven": _retry(('{"fails": 9}',), redrives=1, faults=1),
     "no retry of poison, sent twice": _retry(('{"poison": "no such thing"}',) * 2, faults=1),
-    "retry, and another payload under the same id": _retry(('{"fails": 1}', '{"other": "payload"}'), faults=1),
+    "retry, and another payload under the same id": _retry(
+        ('{"fails": 1}', '{"other": "payload"}'), faults=1, effort=SHORT
+    ),
     "retry whose policy read may fail": _retry(('{"fails": 9}',), reads_policy=True, faults=1),
     "retry, cancelled": _retry(('{"fails": 1}',), commands=("cancel",), faults=1),
-    "immediate retry, cancelled": _retry(('{"fails": 1, "retry_after": 0}',), commands=("cancel",), faults=1),
+    "immediate retry, cancelled": _retry(
+        ('{"fails": 1, "retry_after": 0}',), commands=("cancel",), faults=1, effort=SHORT
+    ),
     "retry by Scheduler, cancelled": _retry(('{"fails": 1, "retry_after": 1980}',), commands=("cancel",), faults=1),
     "retry by Scheduler, brought forward": _retry(
         ('{"fails": 1, "retry_after": 1980}',), commands=("run_now",), faults=1
@@ -323,7 +335,9 @@ SMALL: dict[str, Small] = {
     "immediate retry, delivered twice": _retry(('{"fails": 1, "retry_after": 0}',), copies=1, faults=1, effort=LONG),
     "downstream down for 90 s, 2 requests, no fault": _downstream("ab", down=(0, 90), effort=SHORT),
     "downstream down for 90 s, a request sent twice, no fault": _downstream("aa", down=(0, 90)),
-    "downstream suddenly down, 2 requests, no fault": _downstream("ab", sudden=True, down=(90, 90), **_BREAKER),
+    "downstream suddenly down, 2 requests, no fault": _downstream(
+        "ab", sudden=True, down=(90, 90), effort=SHORT, **_BREAKER
+    ),
     "downstream that permits 1 caller, 2 requests, no fault": _downstream("ab", most=1),
     "downstream down for 90 s, a worker is frozen": _downstream(
         "a", down=(0, 90), fault_kinds=("beyond its lease",), faults=1, **_BREAKER
@@ -356,9 +370,9 @@ SMALL: dict[str, Small] = {
     ),
     "downstream down after a minute, 3 requests, no fault": _downstream("abc", down=(60, 150), effort=LONG),
     "token, 3 clients, one dies": _tokens("lll", DEATHS, faults=1),
-    "token, 3 clients and no token yet, one dies": _tokens("nnn", DEATHS, faults=1, **NO_TOKEN),
+    "token, 3 clients and no token yet, one dies": _tokens("nnn", DEATHS, faults=1, effort=SHORT, **NO_TOKEN),
     "token, 3 clients, clocks apart, one dies": _tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0), faults=1),
-    "token, 3 clients, one fails before its POST": _tokens("lll", frozenset({OWN}), faults=1),
+    "token, 3 clients, one fails before its POST": _tokens("lll", frozenset({OWN}), faults=1, effort=SHORT),
     "token, 2 clients, slow probes, one dies": _tokens("ll", DEATHS, slow_probes=True, faults=1),
     "token, 3 clients, an answer is lost": _tokens("lll", LOST, faults=1, effort=SHORT),
     "token, 2 clients, any fault": _tokens("ll", faults=1, effort=LONG),

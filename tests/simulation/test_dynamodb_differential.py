@@ -24,7 +24,6 @@ from tests.simulation.world_runs import first_broken
 from tests.support.profiles import share
 
 SCHEDULES = 15  # of each world
-TIMES = 2  # how often a request with the same expressions and outcome is compared, with other items and values
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +39,15 @@ def _asked_in_schedules() -> Iterator[tuple[str, list[Item], Question]]:
     """A table, its items, and a request to it: each expression that the worlds use, with each outcome."""
     for draw in RANDOM_WORLDS.values():
         assert first_broken(draw, range(SCHEDULES)) == ("", -1)
-    asked: defaultdict[tuple[Any, ...], list[tuple[Record, Question]]] = defaultdict(list)
+    asked: dict[tuple[Any, ...], tuple[Record, Question]] = {}
     for (state, question, _), (_, answer) in worlds._performed.items():
         if question.service == "dynamodb":
             given = question.parameters.fields
             texts = (given[name] for name in sorted(given) if name.endswith("Expression"))
-            asked[question.operation, given.get("TableName"), *texts, answer.error].append((state, question))
-    for questions in asked.values():
-        for state, question in questions[:: -(-len(questions) // TIMES)]:
-            table = question.parameters.get("TableName") or next(iter(question.parameters["RequestItems"].fields))
-            yield table, [thaw(item) for item in state[table].fields.values()], question
+            asked[question.operation, given.get("TableName"), *texts, answer.error] = state, question
+    for state, question in asked.values():
+        table = question.parameters.get("TableName") or next(iter(question.parameters["RequestItems"].fields))
+        yield table, [thaw(item) for item in state[table].fields.values()], question
 
 
 def test_each_request_of_the_worlds_is_answered_as_by_dynamodb_local(local: Any) -> None:

@@ -1,8 +1,10 @@
 """Functions: their code and environment, their logs, and what calls them."""
 
+import contextlib
 import hashlib
 import os
 import queue
+import shutil
 import tempfile
 import threading
 import time
@@ -24,6 +26,7 @@ from dev.emulator.engine.emulator import (
     scheduler,
     wrap,
 )
+from dev.emulator.environment import ROOT
 
 MARKER = "\x03"  # End of Text
 MOST_SECONDS = 30.0  # if the environment has ended, and a process that it started keeps its log open
@@ -31,6 +34,8 @@ _END = "        _real_stdout.flush()\n\nrun()\n"
 # None in sys.modules makes an import fail ("The import system", The Python Language Reference).
 HIDE = 'import sys\nsys.modules.update({"awscrt": None, "OpenSSL": None})\n'
 SWEEP_SECONDS = 0.5
+CODE_DIR = ROOT / "build" / "code"
+KEPT_SECONDS = 7 * 86_400  # code that no environment has begun with for so long is removed
 
 _unpacking = threading.Lock()
 
@@ -56,13 +61,14 @@ def _concurrency(
 
 @patch
 def lambda_code() -> None:
-    """All environments of a function share one copy of its code and layers.
+    """All environments of a function share one copy of its code and layers, also those of later engines.
 
     AWS: "Lambda Developer Guide: Understanding the Lambda execution environment lifecycle" and "Packaging your layer
     content": code is mounted at /var/task and layers under /opt, the same for every environment, and only /tmp can be
     written.
     MiniStack unpacks both again for each environment. This system's layer has 700 files; fifty simultaneous
-    environments wait mostly for the disk, and so does a stop of the engine.
+    environments wait mostly for the disk, and so does a stop of the engine. A new copy has no compiled modules, and
+    each environment that begins with it compiles them, which takes longer than all else of its start.
     """
     replace(lambda_runtime, "zipfile", _with_shared_copies)
 
@@ -79,8 +85,7 @@ class _SharedCopy(zipfile.ZipFile):
     @cached_property
     def copy(self) -> Path:
         """The folder of the unpacked content."""
-        content = Path(str(self.filename)).read_bytes()
-        return Path(tempfile.gettempdir(), "code", hashlib.sha256(content).hexdigest())
+        return CODE_DIR / hashlib.sha256(Path(str(self.filename)).read_bytes()).hexdigest()
 
     def namelist(self) -> list[str]:
         """The members' names; none if the content is unpacked. MiniStack checks the path of each, 700 for the layer."""
@@ -89,12 +94,25 @@ class _SharedCopy(zipfile.ZipFile):
     def extractall(self, path: Any = None, members: Any = None, pwd: bytes | None = None) -> None:
         with _unpacking:
             if not self.copy.exists():
-                half = self.copy.with_suffix(".half")  # renamed when complete: an error leaves no incomplete copy
-                super().extractall(half, members, pwd)
-                half.rename(self.copy)
+                self._unpack(members, pwd)
+            os.utime(self.copy)
         folder = Path(path)
         folder.rmdir()
         os.symlink(self.copy, folder)
+
+    def _unpack(self, members: Any, pwd: bytes | None) -> None:
+        """Unpack into a folder that gets its name when it is complete, since other engines use it too."""
+        CODE_DIR.mkdir(parents=True, exist_ok=True)
+        for earlier in CODE_DIR.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another engine removes it too
+                if time.time() - earlier.stat().st_mtime > KEPT_SECONDS:
+                    shutil.rmtree(earlier)
+        half = Path(tempfile.mkdtemp(suffix=".half", dir=CODE_DIR))
+        super().extractall(half, members, pwd)
+        try:
+            half.rename(self.copy)
+        except OSError:  # another engine was faster
+            shutil.rmtree(half)
 
 
 @patch
