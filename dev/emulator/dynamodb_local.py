@@ -28,7 +28,7 @@ END_SECONDS = 5.0
 # It runs for about a minute, so a fast start and constant response times matter more than peak speed.
 # A write allocates megabytes, of which nearly all soon is garbage: with a small young generation, collections take
 # half of its processor time.
-JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn192m", "-Xms256m", "-Xmx512m")
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn384m", "-Xms448m", "-Xmx704m")
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")  # the user's, meant for other programs
 
 

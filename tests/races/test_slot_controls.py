@@ -65,8 +65,9 @@ def test_control_a_race_without_the_condition_has_the_fault(crowd: Crowd, race: 
     assert has_faults([fault], crowd, race)
 
 
-# Two of weight 4 exceed the limit, so two reserves that have read the same item show the missing condition.
-HEAVY = Race(7, priorities=PRIORITIES, weights=(4,))
+# Two of weight 2 exceed the limit, so two reserves that have read the same item show the missing condition. With few
+# executions, a release finds the holder often.
+HEAVY = Race(3, weights=(2,))
 
 
 @pytest.mark.parametrize(
