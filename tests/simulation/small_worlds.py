@@ -154,7 +154,7 @@ SMALL: dict[str, Small] = {
     "2 processes, 2 requests, 1 slot each, no fault": _slots("aA", 1),
     "2 processes, 3 requests, 1 slot each, no fault": _slots("abA", 1, effort=LONG),
     "2 processes, 2 requests, 1 slot each": _slots("aA", 1, faults=1, effort=LONG),
-    "2 requests, 1 slot, cancelled": _slots("ab", 1, lax=True, cancels="ab"),
+    "2 requests, 1 slot, cancelled": _slots("ab", 1, lax=True, cancels="ab", effort=SHORT),
     "1 request, 1 slot, cancelled": _slots("a", 1, cancels="a", faults=1),
     "3 requests, 1 slot, two of them under one id": _slots(("a", "a*", "b"), 1),
     "2 requests of other weights and priorities under one id": _slots(("+a2", "a1"), 2, starters=1, faults=1),
@@ -194,7 +194,7 @@ SMALL: dict[str, Small] = {
         ("+a", "b", "c"), 2, cancels="a", starters=1, lax=True, effort=LONG
     ),
     "weights 2 and 1, 2 slots, no fault": _slots(("a2", "b", "c"), 2),
-    "weights 2, 3 and 1, 3 priorities, 3 slots, no fault": _slots(("+a2", "b3", "-c"), 3, starters=1),
+    "weights 2, 3 and 1, 3 priorities, 3 slots, no fault": _slots(("+a2", "b3", "-c"), 3, starters=1, effort=SHORT),
     "weight 3, 2 slots, then 3": _slots(("+a3", "b"), 2, limits=(3,), starters=1),
     "weight 2, 2 slots, then 1 and 2": _slots(("a2",), 2, limits=(1, 2)),
     "weight 2, 2 slots, then 1": _slots(("+a2", "b"), 2, limits=(1,), starters=1),
@@ -313,7 +313,7 @@ SMALL: dict[str, Small] = {
     "retry by Scheduler, delivered twice": _retry(
         ('{"fails": 1, "retry_after": 1980}',), copies=1, faults=1, effort=SHORT
     ),
-    "retry until the dead-letter queue, redriven": _retry(('{"fails": 9}',), redrives=1, faults=1),
+    "retry until the dead-letter queue, redriven": _retry(('{"fails": 9}',), redrives=1, faults=1, effort=SHORT),
     "no retry of poison, sent twice": _retry(('{"poison": "no such thing"}',) * 2, faults=1),
     "retry, and another payload under the same id": _retry(
         ('{"fails": 1}', '{"other": "payload"}'), faults=1, effort=SHORT
@@ -344,7 +344,7 @@ SMALL: dict[str, Small] = {
     ),
     # A late hide concerns a message that another worker has. A strict queue refuses it, as documented.
     "downstream down for a minute, a worker is frozen for long": _downstream(
-        "a", down=(0, 60), fault_kinds=("until its message is back",), faults=1, **_BREAKER
+        "a", down=(0, 60), fault_kinds=("until its message is back",), faults=1, effort=SHORT, **_BREAKER
     ),
     "downstream down for a minute, a worker is frozen for long, strict queue": _downstream(
         "a", down=(0, 60), fault_kinds=("until its message is back",), lax=False, faults=1, effort=SHORT, **_BREAKER

@@ -19,7 +19,12 @@ SHORT, LONG = "short", "long"
 _NOT_CHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    SHORT, derandomize=True, deadline=None, report_multiple_bugs=False, suppress_health_check=_NOT_CHECKED
+    SHORT,
+    max_examples=70,
+    derandomize=True,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=_NOT_CHECKED,
 )
 settings.register_profile(
     LONG,
