@@ -177,7 +177,7 @@ format: setup-dev  ## Format the code and apply the fixes of the linter
 	@ruff format $(LINTED)
 
 .PHONY: test
-test: setup-dev  ## Run every test
+test: setup-dev  ## Run the tests
 	@$(PYTHON) -m pytest --numprocesses $(TEST_WORKERS)
 
 .PHONY: lint-code

@@ -302,7 +302,8 @@ def _by_row(name: str, row: LedgerRow, dead_letter: DeadLetter | None, result_li
         lines = [f"{name} is WAITING {after}; the next attempt begins at {row.next_attempt_at}"]
     if row.last_error:
         lines.append(f"last error: {row.last_error}")
-    return WorkResult(SUCCEEDED, [*lines, f"its outcome later: slotkeeper --local request show {shlex.quote(name)}"])
+    later = f"slotkeeper --local request show {shlex.quote(row.request_id)}"
+    return WorkResult(SUCCEEDED, [*lines, f"its outcome later: {later}"])
 
 
 def _dead_lettered(what: str, row: LedgerRow, dead_letter: DeadLetter | None) -> WorkResult:

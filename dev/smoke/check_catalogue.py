@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dev.smoke import execution_facts, service_facts, state_facts, workflow_checks
 from dev.smoke.facts import Fact
 
-# Ten Glue runs of a sixteenth of a DPU, of which Glue bills at least a minute each, 200 state transitions, and some
+# Nine Glue runs of a sixteenth of a DPU, of which Glue bills at least a minute each, 200 state transitions, and some
 # thousand requests. Other regions cost up to half as much again.
 COST = "about $0.01 (list prices of us-east-1, May 2026, without a free tier)"
 
