@@ -7,8 +7,6 @@ the error.
 
 from __future__ import annotations
 
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,8 +48,6 @@ def show_refreshes[Data](
                 console.print()
             time.sleep(every)
     shown = next(refreshes)
-    # The terminal is restored also if `timeout` or the end of a session stops the command.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with console.screen():
         while True:
             _show_for(console, every, _Frame(shown, every))

@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from slotkeeper.slots.process import MalformedProcess
+from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import stack_connection
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
@@ -172,10 +173,12 @@ def test_processes_jobs_and_holders_are_fetched(operator: Operator, fetched: Fac
     operator.hold("a")
     closed = operator.hold("b", "other") if operator.processes.create("other", 1, "no-such-job") else ""
     operator.stop(closed)
+    operator.processes.create("leases", 1, NO_TARGET)
     odd = {"process_name": {"S": "odd"}}
     operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=odd)
-    assert [one.name for one in fetched.processes] == ["other", "sample"]
+    assert [one.name for one in fetched.processes] == ["leases", "other", "sample"]
     assert len(fetched.malformed) == 1
+    assert fetched.jobs.keys() == {"no-such-job", "sample-job"}
     assert fetched.jobs["no-such-job"] is None
     assert (fetched.jobs["sample-job"] or {})["MaxRetries"] == 0
     assert {(one.process, one.status) for one in fetched.held} == {("sample", "RUNNING"), ("other", "ABORTED")}

@@ -16,7 +16,7 @@ import pytest
 
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_stack import DeployedStack
-from tests.support.waiting import NEVER
+from tests.support.waiting import NEVER, wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -201,3 +201,18 @@ def test_each_page_can_be_used_by_keyboard_and_screen_reader(page: Any) -> None:
     assert page.locator(unnamed).count() == 0
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") in ("Processes", "")
+
+
+def test_a_console_that_ends_while_it_reads_dead_letters_leaves_none_hidden(stack: DeployedStack, browser: Any) -> None:
+    queue = {"QueueUrl": stack.outputs["RequestDeadLetterQueueUrl"], "AttributeNames": ["All"]}
+
+    def messages(kind: str) -> int:
+        return int(stack.sqs.get_queue_attributes(**queue)["Attributes"][f"ApproximateNumberOfMessages{kind}"])
+
+    stack.send_raw("no JSON", stack.process(limit=1))
+    wait_until(lambda: messages(""), "a dead letter")
+    with console(stack) as address:
+        page = _opened(browser, address, width=390)
+        page.goto("/failures")
+        wait_until(lambda: messages("NotVisible"), "the console to receive it", interval=0.01)
+    assert messages("NotVisible") == 0

@@ -16,7 +16,7 @@ from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
+from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
 from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
@@ -258,7 +258,8 @@ class Facts:
         return dict(zip(arns, in_parallel(lambda arn: get_machine(self._stack, arn), arns), strict=True))
 
     def _targets(self, kind: TargetKind) -> list[str]:
-        return sorted({one.target for one in self.processes if kind_of(one.target) is kind})
+        targets = {one.target for one in self.processes} - {NO_TARGET}
+        return sorted(target for target in targets if kind_of(target) is kind)
 
     @cached_property
     def allowed_machines(self) -> set[str]:
