@@ -178,6 +178,8 @@ format: setup-dev  ## Format the code and apply the fixes of the linter
 
 .PHONY: test
 test: setup-dev  ## Run the tests
+	@# In a fresh clone each worker would compile all modules.
+	@[ -d tests/unit/__pycache__ ] || $(PYTHON) -m pytest --collect-only --quiet > /dev/null || true
 	@$(PYTHON) -m pytest --numprocesses $(TEST_WORKERS)
 
 .PHONY: lint-code
