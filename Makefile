@@ -257,6 +257,10 @@ own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the
 newest: setup-dev  #+ Install the command with the newest versions that it allows, and check every help (needs the package index)
 	@$(PYTHON) -m pytest tests/package/newest_versions.py
 
+.PHONY: scenarios
+scenarios: setup-dev  #+ Check a small run of each scenario, and that its checks fail for wrong records
+	@$(PYTHON) -m pytest tests/e2e/scenario_runs.py
+
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and restarts (build/soak/)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.soak --minutes="$(MINUTES)" --seed="$(SEED)" --limit="$(LIMIT)"

@@ -24,7 +24,6 @@ FIRST = (
     "tests/e2e/test_pages_locally.py",
     "e2e",
     SECOND_PART,
-    "tests/e2e/test_runs.py",
     "conformance",
     "tests/e2e/test_deployments.py",
     "least_privilege",
