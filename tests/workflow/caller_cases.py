@@ -66,6 +66,7 @@ CASES = [
         {"target": "j"},
     ),
     case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
+    *(case("IsCallerLost.Choices.0.Condition", caller == "LOST", {"caller": caller}) for caller in ("LOST", "WAITS")),
     case(
         "ReadToken.Arguments",
         {

@@ -39,6 +39,7 @@ def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Va
 
 
 CASES = [
+    case("ConfirmSlot.Arguments.ReturnValues", "UPDATED_NEW"),
     case(
         "ConfirmSlot.Assign",
         _confirmed(MACHINE, 5, 90),
