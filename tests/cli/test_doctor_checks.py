@@ -250,6 +250,8 @@ DESCRIBED = _alarm("ALARM", AlarmDescription=f"The starter failed. First step: {
         (alarm_checks.alarms, {"alarms": [_alarm("ALARM")]}, "see docs/runbooks.md#startererroralarm"),
         (alarm_checks.alarms, {"alarms": [DESCRIBED]}, FIRST_STEP),
         (retry_checks.dead_letters, FAILED_REQUESTS, "see the reasons: slotkeeper dlq list failed."),
+        (infrastructure_checks.mappings, _mappings(), "deploy"),
+        (infrastructure_checks.mappings, _mappings(mapping(), mapping()), "delete the others"),
     ],
 )
 def test_a_finding_states_the_first_step(check: Callable[..., Any], changes: dict[str, Any], advice: str) -> None:
@@ -396,6 +398,14 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
             slot_checks.waiting,
             {"queues": HIDDEN, "processes": [process(**ONE_WAITS)]},
             ("warn", "process p has 3 free slots, but first has waited for 5 min"),
+        ),
+        *(
+            (
+                slot_checks.closed_holders,
+                _held(721, status),
+                ("problem", f"process p: p-1 has held a slot for 12 min 1 s, but {found}"),
+            )
+            for status, found in (("FAILED", "its execution is FAILED"), ("", "it has no execution"))
         ),
     ],
 )
