@@ -83,8 +83,8 @@ def root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and exit with its code. A failure prints a line on stderr, not a traceback."""
-    # `timeout`, or the end of a session, ends a command as an exception does: it restores the terminal, and makes the
-    # messages visible again that it has received.
+    # `timeout`, or the end of a session, ends a command as an exception does: the terminal is restored, and messages
+    # that the command has received become visible again.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         code = app(arguments, standalone_mode=False)
