@@ -34,8 +34,8 @@ SEED ?= 1
 
 # make simulate: random schedules after the exploration of the small worlds.
 SCHEDULES ?= 1000000
-# The small worlds to search first: all, short (those of some seconds, which make test leaves to CI), or none.
-EXPLORE ?= all
+# no: random schedules only.
+EXPLORE ?= yes
 # make replay: the world of the schedule.
 WORLD ?= slots
 simulate: SEED := $(if $(filter file,$(origin SEED)),0,$(SEED))
@@ -79,6 +79,8 @@ READY  := $(VENV)/.installed-local
 RUNTIME := $(if $(filter Linux,$(shell uname -s)),requirements/runtime.txt)
 # For two processors: tests with an engine mostly wait. Measured: 372 s with 5, 379 s with 4.
 TEST_WORKERS ?= 5
+# They take long, or need the package index. Without their names, pytest collects test_*.py only.
+SLOW_TESTS := tests/e2e/scenario_runs.py tests/package/newest_versions.py tests/simulation/short_worlds.py
 LINTED := layers functions cli dev jobs tests examples
 # The environment comes first: sam build searches PATH for python3.13.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -110,7 +112,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
 	@echo "  make local-up JOB=my_job.py ARGUMENTS='--mode=fast' PARAMETERS='ProcessName=sales SlotLimit=3'   your Glue job"
 	@echo "  make local-up DOCKER=yes   let containers reach it, for sam local invoke"
-	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=all   make races SECONDS_EACH=60   make mutants ONLY=f05"
+	@echo "  make simulate SCHEDULES=1000000 SEED=0 EXPLORE=yes   make races SECONDS_EACH=60   make mutants ONLY=f05"
 	@echo "  make bench ONLY=slot-cycle SMALL=yes LIST=yes   a small run only shows that it works"
 	@echo "  make soak MINUTES=10 SEED=1 LIMIT=3   minutes (0.1..120), seed of the faults, slots (1..20)"
 	@echo "  make smoke STACK=slotkeeper PROFILE= REGION= ONLY=wake,redrive LIST=yes YES=yes   shows its cost and asks"
@@ -239,7 +241,7 @@ clean:  #+ Remove everything that was generated
 .PHONY: simulate
 simulate: setup-dev  ## Explore small worlds of the real code, then a million random schedules
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m tests.simulation run --schedules="$(SCHEDULES)" --seed="$(SEED)" \
-	  --explore="$(EXPLORE)"
+	  $(if $(filter no,$(EXPLORE)),--no-explore)
 
 .PHONY: races
 races: setup-dev  #+ Race for slots and leases with 8 processes of 16 threads on DynamoDB Local
@@ -253,13 +255,9 @@ mutants: setup-dev  ## Check that a test catches each known bug, in a copy (buil
 own-work: setup-dev  #+ Replace the worker's shipped work in a copy, and run the linters and tests that concern it
 	@$(PYTHON) -m tests.own_work
 
-.PHONY: newest
-newest: setup-dev  #+ Install the command with the newest versions that it allows, and check every help (needs the package index)
-	@$(PYTHON) -m pytest tests/package/newest_versions.py
-
-.PHONY: scenarios
-scenarios: setup-dev  #+ Check a small run of each scenario, and that its checks fail for wrong records
-	@$(PYTHON) -m pytest tests/e2e/scenario_runs.py
+.PHONY: test-slow
+test-slow: setup-dev  #+ Run the tests that make test leaves to CI: runs of scenarios, newest versions, small worlds of seconds
+	@$(PYTHON) -m pytest --numprocesses 2 $(SLOW_TESTS)
 
 .PHONY: soak
 soak: setup  ## Keep the deployed stack busy under faults and restarts (build/soak/)

@@ -34,7 +34,7 @@ FIRST = (
 )
 # Each module of these folders, and of functions/<function>/tests, runs on one worker, so that its tests share what it
 # prepares.
-TOGETHER = ("cli", "mutants", "proof", "scenarios", "template", "unit", "workflow")
+TOGETHER = ("cli", "mutants", "package", "proof", "scenarios", "template", "unit", "workflow")
 
 simulated_tables.install()
 quick_clients.install()  # before a test creates a session

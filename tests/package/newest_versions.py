@@ -1,7 +1,4 @@
-"""`make newest`: the command and the console with the newest versions that pyproject.toml allows.
-
-pip installs them from the package index, which takes half a minute: no test of `make test`, but CI runs it.
-"""
+"""The command and the console with the newest versions that pyproject.toml allows. pip installs them from the index."""
 
 from __future__ import annotations
 

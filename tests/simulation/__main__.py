@@ -27,7 +27,6 @@ from rich.table import Table
 
 from dev.emulator.environment import ROOT
 from tests.simulation import exploring, scheduling, small_worlds
-from tests.simulation.small_worlds import Effort
 from tests.simulation.transcript import Program
 from tests.simulation.worlds import Violation
 
@@ -49,15 +48,9 @@ def main() -> None:
 @click.option(
     "--world", "worlds", multiple=True, type=click.Choice(sorted(small_worlds.RANDOM_WORLDS)), help="Only this world."
 )
-@click.option(
-    "--explore",
-    type=click.Choice(["all", "short", "none"]),
-    default="all",
-    show_default=True,
-    help="Small worlds to search: all; those of some seconds, which make test leaves to CI; none.",
-)
+@click.option("--explore/--no-explore", default=True, help="Also search the small worlds.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Parallel processes.")
-def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: str, jobs: int) -> None:
+def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: bool, jobs: int) -> None:
     """Search the small worlds, and run random schedules."""
     console = Console(emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     started = time.monotonic()
@@ -65,7 +58,7 @@ def run(schedules: int, seed: int, worlds: tuple[str, ...], explore: str, jobs: 
     tally = Tally()
     with ProcessPoolExecutor(jobs, max_tasks_per_child=None) as pool, Progress(console=console) as progress:
         try:
-            small = {pool.submit(_explore, name): name for name in _to_search(explore)}
+            small = {pool.submit(_explore, name): name for name in small_worlds.SMALL} if explore else {}
             bar = progress.add_task("random schedules", total=schedules)
             waiting = _chunks(kinds, schedules, seed)
             under_way: set[Future[Any]] = set(small)
@@ -117,11 +110,6 @@ class Tally:
 
     def note_if_broken(self, result: dict[str, Any]) -> None:
         self.broken = self.broken or result.get("broken", "")
-
-
-def _to_search(explore: str) -> Iterator[str]:
-    efforts = {"all": set(Effort), "short": {Effort.SHORT}, "none": set[Effort]()}[explore]
-    return (name for name, small in small_worlds.SMALL.items() if small.effort in efforts)
 
 
 def _chunks(kinds: list[str], schedules: int, seed: int) -> Iterator[tuple[str, int, int]]:

@@ -40,7 +40,7 @@ class Effort(Enum):
     """Where a world is searched, by the number of its states."""
 
     QUICK = "make test"
-    SHORT = "CI"  # each takes 1 to 4 seconds
+    SHORT = "make test-slow"  # each takes 1 to 4 seconds
     LONG = "make simulate"
 
 

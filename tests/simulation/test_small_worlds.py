@@ -1,6 +1,6 @@
 """Every guarantee holds in each state of the small worlds, and so does the operator command's explanation of a wait.
 
-The worlds with more states run in `make simulate`. The controls are in test_controls_of_*.py.
+The worlds with more states are in short_worlds.py and `make simulate`. The controls are in test_controls_of_*.py.
 """
 
 from __future__ import annotations
@@ -11,29 +11,44 @@ from slotkeeper_cli import conditions
 from tests.simulation import slots_actors, slots_state
 from tests.simulation.explained import note_items, wrong_explanations
 from tests.simulation.slots_world import SlotsWorld
-from tests.simulation.small_worlds import QUICK, SMALL
+from tests.simulation.small_worlds import SMALL, Effort
 from tests.simulation.transcript import Program
 from tests.simulation.world_runs import first_violation
 from tests.support.template import parsed_template
 from tests.workflow import interpreter
 
 Patch = pytest.MonkeyPatch
-IN_TESTS = [name for name, small in SMALL.items() if small.effort is QUICK]
-OF_SLOTS = [name for name in IN_TESTS if type(SMALL[name].make()) is SlotsWorld]
 
 
-@pytest.mark.parametrize("name", [name for name in IN_TESTS if name not in OF_SLOTS])
-def test_every_guarantee_holds_in_every_state(name: str) -> None:
+def others(effort: Effort) -> list[str]:
+    """The worlds of an effort without those of slots alone."""
+    return [name for name, small in SMALL.items() if small.effort is effort and name not in of_slots(effort)]
+
+
+def of_slots(effort: Effort) -> list[str]:
+    """Those of which each state is compared with the operator command's explanation."""
+    return [name for name, small in SMALL.items() if small.effort is effort and type(small.make()) is SlotsWorld]
+
+
+def search(name: str) -> None:
     small = SMALL[name]
     assert first_violation(small.make, small.faults) == ("", "")
 
 
-@pytest.mark.parametrize("name", OF_SLOTS)
-def test_s1_to_s8_hold_and_the_explanation_is_right_in_every_state(name: str, monkeypatch: Patch) -> None:
-    items = note_items(monkeypatch)
-    small = SMALL[name]
-    assert first_violation(small.make, small.faults) == ("", "")
+def search_and_explain(name: str, patch: Patch) -> None:
+    items = note_items(patch)
+    search(name)
     assert not list(wrong_explanations(items))
+
+
+@pytest.mark.parametrize("name", others(Effort.QUICK))
+def test_every_guarantee_holds_in_every_state(name: str) -> None:
+    search(name)
+
+
+@pytest.mark.parametrize("name", of_slots(Effort.QUICK))
+def test_s1_to_s8_hold_and_the_explanation_is_right_in_every_state(name: str, monkeypatch: Patch) -> None:
+    search_and_explain(name, monkeypatch)
 
 
 def test_a_child_with_a_large_output_has_succeeded_even_if_states_all_does_not_catch_the_error(

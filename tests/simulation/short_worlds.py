@@ -1,0 +1,18 @@
+"""The small worlds of some seconds, searched as those of test_small_worlds.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.small_worlds import Effort
+from tests.simulation.test_small_worlds import of_slots, others, search, search_and_explain
+
+
+@pytest.mark.parametrize("name", others(Effort.SHORT))
+def test_every_guarantee_holds_in_every_state(name: str) -> None:
+    search(name)
+
+
+@pytest.mark.parametrize("name", of_slots(Effort.SHORT))
+def test_s1_to_s8_hold_and_the_explanation_is_right_in_every_state(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_and_explain(name, monkeypatch)
