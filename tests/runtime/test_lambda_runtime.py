@@ -91,6 +91,13 @@ def test_a_function_that_hangs_is_ended_at_its_timeout_and_started_again(start: 
     wait_until(answered, "an answer after the timeout")
 
 
+def test_it_listens_at_an_address_that_no_page_can_find(start: Callable[..., Runtime]) -> None:
+    first, second = start(), start()
+    assert len({first.address, second.address, "127.0.0.1"}) == 3
+    command = Path(f"/proc/{first.pid}/cmdline").read_text().split("\0")
+    assert [each.partition(":")[0] for each in command if each.startswith("127.")] == [first.address] * 2
+
+
 def test_its_end_leaves_no_process(start: Callable[..., Runtime]) -> None:
     runtime = start()
     runtime.invoke({})

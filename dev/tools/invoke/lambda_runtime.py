@@ -12,6 +12,7 @@ import http.client
 import importlib.util
 import json
 import platform
+import secrets
 import socket
 import subprocess
 import sys
@@ -82,6 +83,9 @@ class Runtime:
         self._function = function
         self._log = log
         self._read = 0
+        # The emulator answers browsers too. A page can call 127.0.0.1, but cannot find one of 16 million addresses: on
+        # Linux all of 127.0.0.0/8 is this machine.
+        self.address = f"127.{'.'.join(str(1 + secrets.randbelow(254)) for _ in range(3))}"
         for _ in range(3):  # another program may take a free port before the start
             self._port, api_port = free_port(), free_port()
             self._process = self._start(endpoint, api_port)
@@ -93,8 +97,8 @@ class Runtime:
     def _start(self, endpoint: str, api_port: int) -> subprocess.Popen[bytes]:
         # By default the emulator listens on every interface.
         command = [str(emulator()), "--log-level", "error"]
-        command += ["--runtime-interface-emulator-address", f"127.0.0.1:{self._port}"]
-        command += ["--runtime-api-address", f"127.0.0.1:{api_port}"]
+        command += ["--runtime-interface-emulator-address", f"{self.address}:{self._port}"]
+        command += ["--runtime-api-address", f"{self.address}:{api_port}"]
         command += [sys.executable, "-m", "awslambdaric", self._function.handler]
         # Lambda guide, "Defined runtime environment variables".
         variables = {
@@ -131,7 +135,7 @@ class Runtime:
 
     def invoke(self, event: Any) -> Any:
         """Call the function, and return its answer. Raises FunctionFailed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._function.timeout + 30)
+        connection = http.client.HTTPConnection(self.address, self._port, timeout=self._function.timeout + 30)
         try:
             with contextlib.closing(connection):
                 connection.request("POST", INVOCATIONS, json.dumps(event))
@@ -158,7 +162,7 @@ class Runtime:
         deadline = time.monotonic() + READY_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                socket.create_connection((self.address, self._port), timeout=1).close()
             except OSError:
                 time.sleep(0.01)
             else:
