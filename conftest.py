@@ -1,8 +1,11 @@
-"""Setup of all tests: garbage collection, Hypothesis' profile, caches for botocore, folders that run on one worker."""
+"""Setup of all tests: garbage collection, Hypothesis' profile, caches for botocore, a browser, workers of folders."""
 
 from __future__ import annotations
 
 import gc
+import os
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,8 +39,26 @@ FIRST = (
 # prepares.
 TOGETHER = ("cli", "mutants", "package", "proof", "scenarios", "template", "unit", "workflow")
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
 simulated_tables.install()
 quick_clients.install()  # before a test creates a session
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser. Without one, the test is skipped, except in CI."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"no browser: .ci/run installs one of {', '.join(BROWSERS)}")
+        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
+    with playwright.sync_playwright() as driver:
+        # Chromium's sandbox does not start as root, as in CI. The browser opens the tests' own pages alone.
+        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.hookimpl(trylast=True)

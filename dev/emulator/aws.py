@@ -88,11 +88,12 @@ class EmbeddedAws:
         state_dir = state_dir.resolve()
         state_dir.mkdir(parents=True, exist_ok=True)
         cls._refuse_a_second(state_dir)
-        bridge = docker_bridge.listening_address(container_host) if container_host else ""
+        if container_host:
+            docker_bridge.listening_address(container_host)
         for attempt in range(3):
             named = ["faults"] * faults + ["downstream"] * downstream
             settings = _kept(state_dir) if lasting else {}
-            settings |= {"SLOTKEEPER_ENGINE_BRIDGE": bridge} | dict(environment or {})
+            settings |= {"SLOTKEEPER_ENGINE_CONTAINER_HOST": container_host} | dict(environment or {})
             aws = cls._launch(state_dir, free_port(), named, free_port() if chat_service else None, settings)
             aws.container_host = container_host
             try:

@@ -31,9 +31,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
+
+from dev.emulator.programs_only import ProgramsOnlyHandler
 
 AUTH, ME, ANSWERS = ROUTES = ("POST /auth", "GET /me", "POST /answers")
 # Of `make local-up`. They protect nothing. Latencies are seconds.
@@ -140,12 +142,14 @@ class ChatService:
         self,
         *,
         port: int = 0,
+        container_host: str = "",
         client_id: str = CLIENT_ID,
         client_secret: str | None = None,
         auth_latency: float = 0.0,
         answer_latency: float = 0.0,
     ) -> None:
-        """`port` 0 takes a free one; `client_secret` is random by default."""
+        """`port` 0 takes a free one; containers reach it by `container_host`; `client_secret` is random by default."""
+        self.container_host = container_host
         self.client_id = client_id
         self.client_secret = client_secret or secrets.token_urlsafe(12)
         self.auth_latency = auth_latency
@@ -376,12 +380,16 @@ class _Http(ThreadingHTTPServer):
         """Tests disconnect clients in the middle of a request: log nothing."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ProgramsOnlyHandler):
     protocol_version = "HTTP/1.1"
     server_version = "chat-service"
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body in one packet: the second of two would wait for the acknowledgement of the first
     server: _Http
+
+    @property
+    def container_host(self) -> str:
+        return self.server.service.container_host
 
     def _handle(self) -> None:
         path, length = urlsplit(self.path).path, self.headers.get("Content-Length", "0")

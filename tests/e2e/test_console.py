@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,25 +17,8 @@ from slotkeeper_cli.stack_connection import LOCAL_FILE
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import NEVER, wait_until
 
-playwright = pytest.importorskip("playwright.sync_api")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 NOTHING = "about:blank"  # an open page of the console would continue to read the stack
 MARKUP = "<img src=x onerror=document.title='run'>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"no browser: .ci/run installs one of {', '.join(BROWSERS)}")
-        pytest.skip(f"no browser: install one of {', '.join(BROWSERS)}")
-    with playwright.sync_playwright() as driver:
-        # Chromium's sandbox does not start as root, as in CI. The browser opens this test's own pages alone.
-        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import http.client
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from dev.emulator.programs_only import ProgramsOnlyHandler
 from tests.support.waiting import NEVER
 
 
@@ -70,7 +71,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ProgramsOnlyHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Self
+
+from dev.emulator.programs_only import ProgramsOnlyHandler
 
 
 class ResponseReceiver:
@@ -26,7 +28,7 @@ class ResponseReceiver:
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ProgramsOnlyHandler):
     def __init__(self, answers: list[dict[str, Any]], *connection: Any) -> None:
         self._answers = answers
         super().__init__(*connection)

@@ -24,6 +24,7 @@ MODULES = (
     "injected_faults",
     "s3_downstream",
     "restarts",
+    "programs_only",
 )
 # Patches that need a file, and the variable that names it.
 BY_FILE = {
