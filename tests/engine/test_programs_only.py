@@ -13,13 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.chat_service import INVALIDATE
 from dev.emulator.downstream import Downstream
+from dev.emulator.dynamodb_local import DynamoDbLocal
 from dev.emulator.engine.patches import programs_only
 from dev.emulator.environment import ROOT
 from dev.emulator.programs_only import refusal
@@ -35,6 +36,12 @@ REFUSED = {
     "an image from Docker's bridge": {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)"},
     "DNS rebinding": {"Host": f"{SITE}:80"},
     "another port": {"Host": "127.0.0.1:80"},
+}
+# What DynamoDB Local requires of a call. To send such headers to another site, a browser first asks by OPTIONS.
+CALL = {
+    "X-Amz-Target": "DynamoDB_20120810.ListTables",
+    "Content-Type": "application/x-amz-json-1.0",
+    "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/b/dynamodb/aws4_request, SignedHeaders=host, Signature=c",
 }
 # Browsers send POSTs of text to another site without asking it first. These create a function and call it.
 ATTACK = """async ([functions, code]) => {
@@ -108,6 +115,19 @@ def test_a_page_in_a_browser_runs_code_only_without_the_check(browser: Any, tmp_
         page.evaluate(ATTACK, [aws.endpoint + FUNCTIONS, code(mark)])
         read = page.evaluate("async (path) => (await fetch(path)).status", FUNCTIONS)
         assert (mark.exists(), read) == ((True, 200) if without else (False, 403))
+
+
+def test_a_page_can_neither_call_dynamodb_local_nor_read_its_answers(tmp_path: Path) -> None:
+    with DynamoDbLocal.start(tmp_path / "dynamodb.log") as local:
+        assert send(local.endpoint, "POST", "/", CALL).status == 200
+        assert send(local.endpoint, "POST", "/", {"Host": SITE, **CALL}).status == 404
+        for path in ("/", f"/?{urlencode(CALL)}"):
+            assert send(local.endpoint, "POST", path, {}).status == 400
+        for origin in (f"http://{SITE}", "http://127.0.0.1", local.endpoint, "null"):
+            asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            for method in ("OPTIONS", "POST"):
+                answer = send(local.endpoint, method, "/", CALL | asked)
+                assert answer.headers["Access-Control-Allow-Origin"] is None, (method, origin)
 
 
 def test_each_handler_of_http_requests_has_the_check() -> None:
