@@ -3,8 +3,9 @@
 A page of any web site can send requests to this machine, and the engine runs the code that a request contains.
 
 - A browser marks its requests with Origin (Fetch standard, "`Origin` header"), or if they are for a loopback address,
-  with Sec-Fetch-Site and others (W3C, "Fetch Metadata Request Headers"). A GET to Docker's bridge has neither, but the
-  User-Agent of a browser, which begins with Mozilla (MDN, "User-Agent header").
+  with Sec-Fetch-Site (W3C, "Fetch Metadata Request Headers"). A GET to Docker's bridge has neither, but the User-Agent
+  of a browser, which begins with Mozilla (MDN, "User-Agent header"). `fetch` of Node.js, which
+  sends Sec-Fetch-Mode alone, is a program.
 - A site can give its own host name the address 127.0.0.1 (DNS rebinding). Then the browser sees a request of that site
   to itself, and sends no Origin with a GET. Host contains the site's name.
 """
@@ -26,7 +27,7 @@ def refusal(headers: Iterable[tuple[str, str]], port: int, container_host: str =
     """
     given = [(name.lower(), value) for name, value in headers]
     for name, value in given:
-        if name == "origin" or name.startswith("sec-fetch-") or (name == "user-agent" and value.startswith("Mozilla/")):
+        if name in ("origin", "sec-fetch-site") or (name == "user-agent" and value.startswith("Mozilla/")):
             return f"A browser sent this request: it has {name}. Expected a program, such as an SDK. Nothing was done."
     expected = [f"{host}:{port}" for host in ("127.0.0.1", "localhost", container_host) if host]
     hosts = [value.lower() for name, value in given if name == "host"]

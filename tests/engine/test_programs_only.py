@@ -97,6 +97,10 @@ def test_a_request_has_one_host(hosts: list[str]) -> None:
     assert refusal([("Host", host) for host in hosts], 1) is not None
 
 
+def test_fetch_of_nodejs_is_a_program() -> None:
+    assert refusal([("Host", "127.0.0.1:1"), ("Sec-Fetch-Mode", "cors"), ("User-Agent", "node")], 1) is None
+
+
 def test_a_websocket_of_a_page_ends_before_its_handshake() -> None:
     original, send = AsyncMock(), AsyncMock()
     scope = {"type": "websocket", "headers": [(b"host", b"127.0.0.1:1"), (b"origin", b"http://127.0.0.1:1")]}
