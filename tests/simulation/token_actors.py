@@ -117,8 +117,10 @@ class Chat:
         """Raises ReadTimeoutError if the API takes longer."""
         try:
             self._outside.ask(Question("chat", "probe", freeze({"name": token, "seconds": seconds})))
-        except ClientError:  # the world has no other error
-            return False
+        except ClientError as error:
+            if error.response["Error"]["Code"] == UNAUTHORIZED:
+                return False
+            raise AuthenticationRefused(error.response["Error"]["Code"]) from None
         return True
 
     def answer(self, token: str) -> None:

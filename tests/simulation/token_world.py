@@ -105,8 +105,10 @@ class TokenWorld(TokenState):
             match question.service, question.operation:
                 case "actor", _:
                     continue
-                case "chat", "get" | "probe":
+                case "chat", "get":
                     kinds: tuple[str, ...] = (DIE, FREEZE, LOSE)
+                case "chat", "probe":
+                    kinds = (DIE, FREEZE, LOSE, REFUSE)
                 case "chat", _:
                     kinds = (DIE, DIE_AFTER, FREEZE, FREEZE_AFTER, LOSE, NOT_SENT, REFUSE, OWN, LATE)
                 case "dynamodb", "get_item":

@@ -58,7 +58,10 @@ class ChatApi:
 
     def still_valid(self, token: str, seconds: float) -> bool:
         """Check a token by a request that every valid token may make."""
-        return self._request("GET", "/me", token, seconds).status == 200
+        answer = self._request("GET", "/me", token, seconds)
+        if answer.status not in (200, 401):  # an overload, for example, does not show that the token is invalid
+            raise AuthenticationRefused(f"GET /me was answered with {answer.status}", answer.retry_after)
+        return answer.status == 200
 
     def answer(self, text: str, token: str, seconds: float) -> str:
         """Return the API's answer to a text. After `Unauthorized`, `SharedToken.call` repeats it with another token."""

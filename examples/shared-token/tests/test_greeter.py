@@ -29,6 +29,7 @@ class OneTokenApi:
         self.live = ""
         self.posts = 0
         self.auth_answer: HttpAnswer | Exception | None = None  # instead of a token
+        self.me_answer: HttpAnswer | None = None  # instead of whether the token is valid
 
     def request(
         self,
@@ -42,6 +43,8 @@ class OneTokenApi:
         path = url.removeprefix(URL)
         if path == "/auth":
             return self._authenticate(json_body)
+        if path == "/me" and self.me_answer:
+            return self.me_answer
         authorized = bool(self.live) and (headers or {})["Authorization"] == f"Bearer {self.live}"
         if not authorized or (json_body or {}).get("text") == "forbidden":
             return HttpAnswer(401, b"{}")
@@ -116,6 +119,14 @@ def test_an_invalid_token_is_replaced_and_the_request_repeated(app: Any, api: On
 def test_a_request_that_no_token_may_make_causes_no_refresh(app: Any, api: OneTokenApi) -> None:
     say(app)
     with pytest.raises(StillUnauthorized):
+        say(app, "forbidden")
+    assert api.posts == 1
+
+
+def test_an_overloaded_api_loses_no_token(app: Any, api: OneTokenApi) -> None:
+    say(app)
+    api.me_answer = HttpAnswer(429, b"", retry_after=60.0)
+    with pytest.raises(TokenRefused, match="GET /me was answered with 429"):
         say(app, "forbidden")
     assert api.posts == 1
 

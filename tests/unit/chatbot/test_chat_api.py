@@ -43,10 +43,24 @@ def test_a_dead_token_is_invalid_for_the_probe_and_unauthorized(api: ChatApi) ->
         api.answer(MESSAGE, dead, 5.0)
 
 
-def test_a_probe_without_an_answer_raises(api: ChatApi, service: ChatService) -> None:
-    service.strike(ME)
-    with pytest.raises(ChatApiFailed, match="503"):
-        api.is_valid("token", 5.0)
+@pytest.mark.parametrize(
+    ("outage", "reason", "retry_after"),
+    [
+        (Outage(retry_after=7), "HTTP 503", 7.0),
+        (Outage("answer", status=429), "HTTP 429", None),
+        (Outage("answer", status=403), "HTTP 403, neither 200 nor 401", None),
+        (Outage("answer", status=404), "HTTP 404, neither 200 nor 401", None),
+    ],
+)
+def test_t1_only_a_401_shows_the_probe_that_a_token_is_invalid(
+    api: ChatApi, service: ChatService, outage: Outage, reason: str, retry_after: float | None
+) -> None:
+    token = api.authenticate(5.0)
+    service.strike(ME, outage)
+    with pytest.raises(AuthenticationRefused, match=f"GET /me .*{reason}") as unknown:
+        api.is_valid(token, 5.0)
+    assert unknown.value.retry_after == retry_after
+    assert token not in str(unknown.value)
 
 
 @pytest.mark.parametrize("token", ["", "with a space", "with\r\nX-Header: 1", "ü", "x" * 5000])

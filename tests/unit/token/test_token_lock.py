@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slotkeeper.token import (
+    AuthenticationRefused,
     MalformedToken,
     Refreshed,
     StillUnauthorized,
@@ -138,8 +139,18 @@ def test_the_time_left_by_the_first_token_is_available_to_the_next(instances: In
     assert reader.call(instances.api.ask, within=15) == "answer"
 
 
-def test_call_tries_at_most_three_tokens(instances: Instances) -> None:
-    idle = instances.new()
+@pytest.mark.parametrize(
+    ("probes", "error", "reason"),
+    [
+        (False, StillUnauthorized, "again with a newer token"),
+        # Each token was invalid, so the request need not be.
+        (True, TokenTimeout, "with 3 tokens, each of which was replaced"),
+    ],
+)
+def test_call_tries_at_most_three_tokens(
+    instances: Instances, probes: bool, error: type[Exception], reason: str
+) -> None:
+    idle = instances.new(still_valid=instances.api.accepts if probes else None)
     idle.get()
     asked: list[str] = []
 
@@ -150,7 +161,7 @@ def test_call_tries_at_most_three_tokens(instances: Instances) -> None:
         other.get()
         raise Unauthorized
 
-    with pytest.raises(StillUnauthorized, match="again with a newer token"):
+    with pytest.raises(error, match=reason):
         idle.call(always_401)
     assert asked == ["token-1", "token-2", "token-3"]
 
@@ -170,6 +181,24 @@ def test_a_request_always_answered_401_invalidates_no_token_if_the_api_has_a_pro
         "answer",
         False,
     )
+
+
+@pytest.mark.parametrize(("retry_after", "seconds"), [(60.0, 60.0), (None, QUICK.refusal)])
+def test_t1_a_probe_that_states_nothing_costs_no_token_before_the_next_one_after_the_pause(
+    instances: Instances, retry_after: float | None, seconds: float
+) -> None:
+    def overloaded(_token: str, _seconds: float) -> bool:
+        raise AuthenticationRefused("GET /me was answered with HTTP 429", retry_after)
+
+    good, token = instances.new(), instances.new(still_valid=overloaded)
+    good.get()
+    for _ in range(2):
+        with pytest.raises(TokenRefused, match="GET /me was answered with HTTP 429") as refused:
+            token.call(always_401)
+    assert (refused.value.until, good.call(instances.api.ask), instances.api.posts) == (NOW + seconds, "answer", 1)
+    instances.api.live = ""
+    instances.time += seconds
+    assert (token.call(instances.api.ask), instances.api.posts) == ("answer", 2)
 
 
 def test_a_failed_probe_does_not_block_the_refresh(instances: Instances) -> None:

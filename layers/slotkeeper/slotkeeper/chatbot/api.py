@@ -1,7 +1,7 @@
 """Client of the third-party API that answers chat messages. Each `POST /auth` ends all earlier tokens.
 
     POST /auth     {client_id, client_secret}        200 {"access_token": ...}
-    GET  /me       Bearer token                      200 if the token is valid, else 401
+    GET  /me       Bearer token                      200 if the token is valid, 401 if not; others state neither
     POST /answers  Bearer token, {text, conversation?}    200 {"answer": ...}, 401
 
 No error message contains anything that the API has sent, because that may contain a secret.
@@ -87,11 +87,18 @@ class ChatApi:
         """Check whether the API accepts a token, without side effects.
 
         Raises:
-            HttpFailed, ChatApiFailed: the API did not answer.
+            HttpFailed: the API did not answer.
+            AuthenticationRefused: its answer does not state it.
         """
         if not _TOKEN.fullmatch(token):
             return False  # `answer` treats such a token as invalid too; a different result would never resolve
-        return self._ask("GET", "/me", seconds, token=token).status == 200
+        try:
+            answer = self._ask("GET", "/me", seconds, token=token)
+        except ChatApiFailed as error:
+            raise AuthenticationRefused(str(error), error.retry_after) from None
+        if answer.status not in (200, 401):  # with 403, for example, the API may know the token
+            raise AuthenticationRefused(f"GET /me was answered with HTTP {answer.status}, neither 200 nor 401")
+        return answer.status == 200
 
     def answer(self, message: ChatMessage, token: str, seconds: float) -> str:
         """Return the API's answer to a message, within `seconds`.

@@ -49,8 +49,9 @@ class SharedToken:
             of AuthenticationRefused is the reason.
         still_valid: checks, within the given seconds, whether the API accepts a token, by a call that every valid token
             may make. With it, a request that is always answered 401 causes no refresh; without it, at most one per
-            `Timing.min_interval`. An exception counts as no. It gets the caller's time beyond a refresh, at most
-            `Timing.api`.
+            `Timing.min_interval`. It gets the caller's time beyond a refresh, at most `Timing.api`. For an answer that
+            does not state it, such as 429, it raises AuthenticationRefused: no instance refreshes for its `retry_after`
+            or `Timing.refusal`, but the next such answer does not prevent a refresh. Any other exception counts as no.
         timing: see Timing. It must be the same for all instances.
         report: receives the token events, for metrics.
         clock: seconds since the epoch.
@@ -114,6 +115,7 @@ class SharedToken:
         Raises:
             StillUnauthorized: a new token did not help, or the API accepts the token for other requests. The token is
                 not refreshed.
+            TokenTimeout: as `get`, and if three tokens were invalidated one after the other.
             Exception: any exception of `get` and of the request.
         """
         tried: list[KnownToken] = []
@@ -135,7 +137,13 @@ class SharedToken:
                 # With `still_valid` the refresh checks whether this token is invalid; without it a new token counts as
                 # valid, and the request is at fault.
                 is_final = is_new and self._deps.still_valid is None
-                if tried and (is_final or len(tried) == MAX_TOKENS_PER_REQUEST - 1):
+                is_last = len(tried) == MAX_TOKENS_PER_REQUEST - 1
+                if is_last and self._deps.still_valid is not None:
+                    raise TokenTimeout(
+                        f"the API answered 401 to this request with {MAX_TOKENS_PER_REQUEST} tokens, each of which was "
+                        "replaced while the request was made: another client may invalidate them"
+                    ) from None
+                if tried and (is_final or is_last):
                     raise StillUnauthorized(
                         "the API answered 401 to this request again with a newer token: the request itself may not be "
                         "allowed"

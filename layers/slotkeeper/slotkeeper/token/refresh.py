@@ -247,9 +247,14 @@ class TokenRefresh:
                 self._probes_next = False
                 seconds = min(timing.api, self._seconds - self.waited - timing.holding)
                 valid = self._probe(item.access_token or "", seconds)
-                if valid:
+                if valid is True:
                     table.release(name, code)
                     return KnownToken(item.access_token or "", item.generation)
+                if isinstance(valid, AuthenticationRefused) and item.refused_until is None:
+                    # A `POST /auth` would end a token that may be valid, at an API that is in trouble. After the pause
+                    # it is sent even if the next probe has such an answer: the probe alone may be broken.
+                    self._refuse(code, str(valid), timing.refused_for(valid.retry_after))
+                    return None
                 if valid is None and seconds < timing.api <= self._allowed - timing.holding:
                     # The token may be valid. Another instance, or this one at the next call, has the time to check it.
                     table.release(name, code)
@@ -308,12 +313,17 @@ class TokenRefresh:
             # The function may have been invoked. If not, the lock expires, and another instance invokes it.
             self.reason = f"the function that refreshes it may not have been invoked: {type(error).__name__}"
 
-    def _probe(self, token: str, seconds: float) -> bool | None:
-        """Check whether the API accepts a token; None if it does not answer. `POST /auth` then shows the cause."""
+    def _probe(self, token: str, seconds: float) -> bool | AuthenticationRefused | None:
+        """Check whether the API accepts a token. Return the error if its answer does not state that.
+
+        None without an answer: `POST /auth` then shows the cause, and a slow API delays the others by no pause.
+        """
         if self._deps.still_valid is None or seconds <= 0:
             return None
         try:
-            return self._deps.still_valid(token, seconds)
+            return bool(self._deps.still_valid(token, seconds))
+        except AuthenticationRefused as error:
+            return error
         except Exception:
             return None
 
