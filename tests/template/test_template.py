@@ -100,6 +100,13 @@ def test_a_function_takes_one_message_at_a_time_and_reports_failed_items(functio
     assert (properties["BatchSize"], properties["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
 
 
+def test_no_event_source_takes_the_accounts_whole_concurrency() -> None:
+    sources = [event for function in FUNCTIONS.values() for event in function.get("Events", {}).values()]
+    limits = [each["Properties"].get("ScalingConfig") for each in sources if each["Type"] == "SQS"]
+    most = ({"Ref": "StarterConcurrency"}, 2, {"Ref": "WorkerConcurrency"})
+    assert limits == [{"MaximumConcurrency": each} for each in most]
+
+
 def test_f10_no_function_has_a_slot_limit_in_its_settings() -> None:
     """The limit is data, in one place: two deployments cannot disagree on it."""
     mentions = re.findall(r"Ref SlotLimit", (ROOT / "template.yaml").read_text())
