@@ -289,9 +289,11 @@ def _schedule(context: CheckContext, suffix: str, at: datetime, state: str = "DI
         raise NotShown("this stack has no worker; to run this check, deploy a stack with DeployWorker=true")
     scheduler, worker = context.stack.client("scheduler"), context.stack.environment("WorkerFunctionName")
     named = {"Name": own.name_of(context, suffix), "GroupName": worker["RETRY_SCHEDULE_GROUP"]}
+    encrypted = {"KmsKeyArn": context.stack.outputs["KmsKeyArn"]} if "KmsKeyArn" in context.stack.outputs else {}
     refusal = refusal_of(
         lambda: scheduler.create_schedule(
             **named,
+            **encrypted,
             ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
             FlexibleTimeWindow={"Mode": "OFF"},
             ActionAfterCompletion="DELETE",
@@ -337,7 +339,27 @@ def _conflict(context: CheckContext) -> dict[str, str]:
     return first or _schedule(context, "twice", far)
 
 
+def _keys(context: CheckContext) -> dict[str, str]:
+    if not (key := context.stack.outputs.get("KmsKeyArn", "")):
+        raise NotShown("this stack has no key of yours; to run this check, deploy a stack with KmsKeyArn")
+    if refusal := _schedule(context, "own-key", datetime.now(UTC) + timedelta(days=300)):
+        return refusal
+    group = context.stack.environment("WorkerFunctionName")["RETRY_SCHEDULE_GROUP"]
+    schedule = context.stack.client("scheduler").get_schedule(Name=own.name_of(context, "own-key"), GroupName=group)
+    workflow = context.stack.machine["encryptionConfiguration"]
+    return {"stack": key, "workflow": workflow.get("kmsKeyId", ""), "schedule": schedule.get("KmsKeyArn", "")}
+
+
 SCHEDULE_FACTS = (
+    Fact(
+        "your-key",
+        "With KmsKeyArn, which key encrypts the workflow's executions and a schedule?",
+        "that key",
+        "docs/encryption.md. The other checks of this stack show that the roles and the log delivery may use the key",
+        _keys,
+        lambda keys: keys["workflow"] == keys["schedule"] == keys["stack"],
+        not_here="its stack has no key",
+    ),
     Fact(
         "schedule",
         "When does a schedule's message arrive?",

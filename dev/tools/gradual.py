@@ -39,7 +39,7 @@ ALARMS = {
 TYPES = ("Canary10Percent15Minutes", "Canary10Percent30Minutes", "Linear10PercentEvery3Minutes", "AllAtOnce")
 DEFAULT = "Canary10Percent30Minutes"
 ROLE = "GradualDeploymentRole"
-PATHS = ("CodeUri", "ContentUri", "DefinitionUri")
+PATHS = ("CodeUri", "ContentUri", "DefinitionS3Location")
 APPLICATION, FILES = "AWS::ServerlessRepo::Application", ("LicenseUrl", "ReadmeUrl")
 
 

@@ -391,6 +391,6 @@ _MAKERS: dict[str, Callable[[str, dict[str, Any]], str]] = {
     "AWS::SQS::Queue": _queue,
     "AWS::DynamoDB::Table": _table,
     "AWS::Logs::LogGroup": _log_group,
-    "AWS::Serverless::StateMachine": _state_machine,
+    "AWS::StepFunctions::StateMachine": _state_machine,
     "AWS::Scheduler::ScheduleGroup": _schedule_group,
 }

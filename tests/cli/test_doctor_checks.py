@@ -28,7 +28,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 31
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 32
 
 
 def _alarm(state: str, name: str = "StarterErrorAlarm", **more: Any) -> dict[str, Any]:
@@ -49,6 +49,7 @@ LETS = {
 
 
 OF_RULES = {**LETS, "Principal": {"Service": alarm_checks.EVENTBRIDGE}}
+OF_LOGS = {**LETS, "Principal": {"Service": alarm_checks.LOG_DELIVERY}, "Action": "kms:Decrypt"}
 OF_ACCOUNT = {"Condition": {"StringEquals": {"aws:SourceAccount": "123456789012"}}}
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
 
@@ -145,6 +146,9 @@ def _with_caller(slots: int) -> Process:
         (alarm_checks.status_event_key, _of_stack(ROOT, OF_RULES), []),
         (alarm_checks.status_event_key, _of_stack(ROOT, OF_RULES | OF_ACCOUNT), ["problem"]),
         (alarm_checks.status_event_key, _of_stack(OF_RULES, OF_RULES | OF_ACCOUNT | {"Effect": "Deny"}), ["problem"]),
+        (alarm_checks.workflow_log_key, _of_stack(ROOT, LETS), ["problem"]),
+        (alarm_checks.workflow_log_key, _of_stack(ROOT, LETS, key=""), []),
+        (alarm_checks.workflow_log_key, _of_stack(OF_LOGS), []),
         (retry_checks.overdue, _rows(_row(WAITING, NOW - 200)), []),
         (retry_checks.overdue, _rows(_row(WAITING, NOW - 400)), ["problem"]),
         (retry_checks.overdue, _rows(_row(RUNNING, lease=NOW - 60)), []),

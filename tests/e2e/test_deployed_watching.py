@@ -58,4 +58,5 @@ def test_the_documented_key_can_be_deployed(stack: DeployedStack) -> None:
     policy = json.loads(stack.aws.client("kms").get_key_policy(KeyId=key, PolicyName="default")["Policy"])
     services = [s["Principal"]["Service"] for s in policy["Statement"] if "Service" in s["Principal"]]
     region = stack.aws.client("kms").meta.region_name
-    assert services == [f"logs.{region}.amazonaws.com", "cloudwatch.amazonaws.com", "events.amazonaws.com"]
+    of_aws = ("delivery.logs", "cloudwatch", "events")
+    assert services == [f"logs.{region}.amazonaws.com", *(f"{name}.amazonaws.com" for name in of_aws)]

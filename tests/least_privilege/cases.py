@@ -303,10 +303,10 @@ def worker() -> Iterator[Case]:
         died(account)
         account.refuse["CreateSchedule"] = "ConflictException"
 
-    def opened(account: Recorded) -> None:
-        health = {"state": "OPEN", "forced": True, "changes": [], "permits": {}}
+    def opened(*, forced: bool) -> Callable[[Recorded], None]:
+        health = {"state": "OPEN", "forced": forced, "changes": [], "permits": {}}
         item = {"downstream": {"S": "default"}, "version": {"N": "1"}, "writer": {"S": "w"}}
-        account.tables.put(DOWNSTREAMS, item | {"health": {"S": json.dumps(health)}})
+        return put(DOWNSTREAMS, item | {"health": {"S": json.dumps(health)}})
 
     not_before: Item = {"not_before": {"dataType": "Number", "stringValue": str(int(time.time()) + 5000)}}
     for name, event, arrange in (
@@ -318,7 +318,8 @@ def worker() -> Iterator[Case]:
         ("a died attempt whose retry is scheduled", fails, scheduled_and_died),
         ("not a message", message("{", "work"), put(LEDGER)),
         ("not due yet", message(request, "work", **not_before), put(LEDGER)),
-        ("held back", sent, opened),
+        ("held back", sent, opened(forced=True)),
+        ("a probe closes the breaker", sent, opened(forced=False)),
     ):
         yield Case("WorkerFunction", name, event, arrange)
 

@@ -114,7 +114,8 @@ def _sample_job_calls(made: Stack) -> list[Call]:
 
 
 def _one_of_each(made: list[Call]) -> list[Call]:
-    return list({(call.operation, call.site, *needs.resources(call)): call for call in made}.values())
+    key = lambda call: (call.operation, call.site, *needs.resources(call), *needs.context(call).values())  # noqa: E731
+    return list({key(call): call for call in made}.values())
 
 
 @cache

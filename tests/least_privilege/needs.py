@@ -55,13 +55,23 @@ WITHOUT_RESOURCE = {*TRACES, *SAMPLES, "cloudwatch:PutMetricData", *DELIVERS_LOG
 def of_call(call: Call, stack: Stack) -> Iterator[Need]:
     """The permissions for a call itself, for the role that it passes and for the key that it uses."""
     action = ACTIONS.get((call.service, call.operation), f"{PREFIXES.get(call.service, call.service)}:{call.operation}")
-    context = {"cloudwatch:namespace": call.parameters.get("Namespace", "")} if call.service == "cloudwatch" else {}
     for resource in resources(call):
-        yield Need(action, resource, str(call), context)
+        yield Need(action, resource, " ".join((str(call), *context(call).values())), context(call))
         yield from key_needs(action, resource, stack, str(call))
     if action == "scheduler:CreateSchedule":
         passed = {"iam:PassedToService": "scheduler.amazonaws.com"}
         yield Need("iam:PassRole", call.parameters["Target"]["RoleArn"], str(call), passed)
+
+
+def context(call: Call) -> dict[str, str]:
+    """The condition keys of a call (Service Authorization Reference, "Condition keys" of each service)."""
+    match call.service:
+        case "cloudwatch":
+            return {"cloudwatch:namespace": call.parameters.get("Namespace", "")}
+        case "events":
+            (source,) = {entry["Source"] for entry in call.parameters["Entries"]}
+            return {"events:source": source}
+    return {}
 
 
 def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
@@ -121,12 +131,17 @@ READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
 # KMS actions that the caller of an action needs for a customer managed key. The pages: SQS guide, "Key management"; SNS
 # guide, "Key management"; DynamoDB guide, "DynamoDB encryption at rest usage notes" (the table has its key already, and
-# each caller has it decrypted); S3 guide, "Protecting data with server-side encryption using KMS keys"; Secrets Manager
-# guide, "Secret encryption and decryption". Other actions use no key.
+# each caller has it decrypted); Step Functions guide, "Data at rest encryption in Step Functions", the API callers;
+# Scheduler guide, "Using identity-based policies in EventBridge Scheduler"; S3 guide, "Protecting data with server-side
+# encryption using KMS keys"; Secrets Manager guide, "Secret encryption and decryption". Other actions use no key.
 KEY_ACTIONS = {
     "sqs:SendMessage": WRITE,
     "sqs:ReceiveMessage": READ,
     "sns:Publish": WRITE,
+    "states:DescribeExecution": READ,
+    "states:DescribeStateMachine": READ,
+    "states:GetExecutionHistory": READ,
+    "scheduler:CreateSchedule": (*WRITE, "kms:DescribeKey"),
     "dynamodb:BatchGetItem": READ,
     "dynamodb:GetItem": READ,
     "dynamodb:PutItem": READ,
@@ -141,8 +156,9 @@ KEY_ACTIONS = {
 def key_needs(action: str, resource: str, stack: Stack, by: str) -> Iterator[Need]:
     """The permissions on the customer managed key for an action, if the resource is encrypted with it."""
     if resource != EVERYTHING and stack.uses_own_key(resource):
+        via = {"kms:ViaService": f"s3.{REGION}.amazonaws.com"} if action.startswith("s3:") else {}
         for used in KEY_ACTIONS.get(action, ()):
-            yield Need(used, stack.parameters["KmsKeyArn"], by)
+            yield Need(used, stack.parameters["KmsKeyArn"], by, via)
 
 
 # ------------------------------------------------------------------------------------------- use of roles by services
@@ -183,6 +199,10 @@ def of_state_machine(stack: Stack, name: str) -> Iterator[Need]:
         by = 'Step Functions guide, "AWS X-Ray and Step Functions"'
         yield from (Need(action, EVERYTHING, by) for action in (*TRACES, *SAMPLES))
 
+    if key := machine["EncryptionConfiguration"].get("KmsKeyId"):
+        by = 'Step Functions guide, "Data at rest encryption in Step Functions": the execution role, also for logs'
+        yield from (Need(action, key, by) for action in WRITE)
+
     # CreateStateMachine fails without them, because the definition contains startExecution.sync.
     by = 'Step Functions guide, "IAM policies for calling Step Functions workflows": the managed rule'
     rule = arn("events", "rule/StepFunctionsGetEventsForStepFunctionsExecutionRule")
@@ -214,3 +234,5 @@ def of_schedules(stack: Stack, calls: Iterable[Call], role: str) -> Iterator[Nee
                 assert queue.split(":")[2] == "sqs", f"{queue}: add this target to tests/least_privilege/needs.py"
                 yield Need("sqs:SendMessage", queue, by)
                 yield from key_needs("sqs:SendMessage", queue, stack, by)
+            if key := call.parameters.get("KmsKeyArn"):
+                yield Need("kms:Decrypt", key, 'Scheduler guide, "Encryption at rest in EventBridge Scheduler"')

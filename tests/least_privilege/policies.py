@@ -30,7 +30,7 @@ class Need:
     action: str
     resource: str
     by: str
-    context: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+    context: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Grant:
     role: str
     action: str
     resource: str
-    conditions: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[tuple[str, Any], ...] = ()
 
     def allows(self, need: Need) -> bool:
         return (
             self.action.lower() == need.action.lower()
             and matches(self.resource, need.resource)
-            and all(need.context.get(key) == value for key, value in self.conditions)
+            and all(need.context.get(key) in listed(value) for key, value in self.conditions)
         )
 
     def __str__(self) -> str:
@@ -88,9 +88,11 @@ def grants(stack: Stack, role: str, *, of_work: bool = False) -> list[Grant]:
     return granted
 
 
-def _conditions(condition: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _conditions(condition: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each key with its permitted values. `ForAllValues` is for a key with a value for each entry of a batch."""
     for operator, keys in condition.items():
-        assert operator == "StringEquals", f"{operator}: add it to tests/least_privilege/policies.py"
+        known = ("StringEquals", "ForAllValues:StringEquals")
+        assert operator in known, f"{operator}: add it to tests/least_privilege/policies.py"
         yield from keys.items()
 
 

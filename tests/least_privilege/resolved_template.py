@@ -69,7 +69,7 @@ def _written() -> dict[str, Any]:
     template: dict[str, Any] = yaml_parse((ROOT / "template.yaml").read_text())
     for resource in template["Resources"].values():
         # SAM accepts only uploaded code.
-        for place in {"CodeUri", "ContentUri", "DefinitionUri"} & resource.get("Properties", {}).keys():
+        for place in {"CodeUri", "ContentUri"} & resource.get("Properties", {}).keys():
             resource["Properties"][place] = "s3://bucket/key"
     return template
 
@@ -126,10 +126,16 @@ class Stack:
         return {self.arn(name): name for name in self._types}
 
     def uses_own_key(self, arn: str) -> bool:
-        """Whether the resource of an ARN, or the bucket of an object, is encrypted with the customer managed key."""
-        name = self.logical.get(arn) or self.logical.get(arn.partition("/")[0])
+        """Whether the resource of an ARN is encrypted with the customer managed key.
+
+        Of an object that is its bucket, of an execution its state machine. A schedule has the key of its call.
+        """
+        machine = arn.replace(":execution:", ":stateMachine:").rpartition(":")[0]
+        within = (arn, arn.partition("/")[0], machine)
+        name = next((self.logical[each] for each in within if each in self.logical), "")
         key = self.parameters["KmsKeyArn"]
-        return bool(name and key and key in json.dumps(self.resources[name].get("Properties", {})))
+        uses = json.dumps(self.resources[name].get("Properties", {})) if name else key * (":schedule/" in arn)
+        return bool(key and key in uses)
 
     def resolve(self, node: Any) -> Any:
         if isinstance(node, list):

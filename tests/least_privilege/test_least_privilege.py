@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import boto3
 import pytest
 
-from tests.least_privilege.evidence import VARIANTS, needed, stack
+from tests.least_privilege.evidence import KEY_ARN, VARIANTS, calls, needed, stack
 from tests.least_privilege.needs import WITHOUT_RESOURCE
-from tests.least_privilege.policies import EVERYTHING, grants
+from tests.least_privilege.policies import EVERYTHING, grants, listed
+from tests.least_privilege.resolved_template import REGION
 
+OF_THE_BUCKET = ("SSEKMSKeyId", "SSEKMSEncryptionContext")
+FAKE = {"aws_access_key_id": "-", "aws_secret_access_key": "-"}
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -35,11 +39,28 @@ def test_every_permission_is_used(variant: str) -> None:
 
 @each_variant
 def test_the_context_of_a_call_is_a_condition_of_its_permission(variant: str) -> None:
-    """A role is passed to one service, an object is in one account, a metric in one namespace."""
+    """A role is passed to one service, an object is in one account, a metric in one namespace, an event of one source.
+
+    The sample job uses the key through S3. Every other value is refused.
+    """
     for role in _roles(variant):
         for grant in grants(stack(variant), role):
-            for need in filter(grant.allows, needed(variant)[role]):
-                assert dict(grant.conditions) == need.context, f"{role}, {grant}: expected {need.context}"
+            used = [need.context for need in needed(variant)[role] if grant.allows(need)]
+            conditions = {key: set(listed(values)) for key, values in grant.conditions}
+            for context in used:
+                assert conditions.keys() == context.keys(), f"{role}, {grant}: expected {context}"
+            assert conditions == {key: {context[key] for context in used} for key in conditions}, f"{role}, {grant}"
+
+
+def test_every_call_that_takes_a_key_gives_the_customers_key() -> None:
+    """By botocore's models. S3 encrypts an object by its bucket's setting."""
+    given = {}
+    for call in (call for function, made in calls("own key").items() if function != "Workflow" for call in made):
+        model = boto3.client(call.service, REGION, **FAKE).meta.service_model.operation_model(call.operation)
+        taken = [name for name in (model.input_shape.members if model.input_shape else ()) if "KMS" in name.upper()]
+        given |= {(call.operation, name): call.parameters.get(name) for name in taken}
+    assert {key for key, value in given.items() if not value} == {("PutObject", name) for name in OF_THE_BUCKET}
+    assert given["CreateSchedule", "KmsKeyArn"] == KEY_ARN
 
 
 # Patterns for resources whose names are created later, as narrow as the names allow: the actions and the reason.

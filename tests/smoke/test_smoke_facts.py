@@ -95,6 +95,7 @@ DIFFERENT: dict[str, Any] = {
     },
     "too-many-runs": {"Error": "Glue.AWSGlueException"},
     "order-of-runs": ["2026-11-24 00:00:01+00:00", "2026-11-24 00:00:02+00:00"],
+    "your-key": {"stack": "arn:aws:kms:key/1", "workflow": "", "schedule": "arn:aws:kms:key/1"},
     "schedule-twice": {"error": "ValidationException", "message": ""},
     "schedule-in-the-past": {},
     "fill-without-data": {"values": [], "status": "Complete"},

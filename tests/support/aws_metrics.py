@@ -47,6 +47,6 @@ MISSING_IS_IGNORED = "AWS/DynamoDB"
 NAMED_BY = {
     "QueueName": "AWS::SQS::Queue",
     "FunctionName": "AWS::Serverless::Function",
-    "StateMachineArn": "AWS::Serverless::StateMachine",
+    "StateMachineArn": "AWS::StepFunctions::StateMachine",
     "ScheduleGroup": "AWS::Scheduler::ScheduleGroup",
 }

@@ -198,7 +198,7 @@ def test_the_counted_refusals_are_the_errors_that_the_workflow_retries() -> None
     """The workflow's log contains them as events of level ERROR (Step Functions guide, "cw-logs")."""
     counted = re.findall(r'\$\.details\.error = "([\w.]+)"', RESOURCES["GlueRefusals"]["Properties"]["FilterPattern"])
     assert counted == definition()["States"]["RunGlueJob"]["Retry"][0]["ErrorEquals"]
-    assert RESOURCES["Workflow"]["Properties"]["Logging"]["Level"] in ("ERROR", "ALL")
+    assert RESOURCES["Workflow"]["Properties"]["LoggingConfiguration"]["Level"] in ("ERROR", "ALL")
 
 
 def test_an_alarm_on_a_metric_that_is_never_written_is_found() -> None:

@@ -43,7 +43,7 @@ LISTED = {
     "AWS::Serverless::Api",
     "AWS::Serverless::Function",
     "AWS::Serverless::LayerVersion",
-    "AWS::Serverless::StateMachine",
+    "AWS::StepFunctions::StateMachine",
 }
 # Not in the copy of that list that was read, of 2021; AWS has extended the list since. The repository stores such a
 # template, but refuses its version ("The template contains unsupported resource types"). The page says to ask AWS

@@ -187,7 +187,7 @@ LOSING = {
     ("RequestQueue", "Properties.FifoQueue", OMITTED): "would be replaced by a new one, since FifoQueue",
     ("DataBucket", "Condition", "HasSampleJob"): "had the condition none and has",
     ("ApiCredentialsSecret", "UpdateReplacePolicy", OMITTED): "had the UpdateReplacePolicy Retain and has none",
-    ("Workflow", "Properties.Type", "EXPRESS"): "would be replaced by a new one, since StateMachineType",
+    ("Workflow", "Properties.StateMachineType", "EXPRESS"): "would be replaced by a new one, since StateMachineType",
     ("RetryPolicyParameter", "Type", "AWS::SQS::Queue"): "was AWS::SSM::Parameter and is AWS::SQS::Queue",
 }
 

@@ -13,6 +13,7 @@ from slotkeeper_cli.formatting import count, duration
 _NAMED = 5
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 EVENTBRIDGE = "events.amazonaws.com"
+LOG_DELIVERY = "delivery.logs.amazonaws.com"
 _ON_SILENCE = "JanitorSilentAlarm"  # the one alarm to which missing data, as in a new stack, is breaching
 # Needed to send to an encrypted topic or queue (SNS guide, "Managing Amazon SNS encryption keys and costs"; SQS guide,
 # "Amazon SQS Key management").
@@ -94,6 +95,17 @@ def status_event_key(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def workflow_log_key(facts: Facts) -> Iterator[Finding]:
+    """The executions of the workflow are encrypted with the stack's key, also what the workflow's log receives."""
+    key = facts.key
+    if key and not lets(facts.key_policy(key), LOG_DELIVERY, ("kms:Decrypt",)):
+        yield problem(
+            f"the policy of key {key} does not let {LOG_DELIVERY} use it, so the workflow's log is empty and "
+            "GlueRefusalAlarm cannot go off",
+            f"allow {LOG_DELIVERY} kms:Decrypt in the key's policy (docs/encryption.md)",
+        )
+
+
 def lets(policy: Mapping[str, Any], service: str, actions: tuple[str, ...], *, unconditionally: bool = False) -> bool:
     """Whether a key's policy allows a service all of these actions.
 
@@ -129,4 +141,5 @@ CHECKS = (
     HealthCheck("topic", "the alarms' topic has a confirmed subscription", topic),
     HealthCheck("topic-key", "CloudWatch may publish to the encrypted topic", topic_key),
     HealthCheck("status-event-key", "EventBridge may send status events to the encrypted queue", status_event_key),
+    HealthCheck("workflow-log-key", "the log delivery may read the encrypted executions", workflow_log_key),
 )

@@ -84,8 +84,8 @@ def _inert(resource: dict[str, Any]) -> dict[str, Any]:
             properties["CodeUri"] = f"s3://{BUCKET}/nothing.zip"
         case "AWS::Serverless::LayerVersion":
             properties["ContentUri"] = f"s3://{BUCKET}/nothing.zip"
-        case "AWS::Serverless::StateMachine":
-            for name in ("DefinitionUri", "DefinitionSubstitutions", "Logging"):
+        case "AWS::StepFunctions::StateMachine":
+            for name in ("DefinitionS3Location", "DefinitionSubstitutions", "LoggingConfiguration"):
                 properties.pop(name, None)
             properties["Definition"] = WAITING_DEFINITION
         case "AWS::Glue::Job":

@@ -104,8 +104,8 @@ class RetrySettings(NamedTuple):
     """For a worker with retries, also in a function of your own. MEANINGS states what each variable contains.
 
     Optional: without `downstream_table_name` every attempt is permitted, without `event_bus_name` no completion events
-    are published, without `retry_policy_parameter` the built-in policy is used, without `work_seconds` an attempt may
-    take the rest of the invocation.
+    are published, without `retry_policy_parameter` the built-in policy is used, without `retry_schedule_key_arn`
+    schedules are encrypted with AWS's own key, without `work_seconds` an attempt may take the rest of the invocation.
     """
 
     work_queue_url: str
@@ -116,6 +116,7 @@ class RetrySettings(NamedTuple):
     retry_schedule_group: str
     retry_schedule_role_arn: str
     retry_schedule_dead_letter_queue_arn: str
+    retry_schedule_key_arn: str | None
     retry_policy_parameter: str | None
     scheduler_beyond_seconds: int | None
     work_seconds: int | None

@@ -77,12 +77,16 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class ScheduleTarget:
-    """The schedule group, role, target queue and dead-letter queue of one-time schedules."""
+    """The schedule group, role, target queue and dead-letter queue of one-time schedules.
+
+    `key_arn`: the KMS key that encrypts their inputs, which are the requests; None for AWS's own key.
+    """
 
     group: str
     role_arn: str
     queue_arn: str
     dead_letter_queue_arn: str
+    key_arn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -270,8 +274,10 @@ class RetryQueue:
         text = body.replace("<aws.scheduler.", "\\u003caws.scheduler.")
         if len(text.encode()) > MAX_SCHEDULE_INPUT_BYTES:
             return False
+        encrypted: dict[str, Any] = {"KmsKeyArn": self._schedules.key_arn} if self._schedules.key_arn else {}
         try:
             self._scheduler.create_schedule(
+                **encrypted,
                 Name=self.schedule_name(message),
                 GroupName=self._schedules.group,
                 ScheduleExpression=f"at({instant(at)[:19]})",  # UTC by default

@@ -88,6 +88,7 @@ class RetryingWorker:
                 settings.retry_schedule_role_arn,
                 settings.work_queue_arn,
                 settings.retry_schedule_dead_letter_queue_arn,
+                settings.retry_schedule_key_arn,
             ),
             max_delay=MAX_DELAY_SECONDS if beyond is None else beyond,
             max_message_bytes=settings.work_queue_largest_message,
