@@ -1,11 +1,14 @@
-"""The layer's Makefile without pip: builds are reproducible, and another Python version builds a working layer."""
+"""The layer's Makefile: pip takes only what has a listed hash. Without pip: builds are reproducible, and another Python
+version builds a working layer."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,9 @@ import pytest
 from dev.emulator.environment import ROOT
 
 LAYER = ROOT / "layers" / "slotkeeper"
+WITH_PIP = """#!/bin/sh
+exec {python} "$@"
+"""
 WITHOUT_PIP = """#!/bin/sh
 [ "$2" = pip ] && {{ while [ "$1" != --target ]; do shift; done; exec mkdir -p "$2"; }}
 exec {python} "$@"
@@ -21,7 +27,14 @@ ANOTHER_MINOR = WITHOUT_PIP.replace("exec {python}", '[ "$1" = -c ] && exit 1; e
 
 
 def _build(folder: Path, program: str, **variables: str) -> tuple[Path, str]:
-    """The layer built in a folder, and the build's output.
+    """The layer built in a folder, and the build's output. The arguments are those of `_make`."""
+    made = _make(folder, program, **variables)
+    assert made.returncode == 0, made.stderr
+    return folder / "built", made.stdout  # the output that `sam build` shows
+
+
+def _make(folder: Path, program: str, layer: Path = LAYER, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Build a layer in a folder.
 
     `program`: the script that python3.13 and python3 run; `variables`: the environment.
     """
@@ -31,17 +44,39 @@ def _build(folder: Path, program: str, **variables: str) -> tuple[Path, str]:
         (programs / name).write_text(program.format(python=sys.executable))
         (programs / name).chmod(0o755)
     # The call of `sam build`.
-    command = ["make", "--silent", "-C", str(LAYER), "build-SlotkeeperLayer"]
+    command = ["make", "--silent", "-C", str(layer), "build-SlotkeeperLayer"]
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "ARTIFACTS_DIR": str(built)} | variables
-    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    return built, made.stdout  # the output that `sam build` shows
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def _digest(layer: Path) -> str:
     files = sorted(path for path in layer.rglob("*") if path.is_file())
     content = b"".join(str(path.relative_to(layer)).encode() + path.read_bytes() for path in files)
     return hashlib.sha256(content).hexdigest()
+
+
+def test_pip_installs_only_a_package_whose_hash_is_listed(tmp_path: Path) -> None:
+    layer, wheel = tmp_path / "layer", tmp_path / "thing-1-py3-none-any.whl"
+    (layer / "slotkeeper").mkdir(parents=True)
+    shutil.copy(LAYER / "Makefile", layer)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("thing.py", "")
+        archive.writestr("thing-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1\n")
+        archive.writestr("thing-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("thing-1.dist-info/RECORD", "")
+    pin, digest = "thing==1", hashlib.sha256(wheel.read_bytes()).hexdigest()
+    local = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    built = {}
+    for name, line in {
+        "listed": f"{pin} --hash=sha256:{digest}",
+        "other": f"{pin} --hash=sha256:{0:064}",
+        "none": pin,
+    }.items():
+        (layer / "requirements.txt").write_text(line)
+        made = _make(tmp_path / name, WITH_PIP, layer, **local)
+        built[name] = (made.returncode == 0, (tmp_path / name / "built" / "python" / "thing.py").exists())
+        assert (name == "listed") != (digest in made.stderr)  # pip prints the hash that a new line needs
+    assert built == {"listed": (True, True), "other": (False, False), "none": (False, False)}
 
 
 def test_two_builds_make_the_same_layer_so_that_a_deployment_publishes_no_new_version(tmp_path: Path) -> None:
