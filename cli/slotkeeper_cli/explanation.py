@@ -258,7 +258,7 @@ def _sent(attempt: RequestAttempt) -> str:
 def _skipped(one: RequestAttempts, last: RequestAttempt) -> Explanation:
     at = local_time(seconds(last.details["since"]))
     answer = f"it was skipped at {at}: {last.details['reason']}. Nothing of it runs, and it is in no queue"
-    # As its next attempt: SQS drops a message with the same deduplication id for five minutes.
+    # As its next attempt, so that it is not taken for the one that was skipped.
     again = submission(one.process.name, one.request_id, one.next_number)
     return Explanation(last.state, f"{answer}.", next_steps=(again,))
 

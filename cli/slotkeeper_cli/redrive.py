@@ -31,7 +31,7 @@ _MAX_NAMED = 10
 Selection = Callable[[DeadLetterMessage], str | None]
 MAX_ATTEMPTS = 1_000_000  # request.schema.json
 # The codes of messages that would be refused again (docs/retries-reference.md). A request with the id of another would
-# be taken for that request's next attempt, whose own message has the same deduplication id: SQS drops the later one.
+# be taken for that request's next attempt, and the one that is received later would be dead-lettered again.
 _NOT_REDRIVABLE = {
     "RequestIdReused": "its id belongs to another request: submit it with a different id",
     "TooLarge": "it is too large for WorkQueue: store its payload in S3, and send the key",

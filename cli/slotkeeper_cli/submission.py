@@ -59,7 +59,7 @@ def read_lines(lines: Iterable[str]) -> list[NumberedRequest]:
     A request without an id receives one here, so that sending it again after a lost response repeats the same request.
 
     Raises:
-        InvalidRequests: a request is invalid, or repeats the process and id of another, so that SQS would drop it.
+        InvalidRequests: a request is invalid, or repeats the process and id of another, so that it would not run.
     """
     numbered: list[NumberedRequest] = []
     errors: list[str] = []
@@ -151,8 +151,8 @@ def send_all(
 ) -> Iterator[list[SendResult]]:
     """Send requests in order, in batches of ten.
 
-    Requests that SQS refuses are sent again, and are then behind the accepted ones of their group. The deduplication
-    id is the execution's name, so a request that SQS accepted although it reported a failure is not queued twice.
+    Requests that SQS refuses are sent again, and are then behind the accepted ones of their group. Their deduplication
+    id stays, so a request that SQS accepted although it reported a failure is not queued twice.
 
     Args:
         note: receives a text for each batch that is sent again.
@@ -164,13 +164,14 @@ def send_all(
 def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Callable[[str], None]) -> list[SendResult]:
     sqs, url = stack.client("sqs"), stack.outputs["RequestQueueUrl"]
     outcomes: dict[int, SendResult] = {}
-    left = dict(enumerate(requests))
+    messages = [message_of(request) for request in requests]
+    left = list(range(len(requests)))
     for attempt in range(TRIES):
         if attempt:
             error = next(outcomes[number].error for number in left)
             note(f"SQS refused {len(left)} of {len(requests)} requests ({error}): trying again.")
             time.sleep(FIRST_WAIT * 2 ** (attempt - 1))
-        entries = [{"Id": str(number), **message_of(request)} for number, request in left.items()]
+        entries = [{"Id": str(number), **messages[number]} for number in left]
         answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         for taken in answer.get("Successful", []):
             number = int(taken["Id"])
@@ -180,18 +181,23 @@ def _send_batch(stack: StackConnection, requests: Sequence[Request], note: Calla
             number = int(one["Id"])
             outcomes[number] = SendResult(requests[number], error=f"{one['Code']}: {one.get('Message', '')}")
         # A second try does not help if the fault is the sender's.
-        left = {int(one["Id"]): requests[int(one["Id"])] for one in refused if not one["SenderFault"]}
+        left = [int(one["Id"]) for one in refused if not one["SenderFault"]]
         if not left:
             break
     return [outcomes[number] for number in sorted(outcomes)]
 
 
 def message_of(request: Request) -> dict[str, str]:
-    """The fields of a request's message on RequestQueue, in the message group of its process and priority."""
+    """The fields of one sending of a request to RequestQueue, in the message group of its process and priority.
+
+    The deduplication id is new for each sending, and a try that repeats it has the same fields. With the execution's
+    name, SQS would accept a request that is sent again within five minutes of its dead letter, and drop it (SQS
+    Developer Guide, "Using the message deduplication ID in Amazon SQS"). The starter recognizes a request that has run.
+    """
     return {
         "MessageBody": request.to_json(),
         "MessageGroupId": message_group(request.process, request.priority),
-        "MessageDeduplicationId": request.execution_name,
+        "MessageDeduplicationId": str(uuid4()),
     }
 
 

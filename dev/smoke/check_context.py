@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any
+from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
@@ -179,7 +180,7 @@ class CheckContext:
             QueueUrl=self.stack.outputs["RequestQueueUrl"],
             MessageBody=json.dumps(self.request(process, request_id, linger)),
             MessageGroupId=process,
-            MessageDeduplicationId=request_id,
+            MessageDeduplicationId=str(uuid4()),
         )
         name = execution_name(process, request_id, 1)
         self.expect(name)

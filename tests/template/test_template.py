@@ -82,6 +82,7 @@ def test_the_queue_is_fifo_by_group() -> None:
             "messageGroup",
             "perMessageGroupId",
         )
+        assert "ContentBasedDeduplication" not in queue  # a send without an id fails, instead of being dropped
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:

@@ -38,7 +38,7 @@ PLACES = ("*.md", "docs/*.md", "[a-z]*/README.md", "dev/*/README.md", "functions
 PAGES = sorted({page for place in PLACES for page in ROOT.glob(place)})
 RETRIES = ROOT / "docs" / "retries.md"
 RETRIES_REFERENCE = ROOT / "docs" / "retries-reference.md"
-PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx")
+PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx", "uuidgen")
 PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
 # Records its name and arguments. Prints what the pages read: the stack's outputs, a message, JSON, an ARN
 # that is long enough for each field, or a word.

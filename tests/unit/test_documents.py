@@ -150,3 +150,34 @@ def test_each_kind_of_event_has_a_valid_example() -> None:
 def test_the_example_of_a_breakers_event_is_valid_and_has_every_field() -> None:
     event = {"Source": BREAKER_EVENT["source"], "DetailType": BREAKER_EVENT["detail-type"]}
     assert checked(event | {"Detail": BREAKER_EVENT["detail"]}).keys() == BREAKER_SCHEMA["properties"].keys()
+
+
+# What identifies a message on RequestQueue: one sending, or the one message that a message or a task can cause.
+SENDINGS = {
+    '"$(uuidgen)"',
+    "str(uuid4())",
+    '"{% $uuid() %}"',
+    '"<aws.scheduler.execution-id>"',
+    "\"{% $hash($states.context.Task.Token, 'SHA-256') %}\"",
+    "delivery.message_id",
+}
+PLACES = (
+    "docs/*.md",
+    "*.md",
+    "examples/**/*",
+    "cli/**/*.py",
+    "layers/**/*.py",
+    "dev/scenarios/**/*",
+    "dev/smoke/check_*.py",
+)
+DEDUPLICATION = re.compile(
+    r"(?:--message-deduplication-id |MessageDeduplicationId(?:\"?: |=))(.*?),?(?: \\)?$", re.MULTILINE
+)
+
+
+def test_every_sender_of_requests_identifies_each_sending() -> None:
+    """With an id of the request, SQS would drop one that is sent again within five minutes of its dead letter."""
+    files = [file for place in PLACES for file in ROOT.glob(place) if file.suffix in {".md", ".py", ".json"}]
+    found = {(str(file.relative_to(ROOT)), one) for file in files for one in DEDUPLICATION.findall(file.read_text())}
+    assert {each for each in found if each[1] not in SENDINGS} == set()
+    assert {one for _, one in found} == SENDINGS

@@ -103,6 +103,7 @@ def _compiled(expression: str) -> Any:
     compiled.register_lambda("hash", lambda value, algorithm: hashlib.new(algorithm, value.encode()).hexdigest())
     compiled.register_lambda("parse", jsonata_values.parse)
     compiled.register_lambda("random", lambda: RANDOM)
+    compiled.register_lambda("uuid", lambda: "00000000-0000-4000-8000-000000000000")
     return compiled
 
 

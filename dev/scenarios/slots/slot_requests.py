@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.scenarios.runner import sending
@@ -130,7 +131,7 @@ def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequ
         request.request_id: {
             "MessageBody": json.dumps(request.body()),
             "MessageGroupId": message_group(request.process, request.priority),
-            "MessageDeduplicationId": request.request_id,
+            "MessageDeduplicationId": str(uuid4()),
         }
         for request in requests
     }

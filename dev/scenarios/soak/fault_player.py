@@ -175,7 +175,7 @@ class FaultPlayer:
 
     def send(self, send: Send) -> None:
         body = json.dumps(send.body())
-        self.sent.append(self.stack.send(send.process, send.request_id, body, send.request_id))
+        self.sent.append(self.stack.send(send.process, send.request_id, body))
 
     def cause(self, fault: Fault) -> None:
         """Cause a fault, or prepare the engine to cause it."""
@@ -269,7 +269,7 @@ class FaultPlayer:
         elif sent:
             # As by a producer that repeats a send: the same request in another message.
             chosen = drawn.choice(sent)
-            self.stack.send(process, chosen.request_id, chosen.body, f"{chosen.request_id}-{time.monotonic_ns()}")
+            self.stack.send(process, chosen.request_id, chosen.body)
             self._mark(kind, chosen.request_id, process)
 
     def _send_bad(self, process: str, what: str) -> None:
@@ -278,7 +278,7 @@ class FaultPlayer:
         arguments = {"--slotkeeper-execution": "another"} if what == "reserved argument" else {}
         body = {"process": group, "request_id": request_id, "arguments": arguments}
         text = "{not JSON" if what == "not JSON" else json.dumps(body)
-        self.sent.append(self.stack.send(group, request_id, text, request_id, bad=what))
+        self.sent.append(self.stack.send(group, request_id, text, bad=what))
         self._mark("bad message", what, process)
 
     # ------------------------------------------------------------------------------------------------- bookkeeping

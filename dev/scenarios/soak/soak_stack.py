@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
@@ -103,9 +104,9 @@ class SoakStack:
 
     # ------------------------------------------------------------------------------------------------------- messages
 
-    def send(self, process: str, request_id: str, body: str, deduplication_id: str, *, bad: str = "") -> SentMessage:
+    def send(self, process: str, request_id: str, body: str, *, bad: str = "") -> SentMessage:
         answer = self.sqs.send_message(
-            QueueUrl=self.queue_url, MessageBody=body, MessageGroupId=process, MessageDeduplicationId=deduplication_id
+            QueueUrl=self.queue_url, MessageBody=body, MessageGroupId=process, MessageDeduplicationId=str(uuid4())
         )
         return SentMessage(process, request_id, answer["MessageId"], answer["SequenceNumber"], time.time(), body, bad)
 

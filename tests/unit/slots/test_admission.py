@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.admission import Admitted, DeadLettered, Deferred, Repeated, Waiting
+from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Waiting
 from slotkeeper.slots.process import MAX_HIDE_SECONDS
 from slotkeeper.slots.request import PRIORITIES, Delivery, Priority, Request, execution_name, message_group
 from tests.support.boundary import (
@@ -71,6 +71,56 @@ def test_s6_a_slot_reserved_between_release_and_end_is_freed_by_the_next_deliver
     account.finish(EXECUTION)
     assert account.starter.admit(delivery(REQUEST, receives=3), NOW) == Repeated(EXECUTION, "p")
     assert account.item().slots_in_use == 0
+
+
+def _waits(account: Account) -> None:
+    account.fill()
+    sent = account.send(REQUEST)
+    assert isinstance(account.starter.admit(sent, NOW), Waiting)
+    account.slots.cancel("p", "p-other")
+    account.starter.admit(replace(sent, receives=2), NOW)  # only now SQS delivers the next message of its group
+
+
+def _runs(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+
+
+def _has_ended(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.slots.cancel("p", EXECUTION)
+    account.finish(EXECUTION)
+
+
+def _is_misspelled(account: Account) -> None:
+    account.starter.admit(delivery(REQUEST | {"inputt": {}}), NOW)
+
+
+def _has_no_process(account: Account) -> None:
+    created = account.raw_item()
+    key = {"process_name": {"S": "p"}}
+    account.dynamodb.delete_item(TableName=account.slot_table, Key=key)
+    account.starter.admit(delivery(REQUEST), NOW)
+    account.dynamodb.put_item(TableName=account.slot_table, Item=created)
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome", "dead_letters"),
+    [
+        (_waits, Admitted(ADMITTED), 0),
+        (_runs, Admitted(ADMITTED), 0),
+        (_has_ended, Repeated(EXECUTION, "p"), 0),
+        (_is_misspelled, Admitted(ADMITTED), 1),
+        (_has_no_process, Admitted(ADMITTED), 1),
+    ],
+)
+def test_a_request_that_is_sent_again_runs_once_whatever_its_first_message_became(
+    account: Account, first: Callable[[Account], None], outcome: Admission, dead_letters: int
+) -> None:
+    first(account)
+    assert account.starter.admit(delivery(REQUEST, message_id="message-2", sequence="2"), NOW) == outcome
+    assert account.executions() == [EXECUTION]
+    assert account.item().holders.keys() == ({EXECUTION} if isinstance(outcome, Admitted) else set())
+    assert len(account.messages(account.dead_letter_url)) == dead_letters
 
 
 OTHERS = REQUEST | {"arguments": {"--day": "another"}}
