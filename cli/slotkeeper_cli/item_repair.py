@@ -355,7 +355,7 @@ def _whole_limit(item: Item) -> Stated:
 
 def _held_weight(holders: Mapping[str, Any]) -> int | None:
     """The sum of holders' weights; None if one of them is malformed."""
-    item = {"process_name": {"S": ""}, "slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "target": {"S": ""}}
+    item = {"process_name": {"S": ""}, "slot_limit": {"N": "0"}, "slots_in_use": {"N": "0"}, "target": {"S": "any"}}
     whole = {**item, "holders": {"M": holders}, "waiting": {"M": {}}}
     return None if find_faults(whole) else read_process(whole).held_weight
 

@@ -116,7 +116,7 @@ class RequestFinder:
 
     @property
     def stand_ins(self) -> list[Process]:
-        """A process without holders for each malformed one."""
+        """A process without holders and target for each malformed one."""
         return [Process(name, 0, 0, {}, False, "") for name in self.malformed]
 
     def find(self, request_id: str, processes: Iterable[Process]) -> list[RequestAttempts]:
@@ -295,7 +295,7 @@ class RequestFinder:
     def _done(self, process: Process, execution: Execution) -> dict[str, Any]:
         """What an execution that has succeeded ran: its Glue run, or its child execution with the output."""
         target, name = process.target, execution.name
-        if target == NO_TARGET:
+        if target in (NO_TARGET, ""):  # "": of a process whose item is malformed
             return {}
         found = target_in(self._stack, target)
         work = found.work(name, execution.started_at or 0.0)

@@ -18,6 +18,7 @@ VALID: dict[str, Any] = {
 }
 
 
+YEAR_10000 = "253402300800"  # Python has no such date
 REGISTRATION = {
     "receipt_handle": {"S": "handle"},
     "sequence": {"S": "1"},
@@ -66,7 +67,10 @@ def _waiting(**changes: Any) -> dict[str, Any]:
         ("cancelled", {"S": "me"}, "cancelled must be"),
         ("cancelled", {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}, r"cancelled\.p-1\.since must be"),
         ("default_weight", {"N": "0"}, "default_weight must be"),
+        ("target", {"S": ""}, "target must not be empty"),
+        ("waiting", _waiting(hidden_until={"N": YEAR_10000}), r"waiting\.low\.hidden_until must be a valid number"),
         ("turn_high", {"S": "1"}, "turn_high must be"),
+        ("turn_high", {"N": f"{YEAR_10000}000"}, "turn_high must be a valid number"),
         ("turn_seconds", {"N": "61"}, "turn_seconds must be"),
         ("paused", {"S": "yes"}, "paused must be"),
     ],

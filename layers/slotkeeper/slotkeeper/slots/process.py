@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.rate import Rate, milliseconds, read_rate
+from slotkeeper.slots.rate import LAST_SECOND, Rate, instant, milliseconds, read_rate
 from slotkeeper.slots.request import MAX_WEIGHT, PRIORITIES, Position, Priority
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
@@ -20,7 +20,6 @@ MAX_HOLDERS = 500
 # Bytes of the task tokens of a process's holders. With them an item stays below DynamoDB's 400 KB with the most of all
 # other attributes, so that no confirm, cancellation or pause is refused because of the item's size.
 MAX_TOKEN_BYTES = 131_072
-_LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates
 # Expired leases that one call removes or takes over. Further ones are left to the next call.
 MAX_REMOVALS = 20
 # Seconds for which a turn delays the wakes of lower priorities, unless the process has its own `turn_seconds`. A longer
@@ -425,7 +424,7 @@ def _parse(attributes: Attributes) -> Process:
         slots_in_use=attributes.whole("slots_in_use"),
         holders={name: _read_holder(holder) for name, holder in attributes.map("holders").maps()},
         paused=attributes.flag("paused", False),
-        target=attributes.text("target"),
+        target=attributes.parsed("target", _target),
         default_weight=attributes.parsed_number("default_weight", _weight, 1),
         waiting=waiting,
         tombstones=tombstones,
@@ -503,7 +502,7 @@ def _turn_seconds(number: str) -> int:
 
 def _read_turns(attributes: Attributes) -> dict[Priority, int]:
     """Parse the turns in an item. Raises MalformedAttribute."""
-    turns = {priority: attributes.whole(f"turn_{priority}", None) for priority in PRIORITIES}
+    turns = {priority: attributes.parsed_number(f"turn_{priority}", instant, None) for priority in PRIORITIES}
     return {priority: began for priority, began in turns.items() if began is not None}
 
 
@@ -515,11 +514,11 @@ def _read_registration(priority: Priority, entry: Attributes) -> WaitingRequest:
         sequence=entry.text("sequence"),
         receives=entry.whole("receives"),
         weight=entry.parsed_number("weight", _weight),
-        since=entry.whole("since"),
+        since=entry.parsed_number("since", _second),
         execution=entry.text("execution"),
         request_id=entry.text("request_id", ""),
         token_bytes=entry.whole("token_bytes", 0),
-        hidden_until=entry.whole("hidden_until"),
+        hidden_until=entry.parsed_number("hidden_until", _second),
         start_before=entry.parsed_number("start_before", _second, None),
     )
 
@@ -537,6 +536,12 @@ def _read_cleared(priority: Priority, entry: Attributes, turns: Mapping[Priority
     )
 
 
+def _target(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
 def _weight(number: str) -> int:
     weight = int(number)
     if not 1 <= weight <= MAX_WEIGHT:
@@ -549,7 +554,7 @@ def _read_holder(holder: Attributes) -> Holder:
     is_lease = state == "LEASED"
     return Holder(
         state=state,
-        since=holder.whole("since"),
+        since=holder.parsed_number("since", _second),
         target=holder.text("job", ""),
         quiet_since=holder.whole("quiet_since", None),
         raw=holder.raw,
@@ -571,7 +576,7 @@ def _holder_state(text: str) -> HolderState:
 
 def _second(number: str) -> int:
     second = int(number)
-    if not 0 <= second <= _LAST_SECOND:  # commands show it as a date
+    if not 0 <= second <= LAST_SECOND:
         raise ValueError
     return second
 

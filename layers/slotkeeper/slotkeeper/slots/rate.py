@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 UNITS: Mapping[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 # The interval is a whole number of milliseconds.
 MAX_PER_SECOND = 1000
+LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates, as which the commands show a time
 _RATE = re.compile(rf"(\d+)/({'|'.join(UNITS)})")
 
 NO_RATE = "attribute_not_exists(rate)"
@@ -91,7 +92,7 @@ def read_rate(attributes: Attributes) -> tuple[Rate | None, int]:
     """Parse the rate and `next_start`, in milliseconds since the epoch, of an item. Raises MalformedAttribute."""
     if "rate" not in attributes.raw:
         return None, 0
-    return attributes.parsed_map("rate", _read), attributes.whole("next_start")
+    return attributes.parsed_map("rate", _read), attributes.parsed_number("next_start", instant)
 
 
 def _read(entry: Attributes) -> Rate:
@@ -99,6 +100,14 @@ def _read(entry: Attributes) -> Rate:
     if unknown := entry.raw.keys() - {"count", "seconds", "burst"}:
         raise ValueError(f"must have count, seconds and burst alone, got {', '.join(sorted(unknown))}")
     return check_rate(Rate(entry.whole("count"), entry.whole("seconds"), entry.whole("burst")))
+
+
+def instant(number: str) -> int:
+    """Parse a time in milliseconds since the epoch. Raises ValueError."""
+    at = int(number)
+    if not 0 <= at <= LAST_SECOND * 1000:
+        raise ValueError
+    return at
 
 
 def milliseconds(now: float) -> int:

@@ -1,0 +1,71 @@
+"""What the commands and the console answer while the item of a process is malformed: they name what is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.web.reading import StackReader
+from tests.cli.account_contents import edit, stored
+from tests.cli.explain_situations import SITUATIONS
+from tests.cli.operator_account import Operator
+from tests.cli.situations import Situation
+
+_ROWS = {row.state: (name, row) for name, row in SITUATIONS.items() if row.question.startswith("explain ")}
+_WRONG = ({"S": ""}, {"N": "1" + "0" * 30}, {"NULL": True})
+
+
+@pytest.mark.parametrize("row", [row for _, row in _ROWS.values()], ids=[name for name, _ in _ROWS.values()])
+def test_every_state_of_a_request_is_explained_although_its_process_is_malformed(
+    row: Situation, operator: Operator
+) -> None:
+    names = row.state(operator) or {}
+    for process in operator.processes.all():
+        edit(operator, "slot_limit", {"S": "1"}, getattr(process, "name", "sample"))
+    question = shlex.split(row.question.format(**names))
+
+    explained = operator.run(*question)
+
+    assert explained.exit_code in (0, 1, 4)
+    assert "slot_limit must be" in explained.stdout + explained.stderr or "sample (malformed)" in explained.stderr
+    for command in (("status",), ("doctor", "--only", "processes")):
+        ended = operator.run(*command)
+        assert "slot_limit must be" in ended.stdout + ended.stderr
+    if "--process" not in question:
+        shown = StackReader(StackConnection("slotkeeper")).request(question[1], None).data
+        assert any("slot_limit must be" in each["why"] for each in shown["not_read"])
+
+
+def test_each_malformed_attribute_is_named(operator: Operator) -> None:
+    operator.processes.set_limit("sample", 3)
+    operator.hold("a")
+    operator.lease("lease-1", 1_790_000_090)
+    operator.wait("w", weight=2)
+    operator.wait("cleared", priority="high", weight=2)
+    operator.slots.clear("sample", operator.process().waiting["high"], 1_790_000_010)
+    operator.run("request", "cancel", "c", "--process", "sample", "--yes")
+    operator.run("process", "set-rate", "sample", "10/minute")
+    operator.run("process", "set-turn", "sample", "2")
+    whole = stored(operator, "sample")
+
+    for path in _paths(whole):
+        for value in _WRONG:
+            edit(operator, path, value)
+            for command in (("explain", "w"), ("status", "sample")):
+                ended = operator.run(*command)
+                answer = ended.stdout + ended.stderr
+                is_named = path.split("/")[0] in answer and "malformed" in answer
+                assert is_named or ended.exit_code == 0, (path, value, command, answer)
+            operator.dynamodb.put_item(TableName=operator.outputs["SlotTableName"], Item=whole)
+
+
+def _paths(item: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The path of each attribute but the key, and of those in its maps."""
+    for name, value in item.items():
+        if above or name != "process_name":
+            yield above + name
+            yield from _paths(value.get("M", {}), f"{above}{name}/")
