@@ -99,6 +99,13 @@ def blocks_of(page: Path) -> list[str]:
     return [*(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in indented), *fenced]
 
 
+def commands_in_text(page: Path) -> list[str]:
+    """The commands between backticks in a page's text, each on one line."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    codes = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text))
+    return [code for code in codes if code.partition(" ")[0] in PROGRAMS]
+
+
 def run(folder: Path, blocks: list[str]) -> list[Call]:
     """Run the blocks as one script and return its calls. A block may use variables of an earlier one.
 
@@ -127,15 +134,14 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
     for name, content in contents.items():
         (folder / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         (folder / name.lstrip("/")).write_text(content)
-    wanted = set(re.findall(r"\$\{?([A-Za-z_]\w*)", script)) - set(os.environ)
-    environment = {name: name.lower() for name in wanted} | {
+    environment = dict.fromkeys(OF_THE_LOCAL_STACK | OF_THE_READER, "set") | VARIABLES | {
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "CALLS": str(folder / "calls"),
         "HOME": str(folder),
     }
     command = ["bash", "-uc", script]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert not re.search("command not found|No such file|syntax error", ran.stderr), ran.stderr
+    assert not re.search("command not found|No such file|syntax error|unbound variable", ran.stderr), ran.stderr
     lines = (folder / "calls").read_text().removesuffix("\0\n").split("\0\n")
     return [Call(program, arguments) for program, *arguments in (line.split("\0") for line in lines)]
 
@@ -151,12 +157,13 @@ def test_every_command_of_a_page_exists(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_in_a_pages_text_exists(page: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+def test_every_command_in_a_pages_text_exists(page: Path, tmp_path: Path) -> None:
     for target in re.findall(r"\b(?:or|by|see|run) make ([a-z-]+)", "\n".join(blocks_of(page))):  # in their comments
         _check_make([target])
-    for code in re.findall(r"`([^`\n]+)`", text):
+    for code in commands_in_text(page):
         program, *arguments = code.split()
+        if program == "aws" and "--" in code:
+            _check_aws(shlex.split(re.sub(r"<[a-z-]+>|\$\w+", "a" * 36, code).removesuffix(" ..."))[1:], tmp_path)
         if program == "make" and arguments:
             _check_make(arguments)
         if program == "slotkeeper" and arguments:
@@ -167,8 +174,9 @@ def test_every_command_in_a_pages_text_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_variable_of_a_page_is_an_output_or_set_on_the_page(page: Path) -> None:
-    script = "\n".join(blocks_of(page))
-    used = set(re.findall(r"\$\{?([A-Z][A-Z_]+_(?:ARN|NAME|URL|ID|SECRET))\b", script))
+    """bash does not run commands in a comment or in the text."""
+    script = "\n".join([*blocks_of(page), *commands_in_text(page)])
+    used = set(re.findall(r"\$\{?([A-Z][A-Za-z]*[A-Z_]\w*)", script)) - set(os.environ)
     used |= set(re.findall(r"""environ\["([A-Z_]+)"\]""", script))
     assert used <= VARIABLES.keys() | OF_THE_LOCAL_STACK | OF_THE_READER | set(re.findall(r"\b([A-Z_]+)=", script))
 
