@@ -30,6 +30,7 @@ from slotkeeper_cli.formatting import count, duration, iso, local_time, one_line
 from slotkeeper_cli.holders import lease_as_dict, lease_text, release_of
 from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts
 from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.slot_control import add_command, no_process
 
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
@@ -167,6 +168,7 @@ class StackFacts:
         queued: the approximate number of messages on RequestQueue, of all processes.
         slot_seconds: for how long recent executions have held their slots, by process.
         grace_seconds: the stack's GraceSeconds.
+        processes: the names of all processes, also of malformed ones.
         malformed: the fault in the item of a process, by name.
         unread: the sources of which something could not be read.
     """
@@ -176,6 +178,7 @@ class StackFacts:
     queued: int = 0
     slot_seconds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     grace_seconds: int = 120
+    processes: frozenset[str] = frozenset()
     malformed: Mapping[str, str] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
 
@@ -297,14 +300,16 @@ def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) 
         again = submission(one.process.name, one.request_id, one.next_number)
         return Explanation(last.state, f"{answer}.", next_steps=(again,))
     answer += f". It is kept in {message.queue.full_name} ({message.code}) for 14 days"
-    return Explanation(last.state, f"{answer}.", next_steps=_redrive_steps(one, message.code, message.queue.value))
+    is_unknown = message.code == "UnknownProcess" and one.process.name not in facts.processes
+    now = f" Now {no_process(one.process.name, facts.processes)}" if is_unknown else ""
+    return Explanation(last.state, f"{answer}.{now}", next_steps=_redrive_steps(one, message.code, message.queue.value))
 
 
 def _redrive_steps(one: RequestAttempts, code: str, queue: str) -> tuple[str, ...]:
     redrive = _redrive(queue, one.request_id)
     match code:
         case "UnknownProcess":
-            return f"slotkeeper process add {one.process.name} --limit 1 --target JOB_OR_ARN", redrive
+            return add_command(one.process.name), redrive
         case "RequestIdReused":
             return (submission(one.process.name, _NEW_ID, 1),)
         case "TooLate":

@@ -1,7 +1,9 @@
 """Format times, durations, counts and long texts."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta
+from difflib import get_close_matches
 
 
 def duration(seconds: float) -> str:
@@ -53,6 +55,12 @@ def start_time(text: str, now: float) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """`1 request`, `3 requests`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question with the most similar of the known words, after a space; empty if none is similar."""
+    words = {each.casefold(): each for each in known}
+    return "".join(f" Did you mean {words[each]!r}?" for each in get_close_matches(word.casefold(), words, 1))
 
 
 def one_line(text: str, maximum: int = 200) -> str:

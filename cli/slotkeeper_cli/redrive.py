@@ -20,6 +20,7 @@ from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueReader
 from slotkeeper_cli.errors import CommandRefused, NotFound
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.requests import FIELD
+from slotkeeper_cli.slot_control import add_command, no_process
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.submission import group_of, message_of
 
@@ -158,9 +159,7 @@ def plan(
             f"first: slotkeeper process repair {request.process}"
         )
     if request.process not in processes:
-        raise NotRedrivable(
-            f"there is no process {request.process!r}. Add it with: slotkeeper process add {request.process} --limit 1"
-        )
+        raise NotRedrivable(f"{no_process(request.process, processes)} Add it with: {add_command(request.process)}")
     if request.attempt >= MAX_ATTEMPTS:
         raise NotRedrivable(f"it was attempt {request.attempt}, which is the maximum: submit it with a different id")
     if request.start_before and start_before:

@@ -15,6 +15,7 @@ from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.skipped_requests import SkippedRequests
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
+from slotkeeper_cli.formatting import did_you_mean
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 # A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
@@ -61,8 +62,9 @@ class SlotControl:
     def not_found(self, name: str) -> NotFound:
         """The error for a process that does not exist. It names those that do."""
         processes, malformed = self.read_all()
-        names = sorted([one.name for one in processes] + [f"{one.process} (malformed)" for one in malformed])
-        return NotFound(f"there is no process {name!r}. The processes are: {', '.join(names) or 'none'}")
+        names, unread = [one.name for one in processes], [one.process for one in malformed]
+        known = ", ".join(sorted([*names, *(f"{each} (malformed)" for each in unread)])) or "none"
+        return NotFound(f"{no_process(name, [*names, *unread])} The processes are: {known}")
 
     def read_all(self) -> tuple[list[Process], list[MalformedProcess]]:
         """The processes, ordered by name, and an error for each malformed item, whose process is not known further."""
@@ -70,6 +72,16 @@ class SlotControl:
         processes = sorted((one for one in read if isinstance(one, Process)), key=lambda one: one.name)
         malformed = sorted((one for one in read if isinstance(one, MalformedProcess)), key=lambda one: one.process)
         return processes, malformed
+
+
+def no_process(name: str, known: Iterable[str]) -> str:
+    """Sentences: there is no process of this name; the most similar of the known ones."""
+    return f"there is no process {name!r}.{did_you_mean(name, known)}"
+
+
+def add_command(name: str) -> str:
+    """The command that adds a process for requests, in which the operator fills in the target."""
+    return f"slotkeeper process add {name} --limit 1 --target JOB_OR_ARN"
 
 
 def repair_texts(malformed: Iterable[MalformedProcess]) -> list[str]:

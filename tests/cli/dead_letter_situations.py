@@ -93,7 +93,8 @@ SITUATIONS = {
         _process_removed,
         "dlq redrive request --all --yes",
         says=(
-            "left: r0  UnknownProcess: there is no process 'gone'. Add it with: slotkeeper process add gone --limit 1",
+            "left: r0  UnknownProcess: there is no process 'gone'. Add it with: "
+            "slotkeeper process add gone --limit 1 --target JOB_OR_ARN",
             "0 messages sent again, 15 left, 0 failed.",
             "nothing was sent: 15 messages left, for the reasons above",
         ),

@@ -354,7 +354,7 @@ SITUATIONS = {
         "explain b",
         says=(
             "b in gone: dead-lettered",
-            "It is kept in RequestDeadLetterQueue (UnknownProcess)",
+            "It is kept in RequestDeadLetterQueue (UnknownProcess) for 14 days. Now there is no process 'gone'.",
             "-> slotkeeper process add gone --limit 1 --target JOB_OR_ARN",
             "-> slotkeeper dlq redrive request --id b",
         ),

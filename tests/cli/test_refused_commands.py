@@ -37,8 +37,15 @@ USAGE_ERRORS = [
     f"retry limit 2 --downstream {'x' * 65}",
     *(f"retry run-now {options}" for options in ("", "r --overdue", "--overdue --payload -")),
 ]
+NO_PROCESS = "there is no process 'Sampel'. Did you mean 'sample'?"
+OF_A_PROCESS = [
+    *(f"{command} Sampel" for command in ("status", "audit", "what-if --limit 2", "stack reconcile --yes")),
+    *(f"process {command} Sampel" for command in ("pause", "resume", "remove --yes", "repair --yes")),
+    *(f"process {command}" for command in ("set-limit Sampel 2", "set-rate Sampel 1/minute", "set-turn Sampel 1")),
+    *(f"{command} --process Sampel" for command in ("explain", "explain r", "request submit", "request cancel r")),
+]
 REASONS = [
-    ("doctor --only nothing", 2, "no check nothing"),
+    ("doctor --only alarm", 2, "no check alarm. Did you mean 'alarms'? The checks are: "),
     *((f"retry report --since={each}", 2, "expected 1m to 14d") for each in ("", "24", "0h", "15d", "1w", "59", "-1h")),
     (f"{ADD} --rate ten/minute", 2, "a rate must be COUNT/UNIT"),
     (f"{ADD} --rate 0/minute", 2, "a rate must have a whole number above 0 as count"),
@@ -53,10 +60,10 @@ REASONS = [
     ("holder release sample-0123", 4, "sample-0123"),
     *((f"retry {step} unknown --yes", 4, "has no request 'unknown'") for step in ("cancel", "run-now")),
     *(
-        (f"retry breaker {step}", 4, "there is no downstream 'mial'. The known downstreams are: default")
-        for step in ("show mial", "close mial --why x")
+        (f"retry breaker {step}", 4, "there is no downstream 'defualt'. Did you mean 'default'? The known")
+        for step in ("show defualt", "close defualt --why x")
     ),
-    ("status sampel", 4, "The processes are: sample"),
+    *((command, 4, f"{NO_PROCESS} The processes are: sample") for command in OF_A_PROCESS),
 ]
 
 

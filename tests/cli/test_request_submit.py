@@ -49,7 +49,7 @@ def test_submit_sends_a_request_in_its_group(operator: Operator) -> None:
 
 
 def test_a_request_that_is_submitted_again_after_its_dead_letter_is_queued_again(operator: Operator) -> None:
-    """SQS drops a message with a deduplication id of the last five minutes. moto only while the first is on the queue."""
+    """SQS drops a message with a deduplication id of the last five minutes, moto only while the first one exists."""
     command = ("request", "submit", "--force", "--process", "later", "--request-id", "r1")
     assert operator.run(*command).exit_code == 0
     operator.processes.create("later", 1, "sample-job")
@@ -149,7 +149,8 @@ def test_submit_reports_all_invalid_lines_and_sends_nothing(operator: Operator) 
 def test_submit_refuses_an_unknown_process_without_force(operator: Operator) -> None:
     ended = operator.run("request", "submit", "--process", "unknown")
     assert ended.exit_code == 4
-    assert "there is no process unknown. The processes are: sample" in ended.stderr
+    assert "there is no process 'unknown'. The processes are: sample" in ended.stderr
+    assert "slotkeeper process add unknown --limit 1 --target JOB_OR_ARN" in ended.stderr
     assert waiting(operator, "RequestQueue") == []
     assert operator.run("request", "submit", "--process", "unknown", "--force").exit_code == 0
     assert len(waiting(operator, "RequestQueue")) == 1

@@ -30,8 +30,8 @@ def _run(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["startr", "happy"], "there is no function 'startr'; did you mean starter? There are chatbot, "),
-        (["starter", "hapy"], "starter has no event 'hapy', nor is it a file; did you mean happy? There are "),
+        (["startr", "happy"], "there is no function 'startr'. Did you mean 'starter'? There are chatbot, "),
+        (["starter", "hapy"], "starter has no event 'hapy', nor is it a file. Did you mean 'happy'? There are "),
         (["starter", "zzz"], "nor is it a file. There are cancelled, early, expired, full, happy, "),
         (["starter", str(ROOT / "README.md")], "README.md is not JSON"),
     ],

@@ -38,7 +38,8 @@ PLACES = ("*.md", "docs/*.md", "[a-z]*/README.md", "dev/*/README.md", "functions
 PAGES = sorted({page for place in PLACES for page in ROOT.glob(place)})
 RETRIES = ROOT / "docs" / "retries.md"
 RETRIES_REFERENCE = ROOT / "docs" / "retries-reference.md"
-PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx", "uuidgen")
+PROGRAMS = ("aws", "sam", "make", "slotkeeper", "pipx", "git", "curl", "python", "python3", "pip", "cfn-lint", "npx",
+            "uuidgen")  # fmt: skip
 PLACES = ("build/venv/bin/python", "build/cli/bin/slotkeeper", "build/venv/bin/slotkeeper", ".ci/run")
 # Records its name and arguments. Prints what the pages read: the stack's outputs, a message, JSON, an ARN
 # that is long enough for each field, or a word.
@@ -134,11 +135,15 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
     for name, content in contents.items():
         (folder / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         (folder / name.lstrip("/")).write_text(content)
-    environment = dict.fromkeys(OF_THE_LOCAL_STACK | OF_THE_READER, "set") | VARIABLES | {
-        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-        "CALLS": str(folder / "calls"),
-        "HOME": str(folder),
-    }
+    environment = (
+        dict.fromkeys(OF_THE_LOCAL_STACK | OF_THE_READER, "set")
+        | VARIABLES
+        | {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "CALLS": str(folder / "calls"),
+            "HOME": str(folder),
+        }
+    )
     command = ["bash", "-uc", script]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert not re.search("command not found|No such file|syntax error|unbound variable", ran.stderr), ran.stderr

@@ -16,7 +16,7 @@ from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.completion import downstream_names
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.errors import NotFound
-from slotkeeper_cli.formatting import count, duration
+from slotkeeper_cli.formatting import count, did_you_mean, duration
 from slotkeeper_cli.retries import DownstreamControl, details, print_details
 
 app = typer.Typer(help="Show, open or close the circuit breaker of a downstream.", no_args_is_help=True)
@@ -196,8 +196,8 @@ def _health(control: DownstreamControl, downstream: str) -> Health:
 
 def _require(control: DownstreamControl, downstream: str) -> None:
     if downstream not in control.healths:
-        known = ", ".join(control.healths)
-        raise NotFound(f"there is no downstream {downstream!r}. The known downstreams are: {known}")
+        known, similar = ", ".join(control.healths), did_you_mean(downstream, control.healths)
+        raise NotFound(f"there is no downstream {downstream!r}.{similar} The known downstreams are: {known}")
 
 
 def _unknown(control: DownstreamControl, downstream: str) -> str:
@@ -205,8 +205,8 @@ def _unknown(control: DownstreamControl, downstream: str) -> str:
     if downstream in control.healths:
         return ""
     return (
-        f"No downstream {downstream!r} has been called, and the policy does not name it. The known downstreams are: "
-        f"{', '.join(control.healths)}. "
+        f"No downstream {downstream!r} has been called, and the policy does not name it."
+        f"{did_you_mean(downstream, control.healths)} The known downstreams are: {', '.join(control.healths)}. "
     )
 
 

@@ -16,7 +16,7 @@ from slotkeeper_cli.doctor import CHECKS, DRIFT
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheckResult, examine, worst
 from slotkeeper_cli.errors import ProblemsFound
-from slotkeeper_cli.formatting import count, iso
+from slotkeeper_cli.formatting import count, did_you_mean, iso
 from slotkeeper_cli.output import styled
 
 _NAME_WIDTH = 20
@@ -40,7 +40,10 @@ def doctor(
     context = current_context()
     checks = {check.name: check for check in ((*CHECKS, DRIFT) if stack_drift else CHECKS)}
     if unknown := sorted(set(only or ()) - checks.keys()):
-        raise typer.BadParameter(f"--only: no check {', '.join(unknown)}. The checks are: {', '.join(sorted(checks))}")
+        raise typer.BadParameter(
+            f"--only: no check {', '.join(unknown)}.{did_you_mean(unknown[0], checks)} "
+            f"The checks are: {', '.join(sorted(checks))}"
+        )
     chosen = [check for name, check in checks.items() if not only or name in only]
     facts = Facts(context.stack)
     with context.out.progress() as progress:

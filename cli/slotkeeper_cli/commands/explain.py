@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -110,11 +111,10 @@ class Explained:
         """
         known = self._processes(only)
         attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
+        names = frozenset({each.name for each in known} | self._finder.malformed.keys())
         if only is None:
-            attempts += self._finder.find_without_process(
-                self._given, {each.name for each in known} | self._finder.malformed.keys()
-            )
-        facts = self._facts()
+            attempts += self._finder.find_without_process(self._given, names)
+        facts = replace(self._facts(), processes=names)
         found = [self._found(one, facts) for one in attempts]
         leases = [lease for process in known for lease in self._leases(process, facts)]
         name = attempts[0].request_id if attempts else self._given

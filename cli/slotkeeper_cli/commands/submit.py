@@ -20,7 +20,7 @@ from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import CommandContext, current_context
 from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound
 from slotkeeper_cli.formatting import count, duration, local_time, one_line, seconds
-from slotkeeper_cli.slot_control import SlotControl, repair_texts
+from slotkeeper_cli.slot_control import SlotControl, add_command, no_process, repair_texts
 from slotkeeper_cli.stack_connection import in_parallel
 from slotkeeper_cli.submission import (
     BATCH,
@@ -183,10 +183,12 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
             f"Warning: its requests wait until it is repaired, or are dead-lettered after two days: {text}"
         )
     if (unknown := sorted(wanted - set(known) - set(unread))) and not force:
-        names = ", ".join(sorted([*known, *unread])) or "none"
+        names = sorted([*known, *unread])
         raise NotFound(
-            f"there is no process {', '.join(unknown)}. The processes are: {names}. Its requests "
-            "would be dead-lettered: add it with slotkeeper process add first, or give --force. Nothing was sent."
+            " ".join(no_process(each, names) for each in unknown)
+            + f" The processes are: {', '.join(names) or 'none'}. "
+            f"Its requests would be dead-lettered: add it first, with {add_command(unknown[0])}, or give --force. "
+            "Nothing was sent."
         )
     refuse_wrong_kind(known, requests)
     for name in sorted(wanted & set(known)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from dev.tools.invoke.event_setup import EventSetup
 from dev.tools.invoke.function_stack import DeployedFunction, bring_up, events_of, folders
 from dev.tools.invoke.lambda_runtime import FunctionFailed, Runtime, RuntimeUnavailable
 from dev.tools.invoke.response_receiver import ResponseReceiver
+from slotkeeper_cli.formatting import did_you_mean
 
 LOCAL_STACK = ROOT / "build" / "local"
 
@@ -128,8 +128,7 @@ def _event(function: str, event: str) -> Path:
 
 
 def _instead(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}? There are {', '.join(known)}" if near else f". There are {', '.join(known)}"
+    return f".{did_you_mean(word, known)} There are {', '.join(known)}"
 
 
 def _list(functions: list[str]) -> None:
