@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 # The packages of the extra `cli` in pyproject.toml, and click, which typer brings.
 EXTRA = ("typer", "rich", "click")
+
+
+def how_to_install(extra: str) -> str:
+    """How to add an extra to the environment of this command. No package index has Slotkeeper."""
+    return f"in the checkout, {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
 
 
 def main() -> None:
@@ -16,7 +22,7 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA:
             raise  # a package of the library is missing, or the installation is incomplete
-        instead = "only the library is installed: pip install 'slotkeeper[cli]'"
+        instead = f"only the library is installed: {how_to_install('cli')}"
         print(f"slotkeeper: the command needs {missing}, and {instead}", file=sys.stderr)
         sys.exit(1)
     run()

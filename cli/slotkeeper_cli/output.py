@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
+from slotkeeper_cli.entry import how_to_install
 from slotkeeper_cli.errors import CommandFailed
 
 
@@ -96,7 +97,7 @@ class Output:
             draw(path)
         except ImportError as error:
             raise CommandFailed(
-                f"--picture needs matplotlib, which is not installed ({error}): pip install 'slotkeeper[picture]'"
+                f"--picture needs matplotlib, which is not installed ({error}): {how_to_install('picture')}"
             ) from error
         except OSError as error:
             raise CommandFailed(f"cannot write the picture to {path}: {error.strerror}. Give another FILE.") from error

@@ -48,7 +48,7 @@ def test_without_matplotlib_the_error_names_the_command_that_installs_it(
     ended = operator.run("audit", *UNTIL, "--picture", str(tmp_path / "timeline.png"))
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert "--picture needs matplotlib, which is not installed" in ended.stderr
-    assert "pip install 'slotkeeper[picture]'" in ended.stderr
+    assert "-m pip install '.[picture]'" in ended.stderr
 
 
 def test_a_picture_that_cannot_be_written_is_an_error(operator: Operator, tmp_path: Path) -> None:

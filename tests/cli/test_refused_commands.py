@@ -37,12 +37,12 @@ USAGE_ERRORS = [
     f"retry limit 2 --downstream {'x' * 65}",
     *(f"retry run-now {options}" for options in ("", "r --overdue", "--overdue --payload -")),
 ]
-NO_PROCESS = "there is no process 'Sampel'. Did you mean 'sample'?"
+NO_PROCESS = "there is no process 'SAMPEL'. Did you mean 'sample'?"
 OF_A_PROCESS = [
-    *(f"{command} Sampel" for command in ("status", "audit", "what-if --limit 2", "stack reconcile --yes")),
-    *(f"process {command} Sampel" for command in ("pause", "resume", "remove --yes", "repair --yes")),
-    *(f"process {command}" for command in ("set-limit Sampel 2", "set-rate Sampel 1/minute", "set-turn Sampel 1")),
-    *(f"{command} --process Sampel" for command in ("explain", "explain r", "request submit", "request cancel r")),
+    *(f"{command} SAMPEL" for command in ("status", "audit", "what-if --limit 2", "stack reconcile --yes")),
+    *(f"process {command} SAMPEL" for command in ("pause", "resume", "remove --yes", "repair --yes")),
+    *(f"process {command}" for command in ("set-limit SAMPEL 2", "set-rate SAMPEL 1/minute", "set-turn SAMPEL 1")),
+    *(f"{command} --process SAMPEL" for command in ("explain", "explain r", "request submit", "request cancel r")),
 ]
 REASONS = [
     ("doctor --only alarm", 2, "no check alarm. Did you mean 'alarms'? The checks are: "),

@@ -117,8 +117,14 @@ def test_the_script_without_the_extra_says_what_to_install(installed: metadata.D
     )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        "slotkeeper: the command needs typer, and only the library is installed: pip install 'slotkeeper[cli]'\n"
+        "slotkeeper: the command needs typer, and only the library is installed: in the checkout, "
+        f"{sys.executable} -m pip install '.[cli]'\n"
     )
+
+
+def test_make_cli_installs_what_every_command_needs() -> None:
+    (extras,) = re.findall(r"pip install .*\n.*'\.\[(.*)\]'", (ROOT / "Makefile").read_text())
+    assert set(extras.split(",")) == PROJECT["project"]["optional-dependencies"].keys()
 
 
 def test_a_missing_package_of_the_library_is_not_reported_as_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

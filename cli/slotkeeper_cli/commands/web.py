@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.entry import how_to_install
 from slotkeeper_cli.errors import CommandFailed, CommandRefused
 
 HELP = """Open a console of the stack in the browser.
@@ -31,7 +32,7 @@ def web(
         from slotkeeper_cli.web import server  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise CommandFailed(
-            f"the console needs NiceGUI, which is not installed ({error}): pip install 'slotkeeper[web]'"
+            f"the console needs NiceGUI, which is not installed ({error}): {how_to_install('web')}"
         ) from error
     context.stack.description  # noqa: B018 - a wrong stack is an error of the command, not of each page
     try:
