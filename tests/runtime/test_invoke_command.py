@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.environment import ROOT
 from dev.tools.invoke import invoke_command as command
-from dev.tools.invoke.function_stack import bring_up
+from dev.tools.invoke.function_stack import DeployedFunction, bring_up
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the Lambda runtime's emulator is a program for Linux")
 
@@ -65,3 +65,5 @@ def test_it_uses_a_running_local_stack_and_accepts_a_file(
     # Not an event of SQS: the function fails, which is the exit code.
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the function failed: KeyError: 'Records'" in result.stderr
+    table = DeployedFunction(aws, command.STACK_NAME, "starter").names["SlotTable"]
+    assert aws.client("dynamodb").scan(TableName=table)["Items"] == []  # what the event needed is removed

@@ -1,7 +1,8 @@
 """Create what a sample event needs: its process, secret, object or aborted execution.
 
 For example, `starter/full` is refused because the process `full` has no slot, and `chatbot/replay` because its
-signature was used before. Everything is created before the call, and can be created twice.
+signature was used before. Everything is created before the call, and can be created twice. What the function itself
+writes, such as a dead-letter message, stays.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dev.tools.sign_event import SAMPLE_MOMENT, freshen
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
+from slotkeeper.slots.process import Cancellation
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Candidate, Slots
 from slotkeeper.slots.rate import Rate
@@ -50,7 +52,8 @@ class EventSetup:
     """Creates what the events of one function need.
 
     Args:
-        own: the stack is used by this call alone, so the setup may make its workflow fail.
+        undo: removes what the setup creates when it closes, from a stack that has other users. None: the stack is used
+            by this call alone, so the setup may make its workflow fail.
         now: when the events are sent, in seconds since the epoch; by default now.
     """
 
@@ -60,12 +63,13 @@ class EventSetup:
         folder: str,
         receiver: ResponseReceiver,
         *,
-        own: bool,
+        undo: ExitStack | None = None,
         now: float | None = None,
     ) -> None:
         self._folder = folder
         self._receiver = receiver
-        self._own = own
+        self._own = undo is None
+        self._undo = undo or ExitStack()
         self._client = function.aws.client
         self.names = function.names
         self._now = time.time() if now is None else now
@@ -92,7 +96,7 @@ class EventSetup:
             if self._folder in makers:
                 event = makers[self._folder](name, event)
             if own := own_module(self._folder, "event_setup"):
-                own.prepare(name, self._client, self.names, own=self._own)
+                own.prepare(name, self._client, self.names, None if self._own else self._undo)
             for record in event.get("Records", []) if name else []:
                 self._sent_now(record)
             if "ResponseURL" in event:
@@ -115,10 +119,12 @@ class EventSetup:
         self._make_processes()
         if name == "cancelled":
             body = json.loads(event["Records"][0]["body"])
-            self._processes.cancellations.add(body["process"], _execution(body), self._now, "an-operator")
+            cancelled = body["process"], _execution(body)
+            self._processes.cancellations.add(*cancelled, self._now, "an-operator")
+            self._undo.callback(self._processes.cancellations.drop, *cancelled, Cancellation(int(self._now)))
         if name == "early":
             # Its start of the day is used.
-            self._processes.create("early", 1, "a-job", rate=Rate(1, 86_400))
+            self._create("early", 1, rate=Rate(1, 86_400))
             slots = Slots(self._client("dynamodb"), self.names["SlotTable"])
             slots.reserve(Candidate("early", "early-before"), self._now)
             slots.cancel("early", "early-before")
@@ -150,6 +156,10 @@ class EventSetup:
         for job, retries in JOBS.items():
             with suppress(glue.exceptions.AlreadyExistsException):
                 glue.create_job(Name=job, Role="role", Command={"Name": "pythonshell"}, MaxRetries=retries)
+                self._undo.callback(glue.delete_job, JobName=job)
+        process = event.get("ResourceProperties", {}).get("ProcessName")
+        if process and not self._processes.read_item(process):
+            self._undo.callback(self._remove, process)  # the function registers it
         return event
 
     def _chatbot(self, _name: str, event: Event) -> Event:
@@ -163,6 +173,7 @@ class EventSetup:
             # The chatbot acquires the lock before it invokes the refresher.
             table = TokenTable(self._client("dynamodb"), self.names["TokenTable"])
             table.acquire(ITEM_NAME, table.read(ITEM_NAME), event["release_code"], time.time() + 60)
+            self._undo.callback(table.release, ITEM_NAME, event["release_code"])
         return event
 
     def _retry_report(self, name: str, event: Event) -> Event:
@@ -178,7 +189,17 @@ class EventSetup:
 
     def _make_processes(self) -> None:
         for name, (limit, paused) in PROCESSES.items():
-            self._processes.create(name, limit, "a-job", paused)
+            self._create(name, limit, paused=paused)
+
+    def _create(self, name: str, limit: int, **settings: Any) -> None:
+        if self._processes.create(name, limit, "a-job", **settings):
+            self._undo.callback(self._remove, name)
+
+    def _remove(self, name: str) -> None:
+        """Remove a process in which no request holds a slot."""
+        with suppress(LookupError):  # the function has removed it
+            self._processes.pause(name)
+            self._processes.remove(name)
 
     @property
     def _processes(self) -> Processes:

@@ -77,8 +77,8 @@ def prepared(function: str, scratch: Path) -> Iterator[tuple[DeployedFunction, E
             yield made
         return
     _say(f"on the stack of make local-up, at {running.aws.endpoint}")
-    with ResponseReceiver() as receiver:
-        yield running, EventSetup(running, function, receiver, own=False), receiver
+    with ResponseReceiver() as receiver, ExitStack() as undo:
+        yield running, EventSetup(running, function, receiver, undo=undo), receiver
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def own_stack(aws: EmbeddedAws, function: str) -> Iterator[tuple[DeployedFunctio
         if function == "token_refresher":
             parameters["TokenRefreshSchedule"] = "rate(30 minutes)"  # without it the template has no TokenRefresher
         made = DeployedFunction(aws, bring_up(aws, function, parameters), function)
-        yield made, EventSetup(made, function, receiver, own=True), receiver
+        yield made, EventSetup(made, function, receiver), receiver
 
 
 def _running(function: str) -> DeployedFunction | None:
