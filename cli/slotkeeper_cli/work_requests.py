@@ -100,7 +100,9 @@ def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condit
     name, limit, under_way = details["downstream"], details["permitted_callers"], details["under_way"]
     found = []
     if details["state"] != State.CLOSED:
-        ends_by = f"slotkeeper retry breaker close {shlex.quote(name)} --why TEXT" if details["forced_open"] else ""
+        command = f"slotkeeper retry breaker {{}} {shlex.quote(name)}"
+        # A probe closes it once the downstream works: the operator can only see what it waits for.
+        ends_by = f"{command.format('close')} --why TEXT" if details["forced_open"] else command.format("show")
         found.append(Condition("breaker", line(details, now), {"downstream": name, "state": details["state"]}, ends_by))
     elif limit is not None and under_way is not None and under_way >= limit:
         text = f"downstream {name}: {under_way} of {count(limit, 'permitted caller')} under way"
@@ -124,9 +126,11 @@ def explain_work(
     row, state, request_id = found.row, found.state, shlex.quote(found.request_id)
     conditions = (*event_source, *downstream)
     if state is RequestState.WAITING and row is not None:
-        steps = (f"slotkeeper retry run-now {request_id}", f"slotkeeper retry cancel {request_id}")
+        # A message that is sent now would be held back too, or received by no worker.
+        run_now = () if conditions else (f"slotkeeper retry run-now {request_id}",)
         ends = tuple(each.ends_by for each in conditions if each.ends_by)
-        return Explanation(state, _waiting(row, conditions, now), conditions, next_steps=(*ends, *steps))
+        steps = (*ends, *run_now, f"slotkeeper retry cancel {request_id}")
+        return Explanation(state, _waiting(row, conditions, now), conditions, next_steps=steps)
     if state is RequestState.RUNNING and row is not None:
         started, until = local_time(row.last_attempt_at), local_time(row.lease_until)
         answer = f"attempt {row.attempts} started at {started}. If its worker has died, it is made again after {until}."

@@ -99,7 +99,11 @@ SITUATIONS = {
     "the breaker is open": Situation(
         partial(_retried, health=_OPEN),
         "explain w",
-        says=("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
+        says=(
+            *("Attempt 2 was due 1 s ago", "downstream default: the breaker is OPEN; the next message is the probe."),
+            "-> slotkeeper retry breaker show default",
+        ),
+        never=("run-now",),
         shows={"work.conditions.0.condition": "breaker", "work.conditions.0.state": "OPEN"},
         at=NOW + 61,
     ),
@@ -107,17 +111,20 @@ SITUATIONS = {
         partial(_retried, health=replace(_OPEN, breaker=replace(_OPEN.breaker, forced=True))),
         "explain w",
         says=("it stays open until", "-> slotkeeper retry breaker close default --why TEXT"),
+        never=("run-now",),
     ),
     "all permitted callers are under way": Situation(
         partial(_retried, health=Health(concurrency=Concurrency(limit_set=1), permits={"p": (NOW + 900, 0)})),
         "explain w",
         says=("downstream default: 1 of 1 permitted caller under way",),
+        never=("run-now",),
         shows={"work.conditions.0.limit": 1},
     ),
     "the retry budget is used up": Situation(
         partial(_retried, health=Health(budget=Budget(spent=1000.0, refilled=NOW + 61))),
         "explain w",
         says=("downstream default: the retry budget is used up",),
+        never=("run-now",),
         at=NOW + 61,
     ),
     "the state of the downstream is malformed": Situation(
@@ -127,6 +134,7 @@ SITUATIONS = {
         _disabled,
         "explain w",
         says=("Attempt 2 was due", "no function receives messages of the queue: its event source mapping is Disabled"),
+        never=("run-now",),
         at=NOW + 90,
     ),
     "an attempt runs": Situation(
