@@ -37,19 +37,37 @@ def period_seconds(text: str) -> float | None:
 
 def local_time(moment: float) -> str:
     """Seconds since the epoch in the local time zone."""
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+    return _local(moment).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def start_time(text: str, now: float) -> str:
-    """A time in ISO 8601 with its zone: of a time of day such as `08:00`, the next one in the local time zone.
+    """A time in ISO 8601 with its zone: of a time of day such as `08:00`, the next `local_moments` of any day.
 
     Any other text is returned unchanged.
     """
     if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text) is None:
         return text
-    today = datetime.fromtimestamp(now).date()
-    days = (datetime.combine(today + timedelta(days), time.fromisoformat(text)).astimezone() for days in (0, 1))
-    return next(each for each in days if each.timestamp() > now).isoformat()
+    today, wanted = datetime.fromtimestamp(now).date(), time.fromisoformat(text)
+    moments = (each for days in (0, 1) for each in local_moments(datetime.combine(today + timedelta(days), wanted)))
+    return _local(next(each for each in moments if each > now)).isoformat()
+
+
+def local_moments(shown: datetime) -> list[float]:
+    """When the clock of the local time zone shows a time, in seconds since the epoch, in order.
+
+    Two if the zone has that hour twice, at the end of daylight saving time. Of a time that it skips, at the beginning,
+    the moment of the skip.
+    """
+    first, second = (shown.replace(fold=fold).timestamp() for fold in (0, 1))
+    if first <= second:
+        return sorted({first, second})
+    # Of a skipped time, fold 0 is as long after the skip as fold 1 is before it (Python, datetime, `fold`).
+    minutes = range(int(second) // 60 * 60, int(first) + 60, 60)
+    return [float(next(each for each in minutes if _local(each).utcoffset() == _local(first).utcoffset()))]
+
+
+def _local(moment: float) -> datetime:
+    return datetime.fromtimestamp(moment).astimezone()
 
 
 def count(number: int, one: str, many: str = "") -> str:

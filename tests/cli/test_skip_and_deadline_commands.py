@@ -12,7 +12,7 @@ import pytest
 from slotkeeper.slots.admission import Skipped, Waiting
 from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.request import execution_name
-from slotkeeper_cli.commands import submit
+from slotkeeper_cli.commands import audit, submit
 from slotkeeper_cli.formatting import start_time
 from tests.cli.account_contents import NOW, fail, receive, run_before, send_dead_letter, starter, waiting
 from tests.cli.operator_account import Operator
@@ -79,7 +79,15 @@ def test_submit_takes_a_time_of_day_and_shows_it_with_date_and_zone(operator: Op
     [
         (1_795_734_000, "08:00", "2026-11-27T08:00:00+01:00"),  # 2026-11-27 00:00 CET
         (1_795_762_800, "08:00", "2026-11-28T08:00:00+01:00"),  # it is 08:00
-        (1_774_738_800, "03:30", "2026-03-29T03:30:00+02:00"),  # the night in which clocks go forward
+        # 02:00 to 03:00 on 2026-03-29 does not exist: it is 00:30 CET, 03:15 CEST.
+        (1_774_740_600, "03:30", "2026-03-29T03:30:00+02:00"),
+        (1_774_740_600, "02:30", "2026-03-29T03:00:00+02:00"),
+        (1_774_746_900, "02:30", "2026-03-30T02:30:00+02:00"),
+        # 02:00 to 03:00 on 2026-10-25 comes twice: it is 02:10 and 02:45 CEST, 02:15 and 02:45 CET.
+        (1_792_887_000, "02:30", "2026-10-25T02:30:00+02:00"),
+        (1_792_889_100, "02:30", "2026-10-25T02:30:00+01:00"),
+        (1_792_890_900, "02:30", "2026-10-25T02:30:00+01:00"),
+        (1_792_892_700, "02:30", "2026-10-26T02:30:00+01:00"),
         (1_795_734_000, "8:00", "8:00"),
         (1_795_734_000, "24:00", "24:00"),
         (1_795_734_000, FUTURE, FUTURE),
@@ -87,6 +95,12 @@ def test_submit_takes_a_time_of_day_and_shows_it_with_date_and_zone(operator: Op
 )
 def test_a_time_of_day_is_the_next_one_in_the_local_zone(now: int, text: str, expected: str) -> None:
     assert start_time(text, now) == expected
+
+
+@pytest.mark.usefixtures("zone")
+def test_the_period_of_an_audit_has_all_of_an_hour_that_the_clock_shows_twice() -> None:
+    window = audit._window("2026-10-25T02:30", "2026-10-25T02:30", now=1_792_892_700)
+    assert (window.since, window.until) == (1_792_888_200, 1_792_891_800)
 
 
 def test_submit_refuses_a_file_with_a_deadline_that_has_passed(operator: Operator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from slotkeeper_cli.audit.picture import draw_history, figures
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.errors import CommandFailed, ProblemsFound
-from slotkeeper_cli.formatting import count, duration, iso, local_time, period_seconds, seconds
+from slotkeeper_cli.formatting import count, duration, iso, local_moments, local_time, period_seconds
 from slotkeeper_cli.html_page import write_page
 from slotkeeper_cli.output import styled, table
 from slotkeeper_cli.search import print_not_read
@@ -101,19 +102,24 @@ def _window(since: str, until: str, now: float) -> Window:
 
 
 def _moment(option: str, text: str, now: float) -> float:
-    """A time in seconds since the epoch. A time without zone is in that of this machine."""
+    """A time in seconds since the epoch. A time without zone is in that of this machine.
+
+    Of a time that its clock shows twice, --since takes the first, and --until the second.
+    """
     if (ago := period_seconds(text)) is not None:
         return now - ago
     try:
-        moment = seconds(text.strip())
+        stated = datetime.fromisoformat(text.strip())
+        moments = [stated.timestamp()] if stated.tzinfo else local_moments(stated)
     except (ValueError, OverflowError):
         raise typer.BadParameter(
             f"{option}: expected 90m, 24h or 7d, or a time such as 2026-11-22T14:05 or 2026-11-22T14:05:00Z, "
             f"got {text!r}"
         ) from None
-    if moment > now:
-        raise typer.BadParameter(f"{option} ({iso(moment)}) is in the future: it is {iso(now)}")
-    return moment
+    past = [each for each in moments if each <= now]
+    if not past:
+        raise typer.BadParameter(f"{option} ({iso(moments[0])}) is in the future: it is {iso(now)}")
+    return past[0] if option == "--since" else past[-1]
 
 
 def _render(console: Console, data: dict[str, Any], results: list[CheckResult], window: Window) -> None:
