@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -59,6 +60,23 @@ def test_a_block_of_ones_own_holds_a_slot_and_a_second_one_is_refused(reader: Pa
     held, refused = shown.split("a slot for 60 s\n")[1:]
     assert re.search(r"\blease\b", held), held
     assert "SlotUnavailable: " in refused
+
+
+def test_a_rate_spaces_the_starts_of_ones_own_code(reader: PageReader) -> None:
+    (block,) = commands("rates.md", "Try it here")
+    starts = [float(at) for at in re.findall(r"call \d at (\S+) s", reader.carry_out(block))]
+    assert len(starts) == 3
+    assert min(later - earlier for earlier, later in pairwise(starts)) > 1.5  # 2 s, and how long the grant takes
+
+
+def test_a_request_is_skipped_and_another_waits_until_its_time(reader: PageReader) -> None:
+    (block,) = commands("nightly-jobs.md", "Try it here")
+    shown = reader.carry_out(block)
+    assert re.search(
+        r"monday  \S+  skipped: it could not start when it was received, since the process is paused", shown
+    )
+    assert re.search(r"tuesday  \S+  to start before 20", shown)
+    assert "monday in reports: skipped" in shown
 
 
 def test_a_state_machine_of_ones_own_runs_and_fails_in_a_slot(reader: PageReader) -> None:
