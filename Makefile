@@ -161,7 +161,7 @@ work:  #+ Send the worker of local-up BODY, or the shipped work's sample request
 
 .PHONY: invoke
 invoke: setup-dev  #+ Call FUNCTION with EVENT in the Lambda runtime; without EVENT, list the events
-	@PYTHONPATH=layers/slotkeeper $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
+	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.tools.invoke -- "$$FUNCTION" "$$EVENT"
 
 ##@ Develop
 
