@@ -192,7 +192,7 @@ def message_of(request: Request) -> dict[str, str]:
 
     The deduplication id is new for each sending, and a try that repeats it has the same fields. With the execution's
     name, SQS would accept a request that is sent again within five minutes of its dead letter, and drop it (SQS
-    Developer Guide, "Using the message deduplication ID in Amazon SQS"). The starter recognizes a request that has run.
+    Developer Guide, "Amazon SQS FIFO queue key terms"). The starter recognizes a request that has run.
     """
     return {
         "MessageBody": request.to_json(),
