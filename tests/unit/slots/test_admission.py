@@ -97,7 +97,7 @@ def _has_run(account: Account) -> None:
     ],
     ids=["waits", "runs", "has run", "is dead-lettered"],
 )
-def test_a_request_that_is_sent_again_runs_once_whatever_its_first_message_became(
+def test_a_request_that_is_sent_again_runs_once_after_each_fate_of_its_first_message(
     account: Account, first: Callable[[Account], None], outcome: Admission, holders: set[str]
 ) -> None:
     first(account)
