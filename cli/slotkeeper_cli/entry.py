@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
+
+from slotkeeper_cli.extras import how_to_install
 
 # The packages of the extra `cli` in pyproject.toml, and click, which typer brings.
 EXTRA = ("typer", "rich", "click")
-
-
-def how_to_install(extra: str) -> str:
-    """How to add an extra to the environment of this command. No package index has Slotkeeper."""
-    return f"in the checkout, {shlex.quote(sys.executable)} -m pip install '.[{extra}]'"
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from slotkeeper.printable import printable
-from slotkeeper_cli.entry import how_to_install
 from slotkeeper_cli.errors import CommandFailed
+from slotkeeper_cli.extras import how_to_install
 
 
 class PlainConsole(Console):
