@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 
 import pytest
 
@@ -66,7 +65,7 @@ def test_a_rate_spaces_the_starts_of_ones_own_code(reader: PageReader) -> None:
     (block,) = commands("rates.md", "Try it here")
     starts = [float(at) for at in re.findall(r"call \d at (\S+) s", reader.carry_out(block))]
     assert len(starts) == 3
-    assert min(later - earlier for earlier, later in pairwise(starts)) > 1.5  # 2 s, and how long the grant takes
+    assert starts[2] - starts[0] > 2  # 4 s, less how long the first one took from its grant to its print
 
 
 def test_a_request_is_skipped_and_another_waits_until_its_time(reader: PageReader) -> None:

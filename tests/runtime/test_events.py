@@ -63,7 +63,7 @@ def _leaves_nothing(deployed: DeployedFunction, function: str, receiver: Respons
 
 
 def _contents(deployed: DeployedFunction) -> dict[str, object]:
-    """What setups create: items, Glue jobs and objects. Without values, which a repetition may change."""
+    """Items, Glue jobs and objects, which setups create. Of a released lock only the key is left."""
     client, names = deployed.aws.client, deployed.names
     kept: dict[str, object] = {"jobs": [job["Name"] for job in client("glue").get_jobs()["Jobs"]]}
     for table in TABLES.keys() & names.keys():

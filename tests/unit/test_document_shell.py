@@ -135,15 +135,12 @@ def run(folder: Path, blocks: list[str]) -> list[Call]:
     for name, content in contents.items():
         (folder / name.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
         (folder / name.lstrip("/")).write_text(content)
-    environment = (
-        dict.fromkeys(OF_THE_LOCAL_STACK | OF_THE_READER, "set")
-        | VARIABLES
-        | {
-            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "CALLS": str(folder / "calls"),
-            "HOME": str(folder),
-        }
-    )
+    environment = dict.fromkeys(OF_THE_LOCAL_STACK | OF_THE_READER, "set") | VARIABLES
+    environment |= {
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "CALLS": str(folder / "calls"),
+        "HOME": str(folder),
+    }
     command = ["bash", "-uc", script]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert not re.search("command not found|No such file|syntax error|unbound variable", ran.stderr), ran.stderr
@@ -181,7 +178,7 @@ def test_every_command_in_a_pages_text_exists(page: Path, tmp_path: Path) -> Non
 def test_a_variable_of_a_page_is_an_output_or_set_on_the_page(page: Path) -> None:
     """bash does not run commands in a comment or in the text."""
     script = "\n".join([*blocks_of(page), *commands_in_text(page)])
-    used = set(re.findall(r"\$\{?([A-Z][A-Za-z]*[A-Z_]\w*)", script)) - set(os.environ)
+    used = set(re.findall(r"\$\{?([A-Z][A-Za-z]*[A-Z_]\w*)", script)) - {"HOME", "PATH", "PWD"}
     used |= set(re.findall(r"""environ\["([A-Z_]+)"\]""", script))
     assert used <= VARIABLES.keys() | OF_THE_LOCAL_STACK | OF_THE_READER | set(re.findall(r"\b([A-Z_]+)=", script))
 
