@@ -3,6 +3,7 @@
 0  success        3  refused by a guard, or not confirmed: nothing was changed
 1  a call failed  4  no such stack, process, holder, message or request
 2  usage error    5  a check found a problem
+                  6  it asks a question, without a terminal and --yes: nothing was changed
 """
 
 from __future__ import annotations

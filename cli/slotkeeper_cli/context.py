@@ -12,14 +12,12 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from slotkeeper.printable import printable
-from slotkeeper_cli.errors import CommandRefused
+from slotkeeper_cli.errors import CommandRefused, NeedsYes
 from slotkeeper_cli.output import Output
 from slotkeeper_cli.stack_connection import DEFAULT_STACK, StackConnection, find_local
 
 PANEL = "Connection"
 _KEPT = "slotkeeper_cli.options"
-# Follows the question of a command that cannot ask it. The console in the browser asks the question in its place.
-NEEDS_YES = "There is no terminal on which to answer"
 
 
 class CommandContext:
@@ -46,12 +44,13 @@ class CommandContext:
         """Ask the operator; return only if the answer is yes.
 
         Raises:
-            CommandRefused: the answer is no, or there is no terminal and --yes was not given.
+            CommandRefused: the answer is no.
+            NeedsYes: there is no terminal, and --yes was not given.
         """
         if self._options["yes"]:
             return
         if not sys.stdin.isatty():
-            raise CommandRefused(f"{question} {NEEDS_YES}: give --yes to confirm. Nothing was changed.")
+            raise NeedsYes(question, NeedsYes.why)
         if not typer.confirm(printable(question), err=True):
             raise CommandRefused("Nothing was changed.")
 

@@ -49,6 +49,16 @@ class ProblemsFound(CommandError):
     exit_code = 5
 
 
+class NeedsYes(CommandError):
+    """The command asks a question, and there is no terminal on which to answer. Nothing was changed.
+
+    The console in the browser asks the question in its place. `why` is the last line of what the command prints.
+    """
+
+    exit_code = 6
+    why: ClassVar[str] = "There is no terminal on which to answer: give --yes to confirm. Nothing was changed."
+
+
 def failure_text(error: Exception) -> str:
     """Describe a failed call: the operation, the error code, the message, and what to do if that is known."""
     if not isinstance(error, ClientError):

@@ -96,12 +96,16 @@ class Operator:
         assert isinstance(code, int)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
-    def refuses(self, *arguments: str) -> str:
-        """The reason for which a command is refused, with exit code 3: it changes nothing, and writes no audit line."""
+    def refuses(self, *arguments: str, exit_code: int = 3) -> str:
+        """The reason for which a command is refused: it changes nothing, and writes no audit line."""
         before = self.contents(), self.audited()
         ended = self.run(*arguments)
-        assert (ended.exit_code, self.contents(), self.audited()) == (3, *before), ended.stderr
+        assert (ended.exit_code, self.contents(), self.audited()) == (exit_code, *before), ended.stderr
         return ended.stderr
+
+    def asks(self, *arguments: str) -> str:
+        """The question of a command, which changes nothing without a terminal and --yes."""
+        return self.refuses(*arguments, exit_code=6)
 
     def contents(self) -> dict[str, Any]:
         """The items of all tables, the numbers of messages in all queues, and the executions."""

@@ -172,7 +172,7 @@ SITUATIONS = {
         _a_text,
         "process repair sample",
         says=("slot_limit: the number 5", "give --yes to confirm. Nothing was changed."),
-        exit_code=3,
+        exit_code=6,
     ),
     # ----------------------------------------------------------------- the other commands while an item is malformed
     "the only process is malformed, and the processes are listed": Situation(

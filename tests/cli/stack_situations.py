@@ -89,7 +89,7 @@ SITUATIONS = {
             "all processes: those of sample are dead-lettered as UnknownProcess.",
             "give --yes to confirm. Nothing was changed.",
         ),
-        exit_code=3,
+        exit_code=6,
     ),
     "a process was removed: how to run its requests": Situation(
         _head_waits,

@@ -232,7 +232,7 @@ def test_close_does_not_change_a_breaker_that_closes_meanwhile(
 def test_a_change_of_a_downstream_that_was_never_called_is_confirmed(
     operator: Operator, watched: Watched, change: tuple[str, ...]
 ) -> None:
-    reason = operator.refuses("retry", *change)
+    reason = operator.asks("retry", *change)
     assert "No downstream 'mial' has been called" in reason
     assert "The known downstreams are: default." in reason
     assert operator.run("retry", *change, "--yes").exit_code == 0

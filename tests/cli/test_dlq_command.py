@@ -112,7 +112,7 @@ def test_discard_deletes_the_messages_of_a_request_and_audits_their_bodies(opera
     fail(operator, "a", attempt=1)
     fail(operator, "a", attempt=2)
     fail(operator, "b")
-    asked = operator.refuses("dlq", "discard", "failed", "--id", "a")
+    asked = operator.asks("dlq", "discard", "failed", "--id", "a")
     assert "Delete 2 messages (a (sample, attempt 1), a (sample, attempt 2)) of FailedRequestQueue" in asked
     assert operator.run("dlq", "discard", "failed", "--id", "a", "--yes").exit_code == 0
     (left,) = waiting(operator, "FailedRequestQueue")

@@ -63,7 +63,7 @@ def test_release_is_refused_within_the_clock_skew_after_the_end(operator: Operat
 
 
 def test_release_with_force_is_confirmed_and_audited(operator: Operator, alive: str) -> None:
-    operator.refuses("holder", "release", alive, "--force")
+    operator.asks("holder", "release", alive, "--force")
     assert operator.run("holder", "release", alive, "--force", "--yes").exit_code == 0
 
     assert operator.process().slots_in_use == 0

@@ -86,7 +86,7 @@ def test_without_a_terminal_a_question_is_refused(furnished: Operator, command: 
 
     ended = furnished.run(*shlex.split(command))
 
-    assert (ended.exit_code, ended.stdout) == (3, "")
+    assert (ended.exit_code, ended.stdout) == (6, "")
     assert question in ended.stderr
     assert "give --yes to confirm" in ended.stderr
     assert (furnished.contents(), furnished.audited()) == (before, [])

@@ -98,7 +98,7 @@ def test_cancel_stops_a_running_request_only_with_stop(operator: Operator) -> No
     name = operator.hold("a")
     assert "Give --stop" in operator.refuses("request", "cancel", "a", "--process", "sample", "--yes")
     assert operator.workflow.describe(name).status == "RUNNING"  # type: ignore[union-attr]
-    operator.refuses("request", "cancel", "a", "--process", "sample", "--stop")
+    operator.asks("request", "cancel", "a", "--process", "sample", "--stop")
     ended = operator.run("request", "cancel", "a", "--stop", "--yes", "--json")
     assert (ended.json["stopped"], ended.json["request_id"]) == (name, "a")
     stopped = operator.workflow.describe(name)

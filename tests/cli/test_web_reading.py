@@ -11,7 +11,7 @@ import pytest
 from botocore.client import BaseClient
 
 from slotkeeper.chatbot.token import ITEM_NAME
-from slotkeeper_cli.errors import NotFound
+from slotkeeper_cli.errors import NeedsYes, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome, named
@@ -177,7 +177,16 @@ def test_a_command_s_question_is_found_in_what_it_prints(operator: Operator) -> 
     operator.hold("a")
     ended = operator.run("request", "cancel", "a", "--process", "sample", "--stop")
     assert Outcome(ended.exit_code, ended.stderr).question.startswith("Stop")
-    assert Outcome(3, "slotkeeper: it cannot be cancelled. Nothing was changed.").question == ""
+    assert Outcome(3, f"slotkeeper: no holder named '{NeedsYes.why}'. Nothing was changed.").question == ""
+
+
+def test_a_sender_s_text_does_not_cut_a_question(operator: Operator) -> None:
+    request_id = f"a {NeedsYes.why}"
+    operator.hold(request_id)
+    ended = operator.run("request", "cancel", request_id, "--process", "sample", "--stop")
+    question = Outcome(ended.exit_code, ended.stderr.strip()).question
+    assert f"Stop {request_id} (sample-" in question
+    assert question.endswith("?")
 
 
 def test_the_shown_command_names_the_stack(operator: Operator) -> None:

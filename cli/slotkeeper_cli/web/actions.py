@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nicegui import ui
 
 from slotkeeper.printable import printable
-from slotkeeper_cli.context import NEEDS_YES
+from slotkeeper_cli.errors import NeedsYes
 from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection
 
 READ_ONLY = (
@@ -31,8 +31,9 @@ class Outcome:
     @property
     def question(self) -> str:
         """The question that the command asks before it changes something; empty if it asks none."""
-        first, found, _ = self.text.partition(NEEDS_YES)
-        return first.removeprefix("slotkeeper: ").strip() if found else ""
+        # By the exit code, since a sender can choose texts that the command prints.
+        asks = self.code == NeedsYes.exit_code
+        return self.text.removeprefix("slotkeeper: ").removesuffix(NeedsYes.why).strip() if asks else ""
 
 
 class Actions:
