@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from slotkeeper_cli.stack_connection import LOCAL_FILE
+from slotkeeper_cli.web.server import page_leading_to
 from tests.e2e.deployed_stack import DeployedStack
+from tests.support.http_servers import Listener, ok
 from tests.support.waiting import NEVER, wait_until
 
 NOTHING = "about:blank"  # an open page of the console would continue to read the stack
@@ -29,6 +31,7 @@ def console(deployed: DeployedStack, *options: str) -> Iterator[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     served = subprocess.Popen(
         [sys.executable, "-m", "slotkeeper_cli", "--local", "web", "--no-browser", *options],
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
@@ -73,11 +76,15 @@ def writing(with_write: Any) -> Iterator[Any]:
 
 
 def _opened(browser: Any, address: str, width: int) -> Any:
-    page = browser.new_context(viewport={"width": width, "height": 900}, base_url=address.partition("/?")[0]).new_page()
+    below = address.partition("?")[0]
+    page = browser.new_context(viewport={"width": width, "height": 900}, base_url=below).new_page()
     page.set_default_timeout(NEVER * 1000)
-    page.goto(address)
-    assert "token" not in page.url
+    with page_leading_to(address) as file:
+        page.goto(file)
+        page.get_by_text("Read at").wait_for()
+    page.goto(address)  # again
     page.get_by_text("Read at").wait_for()
+    assert page.url == below
     return page
 
 
@@ -91,7 +98,7 @@ def test_a_request_is_seen_waiting_with_its_reason_then_running_then_finished(st
     stack.send(process, "first")
     second = stack.send(process, "second")
     stack.wait_until_waiting(process, second)
-    page.goto("/")
+    page.goto("./")
     page.get_by_label("Filter Processes").fill(process)
     page.get_by_role("link", name=process, exact=True).click()
     _see(page, "1 of 1 slot in use")
@@ -108,12 +115,12 @@ def test_a_name_with_markup_in_it_stays_text(stack: DeployedStack, page: Any) ->
     process = stack.process(limit=1)
     execution = stack.send(process, MARKUP, arguments={"--gate": f"{process}/markup"})
     stack.wait_until_running(execution)
-    page.goto(f"/process/{process}")
+    page.goto(f"process/{process}")
     page.get_by_role("link", name=MARKUP).click()
     _see(page, f"Request {MARKUP}")
     stack.end(process, "markup", how="fail")
     stack.wait_for_status(execution, "FAILED")
-    page.goto("/failures")
+    page.goto("failures")
     page.get_by_role("link", name=MARKUP).wait_for()
     assert page.title() != "run"
     assert page.locator("img").count() == 0
@@ -121,7 +128,7 @@ def test_a_name_with_markup_in_it_stays_text(stack: DeployedStack, page: Any) ->
 
 def test_a_pause_is_refused_without_write(stack: DeployedStack, page: Any) -> None:
     process = stack.process(limit=1)
-    page.goto(f"/process/{process}")
+    page.goto(f"process/{process}")
     page.get_by_role("button", name="Pause").click()
     _see(page, "This console is read-only. Nothing was changed.")
     _see(page, f"slotkeeper --local process pause {process}")
@@ -132,9 +139,16 @@ def test_a_pause_is_refused_without_write(stack: DeployedStack, page: Any) -> No
     assert not stack.item(process).paused
 
 
+def test_the_server_of_another_port_receives_nothing_of_the_console(page: Any) -> None:
+    with Listener(ok(b"{}")) as other:
+        page.goto(other.url)
+    assert other.received.startswith(b"GET")
+    assert b"cookie" not in other.received.lower()
+
+
 def test_with_write_a_pause_is_the_audited_command(stack: DeployedStack, writing: Any) -> None:
     process = stack.process(limit=1)
-    writing.goto(f"/process/{process}")
+    writing.goto(f"process/{process}")
     writing.get_by_role("button", name="Pause").click()
     writing.get_by_role("button", name="Run").click()
     _see(writing, f"{process}: paused")
@@ -152,7 +166,7 @@ def test_a_command_that_asks_is_confirmed_by_its_own_question(stack: DeployedSta
     stack.send(process, "held")
     waiting = stack.send(process, "waits")
     stack.wait_until_waiting(process, waiting)
-    writing.goto(f"/request?id=waits&process={process}")
+    writing.goto(f"request?id=waits&process={process}")
     writing.get_by_role("button", name="slotkeeper request cancel").click()
     writing.get_by_role("button", name="Run").click()
     _see(writing, "Cancel")
@@ -165,7 +179,7 @@ def test_a_command_that_asks_is_confirmed_by_its_own_question(stack: DeployedSta
 
 @pytest.mark.parametrize(
     ("address", "shown"),
-    [("/retries", "default"), ("/token", "The token itself is never read here"), ("/alarms", "JanitorSilentAlarm")],
+    [("retries", "default"), ("token", "The token itself is never read here"), ("alarms", "JanitorSilentAlarm")],
 )
 def test_the_other_pages_show_what_they_are_about(page: Any, address: str, shown: str) -> None:
     page.goto(address)
@@ -174,7 +188,7 @@ def test_the_other_pages_show_what_they_are_about(page: Any, address: str, shown
 
 
 def test_each_page_can_be_used_by_keyboard_and_screen_reader(page: Any) -> None:
-    page.goto("/")
+    page.goto("./")
     _see(page, "Read at")
     for role in ("banner", "navigation", "main", "search"):
         assert page.get_by_role(role).count() == 1, role
@@ -195,6 +209,6 @@ def test_a_console_that_ends_while_it_reads_dead_letters_leaves_none_hidden(stac
     wait_until(lambda: messages(""), "a dead letter")
     with console(stack) as address:
         page = _opened(browser, address, width=390)
-        page.goto("/failures")
+        page.goto("failures")
         wait_until(lambda: messages("NotVisible"), "the console to receive it", interval=0.01)
     assert messages("NotVisible") == 0

@@ -14,8 +14,9 @@ from slotkeeper_cli.extras import how_to_install
 HELP = """Open a console of the stack in the browser.
 
 It shows what holds slots, what waits and why, what failed and what to do, and updates by itself. It answers on
-127.0.0.1 alone, and only to the browser that has the access token of the printed address. It changes nothing unless you
-give --write; then each change is a command that the page shows before it runs. Ctrl-C ends it.
+127.0.0.1 alone, and only to the browser that it has opened, or that has used an address that it printed: each opens the
+console once. It changes nothing unless you give --write; then each change is a command that the page shows before it
+runs. Ctrl-C ends it.
 """
 
 
@@ -40,4 +41,4 @@ def web(
             chosen = int(free.getsockname()[1])
     except OSError as error:
         raise CommandRefused(f"port {port} cannot be used: {error.strerror}. Give another --port") from error
-    server.serve(context.stack, chosen, writes=write, shows=browser, ready=context.out.note)
+    server.serve(context.stack, chosen, writes=write, shows=browser, out=context.out)

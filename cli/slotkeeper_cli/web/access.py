@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from html import escape
 from http.cookies import SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_FIELD = "token"  # noqa: S105 - the name of a field
+COOKIE = "slotkeeper"
 # The page cannot be framed, sends its address to no other site, and loads nothing from one. Vue compiles templates in
 # the page, for which it needs eval.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
-        "base-uri 'none'; form-action 'self'"
+        "base-uri 'self'; form-action 'self'"
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -31,57 +33,104 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-class Access:
-    """Lets requests pass that have the token, and whose Host and Origin are the console's own address.
+def leading_to(address: str) -> str:
+    """A page that takes the browser to an address."""
+    return f'<!doctype html><title>Slotkeeper</title><meta http-equiv="refresh" content="0;url={escape(address)}">'
 
-    The token is in the address once, as Jupyter has it. The answer moves it to a cookie that no other site's page can
-    use, and that no script can read, and redirects to the address without it. Host is checked because a name of another
-    site may resolve to 127.0.0.1 (DNS rebinding); Origin because a page of another site can open a WebSocket.
+
+class Entrance:
+    """The address that opens the console once, for one browser; then there is a new one for the next browser.
+
+    Attributes:
+        folder: the path below which the console's pages are. A browser sends a cookie to every port of a host, so the
+            cookie is for this path, which no server on another port knows (RFC 6265, section 8.5).
+        session: the value of that cookie.
 
     Args:
-        port: the console's. Cookies are shared by all ports of a host, so the cookie's name contains it.
+        origin: scheme, host and port.
+        entered: called after a browser has used the address.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        self._app, self._token = app, token
+    def __init__(self, origin: str, entered: Callable[[], None]) -> None:
+        self._origin, self._entered = origin, entered
+        self.folder, self.session, self._token = f"/{new_token()}", new_token(), new_token()
+
+    @property
+    def address(self) -> str:
+        """The address. It admits its first reader, so the operator alone may receive it."""
+        return f"{self._origin}{self.folder}/?{TOKEN_FIELD}={self._token}"
+
+    def admits(self, token: str) -> bool:
+        """Whether the token is that of the address, which it is once."""
+        if is_admitted := _is_equal(token, self._token):
+            self._token = new_token()
+            self._entered()
+        return is_admitted
+
+
+class Access:
+    """Lets requests pass that have the cookie, and whose Host and Origin are the console's own address.
+
+    The token of an `Entrance` is exchanged for the cookie, which no other site's page can use and no script can read.
+    Host is checked because a name of another site may resolve to 127.0.0.1 (DNS rebinding); Origin because a page of
+    another site can open a WebSocket.
+
+    Args:
+        port: the console's.
+    """
+
+    def __init__(self, app: ASGIApp, entrance: Entrance, port: int) -> None:
+        self._app, self._entrance = app, entrance
         self._hosts = {f"{host}:{port}" for host in ("127.0.0.1", "localhost")}
-        self._cookie = f"slotkeeper-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse it. A WebSocket is refused by an answer in place of the handshake."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        refusal = self._answer(scope)
-        if refusal is None:
-            await self._app(scope, receive, _with_headers(send))
+        answer = self._answer(scope)
+        if answer is None:
+            await self._app({**scope, "root_path": self._entrance.folder}, receive, _with_headers(send))
         elif scope["type"] == "http":
-            refusal.headers.update(HEADERS)
-            await refusal(scope, receive, send)
+            answer.headers.update(HEADERS)
+            await answer(scope, receive, send)
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
 
     def _answer(self, scope: Scope) -> Response | None:
-        """The answer to a request that may not pass, or whose token moves to the cookie; None if it may pass."""
+        """The answer to a request that may not pass, or whose address has a token; None if it may pass."""
         headers = Headers(scope=scope)
         if headers.get("host") not in self._hosts:
             return PlainTextResponse("The console answers only at the address that slotkeeper web printed.", 403)
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return PlainTextResponse("The console does not answer to pages of other sites.", 403)
-        if _is_equal(_cookies(headers).get(self._cookie, ""), self._token):
-            return None
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if scope["type"] == "http" and _is_equal(query.pop(TOKEN_FIELD, ""), self._token):
-            rest = f"?{urlencode(query)}" if query else ""
-            # With two slashes in front it would be an address of another host.
-            moved = RedirectResponse(f"/{scope['path'].lstrip('/')}{rest}", 303)
-            moved.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
-            return moved
+        is_known = _is_equal(_cookies(headers).get(COOKIE, ""), self._entrance.session)
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        token = query.pop(TOKEN_FIELD, None)
+        if scope["path"].startswith(f"{self._entrance.folder}/"):
+            if is_known and token is None:
+                return None
+            # HEAD, as of a program that previews addresses, does not use the token up.
+            if token is not None and scope.get("method") == "GET" and (is_known or self._entrance.admits(token)):
+                return self._without_token(scope["path"], query)
         return PlainTextResponse(
-            "The access token is missing or not of this console: open the address that slotkeeper web printed.", 403
+            "This address does not open the console: an address of slotkeeper web opens it once, in one browser. Open "
+            "the newest one that it printed, or start it again.",
+            403,
         )
+
+    def _without_token(self, path: str, query: Mapping[str, str]) -> Response:
+        """Take the browser to the address without the token.
+
+        Not a redirect: in one that began at a file or another program's page the browser would send no cookie that is
+        SameSite=Strict (RFC 6265bis, section 5.2). A page of the console's own leads there.
+        """
+        moved = HTMLResponse(leading_to(quote(path) + (f"?{urlencode(query)}" if query else "")))
+        folder = f"{self._entrance.folder}/"
+        moved.set_cookie(COOKIE, self._entrance.session, path=folder, httponly=True, samesite="strict")
+        return moved
 
 
 def _is_equal(given: str, token: str) -> bool:

@@ -14,11 +14,11 @@ from slotkeeper_cli.formatting import local_time
 from slotkeeper_cli.web.reading import REFRESH, Snapshot, StackReader
 
 _SECTIONS = {
-    "Processes": "/",
-    "Failures": "/failures",
-    "Retries": "/retries",
-    "Token": "/token",
-    "Alarms": "/alarms",
+    "Processes": "./",
+    "Failures": "failures",
+    "Retries": "retries",
+    "Token": "token",
+    "Alarms": "alarms",
 }
 # A link in a cell goes to the row's `href`. Vue shows every value as text.
 _LINK = """<q-td :props="props"><a v-if="props.row.href" :href="props.row.href">{{ props.value }}</a>
@@ -35,14 +35,14 @@ a { text-decoration: underline; color: #1e4fa3 }
 
 
 def process_address(name: str) -> str:
-    """The address of a process's page."""
-    return f"/process/{quote(name, safe='')}"
+    """The address of a process's page, relative as all addresses of pages."""
+    return f"process/{quote(name, safe='')}"
 
 
 def request_address(request_id: str, process: str = "") -> str:
     """The address of a request's page."""
     query = {"id": request_id} | ({"process": process} if process else {})
-    return f"/request?{urlencode(query)}"
+    return f"request?{urlencode(query)}"
 
 
 class Frame:
@@ -53,6 +53,8 @@ class Frame:
 
     def __init__(self, reader: StackReader, title: str, writes: bool) -> None:
         ui.page_title(f"{printable(title)} - {reader.stack.name} - Slotkeeper")
+        # Addresses of pages are relative to the folder of the console's entrance, which no other program knows.
+        ui.add_head_html(f'<base href="{ui.context.client.request.scope["root_path"]}/">')
         ui.add_css(_STYLE)
         ui.colors(primary=_BLUE)
         with ui.header().classes("items-center gap-4 py-2 wrap"):
@@ -61,7 +63,7 @@ class Frame:
                 for name, address in _SECTIONS.items():
                     ui.link(name, address).props('aria-current="page"' if name == title else "")
             ui.space()
-            with ui.element("form").props('action="/request" role="search"').classes("flex gap-2 items-center"):
+            with ui.element("form").props('action="request" role="search"').classes("flex gap-2 items-center"):
                 ui.input(placeholder="Find a request by id").props(
                     'name="id" aria-label="Id of a request" dense dark standout'
                 )

@@ -57,7 +57,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
 
 def history_address(name: str) -> str:
     """The address of a process's history."""
-    return process_address(name).replace("/process/", "/history/", 1)
+    return process_address(name).replace("process/", "history/", 1)
 
 
 def _texts(data: Mapping[str, Any]) -> Iterator[str]:

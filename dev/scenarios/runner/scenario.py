@@ -211,12 +211,13 @@ def watched(aws: EmbeddedAws, console: Console) -> Iterator[None]:
     """Open the console in the browser; on a terminal, leave it open after the run until Ctrl-C.
 
     Raises:
-        CannotContinue: the console did not start; the text has its error.
+        CannotContinue: the console did not start; it has printed its error.
     """
-    # In the root folder, from where it does not find the stack of `make local-up`.
+    # In the root folder, from where it does not find the stack of `make local-up`. An address that opens the console is
+    # on stderr, if that is a terminal.
     served = subprocess.Popen(
-        [sys.executable, "-m", "slotkeeper_cli", "--local", "web", *["--no-browser"] * (not sys.stdout.isatty())],
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "slotkeeper_cli", "--local", "web"],
+        stdout=subprocess.PIPE,
         text=True,
         cwd=aws.state_dir.absolute().anchor,
         env=os.environ
@@ -226,9 +227,9 @@ def watched(aws: EmbeddedAws, console: Console) -> Iterator[None]:
         },
     )
     try:
-        said = served.stderr.readline().strip() if served.stderr else ""
+        said = served.stdout.readline().strip() if served.stdout else ""
         if "http://" not in said:
-            raise CannotContinue(f"the console did not start: {said}")
+            raise CannotContinue("the console did not start, for the reason above")
         console.print(said, highlight=False, markup=False)
         yield
         if sys.stdout.isatty():
