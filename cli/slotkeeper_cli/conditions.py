@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.admission import EXPIRES_BEFORE
 from slotkeeper.slots.process import (
     MAX_HIDE_SECONDS,
@@ -126,13 +127,13 @@ def _never(process: Process, execution: str) -> Iterator[Condition]:
 
 def _by_operator(process: Process, weight: int) -> Iterator[Condition]:
     if process.paused:
-        yield Condition("pause", "the process is paused", {}, f"slotkeeper process resume {process.name}")
+        yield Condition("pause", "the process is paused", {}, next_step("process resume", process.name))
     if weight > process.slot_limit:
         text = f"blocked: weight {weight} above the limit {process.slot_limit}"
         if process.slot_limit == 0:
             text = "the process has no slots"
         values = {"weight": weight, "slot_limit": process.slot_limit}
-        yield Condition("limit", text, values, f"slotkeeper process set-limit {process.name} {weight}")
+        yield Condition("limit", text, values, next_step("process set-limit", process.name, weight))
 
 
 def _occupied(process: Process, weight: int) -> Iterator[Condition]:
@@ -150,7 +151,7 @@ def _occupied(process: Process, weight: int) -> Iterator[Condition]:
     if process.slots_in_use > process.held_weight:
         text += f", by a counter that is {process.slots_in_use - process.held_weight} too high"
         values["held_weight"] = process.held_weight
-        ends_by = f"slotkeeper stack reconcile {process.name}"
+        ends_by = next_step("stack reconcile", process.name)
     yield Condition("slots", text, values, ends_by)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.executions import failed_run, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, process_of
 from slotkeeper_cli.formatting import duration, iso
@@ -224,7 +225,7 @@ def unread(
     if size <= read:
         return None
     if limit is not None and read >= limit:
-        why = f"the command reads at most {limit:,}. List all with: slotkeeper dlq list {queue} --limit {size}"
+        why = f"the command reads at most {limit:,}. List all with: {next_step('dlq list', queue, limit=size)}"
         return UnreadSource(queue.full_name, why, size - read)
     why = (
         f"another command is reading them (run this again, at the latest after {duration(HIDDEN_SECONDS)}), or they "

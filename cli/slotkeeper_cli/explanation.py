@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import heapq
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.slots.lost_requests import send_again, submission
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY
@@ -35,7 +35,7 @@ from slotkeeper_cli.slot_control import add_command, no_process
 # Durations below which no range is stated.
 MIN_SAMPLES = 5
 _LOW, _HIGH = 0.1, 0.9
-_NEW_ID = "A_NEW_ID"
+_NEW_ID = ToFillIn("A_NEW_ID")
 # Conditions that time ends: with any other, an expected start would be a guess.
 _ENDED_BY_TIME = {"slots", "holders", "priority", "queue"}
 # Conditions that do not apply to a lease: it runs no target, and has no place in a message group.
@@ -306,16 +306,16 @@ def _ended_badly(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) 
 
 
 def _redrive_steps(one: RequestAttempts, code: str, queue: str) -> tuple[str, ...]:
-    redrive = _redrive(queue, one.request_id)
+    redrive = next_step("dlq redrive", queue, id=one.request_id)
     match code:
         case "UnknownProcess":
             return add_command(one.process.name), redrive
         case "RequestIdReused":
             return (submission(one.process.name, _NEW_ID, 1),)
         case "TooLate":
-            return (f"{redrive} --start-before HH:MM",)
+            return (next_step("dlq redrive", queue, id=one.request_id, start_before=ToFillIn("HH:MM")),)
         case "InvalidRequest" | "LeasesOnly":
-            return (f"slotkeeper dlq show {queue}",)
+            return (next_step("dlq show", queue),)
         case _:
             return (redrive,)
 
@@ -327,13 +327,13 @@ def _cancelled(one: RequestAttempts, last: RequestAttempt) -> Explanation:
         f"it was cancelled{by} at {at}. If it is queued, it goes to RequestDeadLetterQueue with code Cancelled when "
         "it is received. To run it after that, redrive it"
     )
-    return Explanation(last.state, f"{answer}.", next_steps=(_redrive("request", one.request_id),))
+    return Explanation(last.state, f"{answer}.", next_steps=(next_step("dlq redrive", "request", id=one.request_id),))
 
 
 def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFacts) -> Explanation:
     details, target = last.details, last.details.get("target", one.process.target)
     noun, work = kind_of(target).work_noun, last.details.get(kind_of(target).work_key)
-    stop = (_cancel(one, "--stop"),)
+    stop = (_cancel(one, stop=True),)
     age = facts.now - seconds(details["since"]) if "since" in details else 0.0
     match last.state:
         case RequestState.STARTING:
@@ -349,7 +349,7 @@ def _with_execution(one: RequestAttempts, last: RequestAttempt, facts: StackFact
         case RequestState.STOPPED:
             free = release_of(details).text(facts.now)
             answer = f"its execution has ended ({details['status']}), and its slot will be free {free}"
-            return Explanation(last.state, f"{answer}.", next_steps=(f"slotkeeper holder release {last.execution}",))
+            return Explanation(last.state, f"{answer}.", next_steps=(next_step("holder release", last.execution),))
         case RequestState.FINISHING:
             return Explanation(last.state, "it has released its slot, and its execution is about to end.")
         case _:
@@ -362,7 +362,7 @@ def queue_conditions(process: Process, facts: StackFacts) -> list[Condition]:
     """The conditions that keep a request of the default weight from starting that has not been received yet."""
     if error := facts.malformed.get(process.name):
         text = f"the item of process {process.name} is malformed, so no request of it starts: {error}"
-        repair = f"slotkeeper process repair {process.name}"
+        repair = next_step("process repair", process.name)
         return [*facts.event_source, Condition("malformed process", text, {"error": error}, repair)]
     return [*facts.event_source, *failing(process, process.default_weight, DEFAULT_PRIORITY, now=facts.now)]
 
@@ -382,7 +382,7 @@ def explain_lease(process: Process, name: str, holder: Holder, facts: StackFacts
     ends = lease_text(lease_as_dict(holder.until, facts.now))
     answer = f"a block of code holds a slot of {process.name} as this lease for {duration(facts.now - holder.since)}"
     answer += f", and the lease {ends}. No record shows whether the code still runs"
-    steps = (f"slotkeeper holder release {name}",) if holder.has_expired(facts.now) else ()
+    steps = (next_step("holder release", name),) if holder.has_expired(facts.now) else ()
     return Explanation(RequestState.RUNNING, f"{answer}.", next_steps=steps)
 
 
@@ -423,9 +423,5 @@ def _ends(conditions: Sequence[Condition]) -> tuple[str, ...]:
     return tuple(each.ends_by for each in conditions if each.ends_by)
 
 
-def _cancel(one: RequestAttempts, *options: str) -> str:
-    return shlex.join(["slotkeeper", "request", "cancel", one.request_id, "--process", one.process.name, *options])
-
-
-def _redrive(queue: str, request_id: str) -> str:
-    return shlex.join(["slotkeeper", "dlq", "redrive", queue, "--id", request_id])
+def _cancel(one: RequestAttempts, **options: object) -> str:
+    return next_step("request cancel", one.request_id, process=one.process.name, **options)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slotkeeper.aws import sqs as message_attributes
+from slotkeeper.next_step import next_step
 from slotkeeper.retry.message import InvalidMessage, Message, parse_message
 from slotkeeper.slots.request import Delivery, InvalidRequest, Request, parse_request
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueReader
@@ -100,7 +101,7 @@ def _has(reader: DeadLetterQueueReader, labels: list[str]) -> str:
     if labels:
         some = ", ".join(dict.fromkeys(labels[:_MAX_NAMED]))
         more = f" and {count(len(labels) - _MAX_NAMED, 'other')}" if len(labels) > _MAX_NAMED else ""
-        texts.append(f"It has: {some}{more}. List them with: slotkeeper dlq list {reader.queue}.")
+        texts.append(f"It has: {some}{more}. List them with: {next_step('dlq list', reader.queue)}.")
     if unread := reader.unread():
         texts.append(f"It may be one that could not be read. {unread.text}.")
     return " ".join(texts or ["The queue is empty."]) + " Nothing was changed."
@@ -156,7 +157,7 @@ def plan(
     if request.process in malformed:
         raise NotRedrivable(
             f"the item of process {request.process!r} is malformed, so it would wait until it expires. Repair it "
-            f"first: slotkeeper process repair {request.process}"
+            f"first: {next_step('process repair', request.process)}"
         )
     if request.process not in processes:
         raise NotRedrivable(f"{no_process(request.process, processes)} Add it with: {add_command(request.process)}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.delivery import RetryQueue, ScheduleTarget
 from slotkeeper.retry.downstream.downstreams import DownstreamTable, MalformedHealth, names
 from slotkeeper.retry.downstream.health import DownstreamSettings, Health, State
@@ -233,7 +234,7 @@ def _because(data: Mapping[str, Any]) -> str:
 def _next_step(data: Mapping[str, Any], now: float) -> str:
     """What ends the present state of a breaker that is not closed."""
     if data["forced_open"]:
-        return f"it stays open until: slotkeeper retry breaker close {data['downstream']} --why TEXT"
+        return f"it stays open until: {next_step('retry breaker close', data['downstream'], why=ToFillIn('TEXT'))}"
     if data["state"] == State.HALF_OPEN:
         until = seconds(data["probe_until"])
         if until > now:

@@ -9,6 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 from rich.console import Console
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import MalformedProcess
 from slotkeeper_cli.conditions import Condition, stopped_event_source
 from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName, DeadLetterQueueReader, Read
@@ -45,7 +46,7 @@ class Search:
     def note_malformed(self, error: MalformedProcess) -> None:
         """Record a process whose item is malformed."""
         why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
-        self.note_unread("SlotTable", f"{why}: slotkeeper process repair {error.process}")
+        self.note_unread("SlotTable", f"{why}: {next_step('process repair', error.process)}")
 
     def missing(self, source: str) -> bool:
         """Whether something of a source could not be read."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from slotkeeper.next_step import NextStep, ToFillIn, next_step
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Operations, Processes
@@ -52,8 +53,8 @@ class SlotControl:
             process = self.slots.read(name)
         except MalformedProcess as error:
             raise CommandFailed(
-                f"the item of process {name!r} in SlotTable is malformed: {error}. Repair it first: slotkeeper process "
-                f"repair {name}"
+                f"the item of process {name!r} in SlotTable is malformed: {error}. Repair it first: "
+                + next_step("process repair", name)
             ) from error
         if process is None:
             raise self.not_found(name)
@@ -79,14 +80,14 @@ def no_process(name: str, known: Iterable[str]) -> str:
     return f"there is no process {name!r}.{did_you_mean(name, known)}"
 
 
-def add_command(name: str) -> str:
+def add_command(name: str) -> NextStep:
     """The command that adds a process for requests, in which the operator fills in the target."""
-    return f"slotkeeper process add {name} --limit 1 --target JOB_OR_ARN"
+    return next_step("process add", name, limit=1, target=ToFillIn("JOB_OR_ARN"))
 
 
 def repair_texts(malformed: Iterable[MalformedProcess]) -> list[str]:
     """For each malformed process, what is wrong and the command that repairs it."""
-    return [f"{one}. Repair it: slotkeeper process repair {one.process}" for one in malformed]
+    return [f"{one}. Repair it: {next_step('process repair', one.process)}" for one in malformed]
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry import ledger
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import Ledger, Row
@@ -100,9 +100,12 @@ def downstream_conditions(details: Mapping[str, Any], now: float) -> list[Condit
     name, limit, under_way = details["downstream"], details["permitted_callers"], details["under_way"]
     found = []
     if details["state"] != State.CLOSED:
-        command = f"slotkeeper retry breaker {{}} {shlex.quote(name)}"
         # A probe closes it once the downstream works: the operator can only see what it waits for.
-        ends_by = f"{command.format('close')} --why TEXT" if details["forced_open"] else command.format("show")
+        ends_by = (
+            next_step("retry breaker close", name, why=ToFillIn("TEXT"))
+            if details["forced_open"]
+            else next_step("retry breaker show", name)
+        )
         found.append(Condition("breaker", line(details, now), {"downstream": name, "state": details["state"]}, ends_by))
     elif limit is not None and under_way is not None and under_way >= limit:
         text = f"downstream {name}: {under_way} of {count(limit, 'permitted caller')} under way"
@@ -123,13 +126,13 @@ def explain_work(
         event_source: the condition that the worker receives messages, if it fails.
         now: seconds since the epoch.
     """
-    row, state, request_id = found.row, found.state, shlex.quote(found.request_id)
+    row, state, request_id = found.row, found.state, found.request_id
     conditions = (*event_source, *downstream)
     if state is RequestState.WAITING and row is not None:
         # A message that is sent now would be held back too, or received by no worker.
-        run_now = () if conditions else (f"slotkeeper retry run-now {request_id}",)
+        run_now = () if conditions else (next_step("retry run-now", request_id),)
         ends = tuple(each.ends_by for each in conditions if each.ends_by)
-        steps = (*ends, *run_now, f"slotkeeper retry cancel {request_id}")
+        steps = (*ends, *run_now, next_step("retry cancel", request_id))
         return Explanation(state, _waiting(row, conditions, now), conditions, next_steps=steps)
     if state is RequestState.RUNNING and row is not None:
         started, until = local_time(row.last_attempt_at), local_time(row.lease_until)
@@ -145,7 +148,7 @@ def explain_work(
                 f"{answer}. No dead-letter message of it was found: its worker carries out the "
                 "decision with the next delivery, or the message was redriven, deleted or has expired.",
             )
-        redrive = f"slotkeeper dlq redrive {message.queue} --id {request_id}"
+        redrive = next_step("dlq redrive", message.queue, id=request_id)
         return Explanation(
             state, f"{answer}. It is in {message.queue.full_name} ({message.code}).", next_steps=(redrive,)
         )

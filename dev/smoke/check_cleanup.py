@@ -10,6 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dev.smoke.check_context import ALIVE, CheckContext
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.queues import RequestQueue
 
 CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "NONE")
@@ -31,7 +32,7 @@ def clean_up(context: CheckContext) -> list[str]:
         _attempt(left, name, remove)
     for process in context.processes:
         if something_lives:
-            left.append(f"process {process}: kept for the janitor; afterwards, slotkeeper process remove {process}")
+            left.append(f"process {process}: kept for the janitor; afterwards, {next_step('process remove', process)}")
         else:
             _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
     if not something_lives:

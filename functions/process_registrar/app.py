@@ -11,6 +11,7 @@ for it. CloudFormation calls this before it changes the roles, and changes the p
 from __future__ import annotations
 
 from slotkeeper import cold_start
+from slotkeeper.next_step import next_step
 
 # isort: split
 import os
@@ -111,7 +112,7 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
         if isinstance(process, MalformedProcess):
             raise ValueError(
                 f"cannot read which targets are in use: {process}. Repair the item, then deploy again: "
-                f"slotkeeper process repair {process.process}"
+                f"{next_step('process repair', process.process)}"
             )
         for execution, holder in process.holders.items():
             if holder.is_lease:  # it runs code, not the target
@@ -123,8 +124,9 @@ def _check_targets_in_use(properties: Mapping[str, Any], before: Mapping[str, An
                 raise ValueError(
                     f"{execution} holds a slot of process {process.name} for {kind_of(target).noun} {target}, which "
                     f"this update would remove. Nothing was changed. Either keep it in {parameter}, or let its runs "
-                    f"end: slotkeeper process pause {process.name}, wait until slotkeeper status {process.name} shows "
-                    f"no holder, deploy, slotkeeper process resume {process.name}"
+                    f"end: {next_step('process pause', process.name)}, wait until "
+                    f"{next_step('status', process.name)} shows no holder, deploy, "
+                    + next_step("process resume", process.name)
                 )
 
 

@@ -435,7 +435,7 @@ SITUATIONS = {
         says=(
             "Its message is not in FailedRequestQueue",
             "Attempt 2 may be one of about 1 message on RequestQueue",
-            """-> echo '{"process": "sample", "request_id": "a", "priority": "normal", "attempt": 2}' | slotkeeper""",
+            """-> printf %s '{"process": "sample", "request_id": "a", "priority": "normal", "attempt": 2}' | slot""",
         ),
     ),
     "a request failed, and another command is reading the messages": Situation(

@@ -113,7 +113,7 @@ def test_release_while_the_execution_runs_needs_force_and_is_audited(operator: O
 
     reason = operator.refuses("holder", "release", name)
     assert f"a ({name}) may still use its slot: its execution is RUNNING." in reason
-    assert "run slotkeeper request cancel --stop a." in reason
+    assert "run slotkeeper request cancel a --stop." in reason
     operator.asks("holder", "release", name, "--force")
     assert operator.run("holder", "release", name, "--force", "--yes").exit_code == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,16 @@ def test_list_overdue_leaves_out_retries_within_the_tolerance(operator: Operator
     waiting.fail("a-little-late", 10 - retry.OVERDUE_AFTER, booked=False)
     ended = operator.run("retry", "list", "--overdue", "--json")
     assert [one["request_id"] for one in ended.json["retries"]] == ["late"]
+
+
+def test_the_advised_command_sends_a_request_that_is_named_as_an_option_alone(
+    operator: Operator, waiting: Waiting
+) -> None:
+    waiting.fail("--overdue", HOUR)
+    waiting.fail("victim", -HOUR, booked=False)
+    step = operator.run("explain", "--json", "--", "--overdue").json["work"]["next_steps"][0]
+    assert operator.run(*shlex.split(step)[1:]).exit_code == 0
+    assert [body["request_id"] for body in waiting.bodies()] == ["--overdue"]
 
 
 def test_list_counts_schedules_of_started_attempts(operator: Operator, waiting: Waiting) -> None:

@@ -11,10 +11,11 @@ import pytest
 from botocore.client import BaseClient
 
 from slotkeeper.chatbot.token import ITEM_NAME
+from slotkeeper.next_step import next_step
 from slotkeeper_cli.errors import NeedsYes, NotFound
 from slotkeeper_cli.stack_connection import StackConnection, StackResource
 from slotkeeper_cli.web import reading
-from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome, named
+from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
 from slotkeeper_cli.web.reading import HISTORY_KEPT, LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
 from slotkeeper_cli.web.timeline import spark
 from tests.cli.operator_account import Operator
@@ -191,18 +192,20 @@ def test_a_sender_s_text_does_not_cut_a_question(operator: Operator) -> None:
 
 def test_the_shown_command_names_the_stack(operator: Operator) -> None:
     actions = Actions(StackConnection("other", profile="night"), False, lambda: None)
-    assert actions.shown(["process", "pause", "a b"]).startswith("slotkeeper --stack other --profile night --region ")
-    assert actions.shown(["process", "pause", "a b"]).endswith("process pause 'a b'")
+    assert actions.shown(next_step("process pause", "a b")).startswith(
+        "slotkeeper --stack other --profile night --region "
+    )
+    assert actions.shown(next_step("process pause", "a b")).endswith("process pause 'a b'")
 
 
 def test_a_process_of_the_address_is_no_option_of_a_command(operator: Operator) -> None:
-    refused = operator.run("process", "pause", *named("--all"))
+    refused = operator.run(*next_step("process pause", "--all").arguments)
     assert refused.exit_code == 4
     assert not operator.process().paused
 
 
 def test_without_write_no_command_runs(operator: Operator) -> None:
     actions = Actions(StackConnection("slotkeeper"), False, lambda: None)
-    refused = asyncio.run(actions.run(["process", "pause", "sample"], confirmed=True))
+    refused = asyncio.run(actions.run(next_step("process pause", "sample"), confirmed=True))
     assert refused == Outcome(3, READ_ONLY)
     assert not operator.process().paused

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Folders on the import path.
 SOURCES = (ROOT / "layers" / "slotkeeper", ROOT / "cli", *(ROOT / "functions").glob("*/src"), ROOT / "functions", ROOT)
 FLOWS = ("slots", "token", "retry", "chatbot")
-SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start", "printable"}
+SHARED = {"aws", "schema", "settings", "observability", "events", "cold_start", "printable", "next_step"}
 PRODUCT = ("layers", "functions", "cli")
 FUNCTION_TESTS = re.compile(r"^functions/\w+/tests/")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.deferral import MAX_SPREAD_SECONDS
 from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth, check_name
@@ -100,8 +101,8 @@ def open_breaker(why: Why, downstream: Name = DEFAULT) -> None:
     context.out.result(
         {"downstream": downstream, "state": State.OPEN, "forced_open": True},
         [
-            f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: slotkeeper retry "
-            f"breaker close {downstream} --why TEXT",
+            f"{downstream}: the breaker is open. Messages are held back and spend no attempt, until: "
+            + next_step("retry breaker close", downstream, why=ToFillIn("TEXT")),
             "A request that is held back for longer than the policy's largest maximum age, "
             f"{duration(control.policy.max_age)}, is dead-lettered with code TooOld.",
         ],

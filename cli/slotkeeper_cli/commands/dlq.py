@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.text import Text
 
+from slotkeeper.next_step import next_step
 from slotkeeper_cli.audit_log import audit
 from slotkeeper_cli.context import CommandContext, StackCommand, current_context
 from slotkeeper_cli.dead_letters import (
@@ -214,7 +215,7 @@ def discard(queue: QueueName, ids: Ids = None, code: Codes = None) -> None:
     if not deleted and unread:
         raise CommandFailed("nothing was deleted, since no message could be read that was to be deleted")
     if not deleted:
-        raise NotFound(f"{queue.full_name} has no such message. List the messages with: slotkeeper dlq list {queue}")
+        raise NotFound(f"{queue.full_name} has no such message. List the messages with: {next_step('dlq list', queue)}")
     _raise_if_missing(named, deleted)
 
 

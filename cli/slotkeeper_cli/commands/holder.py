@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from botocore.exceptions import ClientError
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder, Process
@@ -142,7 +143,7 @@ def _holder(control: SlotControl, given: str) -> tuple[Process, str]:
 def _instead(context: CommandContext, process: Process, holder: Holder, execution: Execution | None, label: str) -> str:
     """What to do instead of releasing the slot, or by when the janitor releases it."""
     if execution is not None and not execution.is_closed:
-        return f"To end it, run slotkeeper request cancel --stop {label}."
+        return f"To end it, run {next_step('request cancel', label, stop=True)}."
     if execution is None and holder.state == "RUNNING":
         return f"The janitor decides a day after the slot was reserved, at {local_time(holder.since + 86_400)}."
     now, grace = time.time(), grace_seconds(context.stack.parameters)

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.text import Text
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import (
     MAX_HOLDERS,
     MAX_SLOT_LIMIT,
@@ -221,7 +222,7 @@ def _limit_problems(stack: StackConnection, process: Process, processes: Iterabl
         weight = process.default_weight
         problems.append(
             f"the default weight {weight} is above the limit {process.slot_limit}, so requests without a weight wait: "
-            f"raise the limit with slotkeeper process set-limit {process.name} {weight}"
+            f"raise the limit with {next_step('process set-limit', process.name, weight)}"
         )
     return problems
 
@@ -445,8 +446,8 @@ def remove(
     if not control.operations.remove(process):
         raise CommandFailed(f"process {process} was resumed meanwhile, so it was not removed: run this again")
     data = {"removed": process, "waiting": waiting, "queued_messages": queued}
-    again = f"slotkeeper process add {process} --limit {before.slot_limit}"
-    again += f" --target {before.target}" if before.target != NO_TARGET else ""
+    target = {"target": before.target} if before.target != NO_TARGET else {}
+    again = next_step("process add", process, limit=before.slot_limit, **target)
     lines = [
         f"{process} is removed. Its queued requests go to RequestDeadLetterQueue as UnknownProcess. To run them:",
         f"  {again}",

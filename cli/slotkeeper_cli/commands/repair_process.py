@@ -12,6 +12,7 @@ import typer
 from botocore.exceptions import ClientError
 
 from slotkeeper.aws.dynamodb import Item, MalformedAttribute
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import KEEP_SECONDS, find_faults
 from slotkeeper.slots.rate import parse_rate
 from slotkeeper.slots.request import hide_fields
@@ -102,7 +103,7 @@ def repair(
         ],
     )
     if left:
-        raise CommandFailed(f"{_named(left)}: run slotkeeper process repair {process} again")
+        raise CommandFailed(f"{_named(left)}: run {next_step('process repair', process)} again")
 
 
 def _given(values: Iterable[str]) -> dict[Keys, str]:
@@ -122,8 +123,8 @@ def _named(faults: Iterable[MalformedAttribute]) -> str:
 def _refuse_open(process: str, plan: RepairPlan, has_log: bool) -> None:
     if not plan.open:
         return
-    options = " ".join(f"--set {'.'.join(fault.keys)}=VALUE" for fault in plan.open if fault.kind != "M")
-    give = f"Give each of them: slotkeeper process repair {process} {options}. " * bool(options)
+    options: list[object] = [f"{'.'.join(fault.keys)}=VALUE" for fault in plan.open if fault.kind != "M"]
+    give = f"Give each of them: {next_step('process repair', process, set=options)}. " * bool(options)
     log = "" if has_log else " The audit log, another source, could not be read: see docs/permissions.md."
     raise CommandRefused(f"no source states a safe value: {_named(plan.open)}. {give}Nothing was changed.{log}")
 
@@ -133,10 +134,10 @@ def _next_steps(plan: RepairPlan, process: str) -> Iterator[str]:
     if ("holders",) in written:
         yield (
             "Next: slotkeeper stack reconcile; slotkeeper doctor --only unheld-runs; wait for the longest lease that "
-            f"your code takes, since its leases are not known; then slotkeeper process resume {process}."
+            f"your code takes, since its leases are not known; then {next_step('process resume', process)}."
         )
     elif written.get(("paused",)) == {"BOOL": True}:
-        yield f"It is paused. When it is to admit requests: slotkeeper process resume {process}"
+        yield f"It is paused. When it is to admit requests: {next_step('process resume', process)}"
 
 
 def _lines(process: str, item: Item, plan: RepairPlan) -> Iterator[str]:

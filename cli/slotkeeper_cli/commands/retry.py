@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.retry.ledger import FAILED, WAITING, MalformedRow, Row
 from slotkeeper.retry.message import epoch
 from slotkeeper.retry.operations import (
@@ -166,8 +167,8 @@ def _run_overdue(context: CommandContext, work: RetryControl) -> None:
                 context.out.note(f"{name}: the attempt has started meanwhile")
     for name in {name for name, _ in overdue} - set(late):
         context.out.note(
-            f"{name}: the attempt was cancelled, and its message was not delivered. Dead-letter it with: slotkeeper "
-            f"retry cancel {name} --payload FILE"
+            f"{name}: the attempt was cancelled, and its message was not delivered. Dead-letter it with: "
+            + next_step("retry cancel", name, payload=ToFillIn("FILE"))
         )
     for text in unreadable:
         context.out.note(text)

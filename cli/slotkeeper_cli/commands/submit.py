@@ -12,6 +12,7 @@ import typer
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import MAX_WEIGHT, Priority, Request
@@ -193,7 +194,7 @@ def _check_processes(context: CommandContext, requests: list[Request], force: bo
     refuse_wrong_kind(known, requests)
     for name in sorted(wanted & set(known)):
         if known[name].paused:
-            context.out.note(f"Warning: process {name} is paused. Resume it with: slotkeeper process resume {name}")
+            context.out.note(f"Warning: process {name} is paused. Resume it with: {next_step('process resume', name)}")
         _warn_of_weight(context, known[name], [one for one in requests if one.process == name])
     for one in requests:
         if one.process in known and one.execution_name in known[one.process].cancelled:
@@ -211,7 +212,7 @@ def _warn_of_weight(context: CommandContext, process: Process, requests: list[Re
         context.out.note(
             f"Warning: {count(len(blocked), 'request')} of {process.name} above the limit {process.slot_limit} "
             f"(largest weight: {max(blocked)}). Such a request, and those of its priority behind it, wait until the "
-            f"limit is raised: slotkeeper process set-limit {process.name} {max(blocked)}"
+            f"limit is raised: {next_step('process set-limit', process.name, max(blocked))}"
         )
 
 
@@ -338,5 +339,5 @@ def _reason(one: dict[str, Any]) -> str:
 
 def _advice(one: dict[str, Any]) -> str:
     if one["status"] in CLOSED_STATUSES and one["status"] != "SUCCEEDED":
-        return f"Run it as its next attempt with: slotkeeper dlq redrive failed --id {one['request_id']}"
-    return f"Show it with: slotkeeper request show {one['request_id']}"
+        return f"Run it as its next attempt with: {next_step('dlq redrive', 'failed', id=one['request_id'])}"
+    return f"Show it with: {next_step('request show', one['request_id'])}"

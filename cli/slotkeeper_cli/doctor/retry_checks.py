@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slotkeeper.next_step import next_step
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.retry.ledger import WAITING, MalformedRow
@@ -96,11 +97,11 @@ def breakers(facts: Facts) -> Iterator[Finding]:
     for one in noteworthy(facts.downstreams):
         name, text = one["downstream"], line(one, facts.now)
         if one["forced_open"]:
-            yield warn(text, f"close it when the downstream may be called: slotkeeper retry breaker close {name}")
+            yield warn(text, f"close it when the downstream may be called: {next_step('retry breaker close', name)}")
         elif one["state"] != State.CLOSED and one["since"] and facts.now > seconds(one["since"]) + OPEN_TOO_LONG:
             yield problem(text, "repair the downstream; the next probe then closes the breaker")
         elif one["limit_set"] is not None:
-            yield warn(text, f"let it adapt again with: slotkeeper retry limit auto --downstream {name}")
+            yield warn(text, f"let it adapt again with: {next_step('retry limit', 'auto', downstream=name)}")
 
 
 def dead_letters(facts: Facts) -> Iterator[Finding]:
@@ -110,7 +111,7 @@ def dead_letters(facts: Facts) -> Iterator[Finding]:
         if messages:
             yield warn(
                 f"{queue} contains {count(messages, 'message')}",
-                f"see the reasons: slotkeeper dlq list {name}. Send messages again: slotkeeper dlq redrive {name}",
+                f"see the reasons: {next_step('dlq list', name)}. Send them again: {next_step('dlq redrive', name)}",
             )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
+from slotkeeper.next_step import next_step, shell_text
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.lost_requests import send_again
 from slotkeeper.slots.process import Process, WaitingRequest
@@ -28,7 +29,7 @@ def malformed(facts: Facts) -> Iterator[Finding]:
     for one in facts.malformed:
         yield problem(
             str(one),
-            f"slotkeeper process repair {one.process}; until then the requests of the process stay in the queue",
+            f"{next_step('process repair', one.process)}; until then the requests of the process stay in the queue",
         )
     if not facts.processes and not facts.malformed:
         yield warn("there is no process, so every request is dead-lettered", "slotkeeper process add")
@@ -49,11 +50,11 @@ def paused(facts: Facts) -> Iterator[Finding]:
         if one.paused:
             yield warn(
                 f"process {one.name} is paused and admits no request",
-                f"slotkeeper process resume {one.name}, when it is to admit requests again",
+                f"{next_step('process resume', one.name)}, when it is to admit requests again",
             )
         elif one.slot_limit == 0:
             saw = f"process {one.name} has no slots and admits no request"
-            yield warn(saw, f"slotkeeper process set-limit {one.name} 1")
+            yield warn(saw, next_step("process set-limit", one.name, 1))
 
 
 def targets(facts: Facts) -> Iterator[Finding]:
@@ -119,13 +120,13 @@ def closed_holders(facts: Facts) -> Iterator[Finding]:
             if one.expired_for > _JANITOR_SECONDS:
                 yield problem(
                     f"process {one.process}: lease {one.execution} held {duration(one.expired_for)} past its end",
-                    f"slotkeeper holder release {one.execution}; see the janitor's log for why it did not remove it",
+                    f"{next_step('holder release', one.execution)}; see the janitor's log for why it did not remove it",
                 )
         elif one.age > after and one.status not in _OPEN:
             status = f"its execution is {one.status}" if one.status else "it has no execution"
             yield problem(
                 f"process {one.process}: {one.execution} has held a slot for {duration(one.age)}, but {status}",
-                f"slotkeeper holder release {one.execution}; see the janitor's log for why it did not release the slot",
+                f"{next_step('holder release', one.execution)}; see the janitor's log for why it did not release it",
             )
 
 
@@ -135,7 +136,7 @@ def unheld_runs(facts: Facts) -> Iterator[Finding]:
         yield problem(
             f"Glue run {run} of job {job} is alive, but {execution}, which started it, holds no slot",
             f"if {execution} is running, slotkeeper stack reconcile; otherwise stop the run if it is not needed: "
-            f"aws glue batch-stop-job-run --job-name {job} --job-run-ids {run}",
+            + shell_text("aws", "glue", "batch-stop-job-run", f"--job-name={job}", f"--job-run-ids={run}"),
         )
 
 
@@ -154,8 +155,8 @@ def blocked(facts: Facts) -> Iterator[Finding]:
             named = label(as_dict(process, one, facts.now))
             yield problem(
                 f"process {process.name} never admits {named}, which is above its limit of {process.slot_limit}",
-                f"slotkeeper process set-limit {process.name} {one.weight}, or slotkeeper request cancel "
-                f"{one.request_id}; until then requests of its priority wait behind it",
+                f"{next_step('process set-limit', process.name, one.weight)}, or "
+                f"{next_step('request cancel', one.request_id)}; until then requests of its priority wait behind it",
             )
 
 
@@ -182,7 +183,7 @@ def deadlines(facts: Facts) -> Iterator[Finding]:
             yield warn(
                 f"process {process.name}: {label(shown)} must start within {duration(left)}, before "
                 f"{local_time(one.start_before)}, and waits: {shown['because']}",
-                f"slotkeeper explain {one.request_id}; after that time it is dead-lettered as TooLate",
+                f"{next_step('explain', one.request_id)}; after that time it is dead-lettered as TooLate",
             )
 
 

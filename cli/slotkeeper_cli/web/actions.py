@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nicegui import ui
 
+from slotkeeper.next_step import NextStep
 from slotkeeper.printable import printable
 from slotkeeper_cli.errors import NeedsYes
 from slotkeeper_cli.stack_connection import LOCAL_FILE, StackConnection
@@ -47,9 +47,9 @@ class Actions:
     def __init__(self, stack: StackConnection, writes: bool, changed: Callable[[], None]) -> None:
         self._stack, self.writes, self._changed = stack, writes, changed
 
-    def shown(self, arguments: Sequence[str]) -> str:
+    def shown(self, step: NextStep) -> str:
         """The command as an operator would type it."""
-        return shlex.join(["slotkeeper", *self._options, *arguments])
+        return NextStep([*self._options, *step.arguments])
 
     @property
     def _options(self) -> list[str]:
@@ -59,15 +59,15 @@ class Actions:
         profile = ["--profile", stack.profile] if stack.profile else []
         return ["--stack", stack.name, *profile, "--region", stack.region]
 
-    async def run(self, arguments: Sequence[str], *, confirmed: bool = False) -> Outcome:
+    async def run(self, step: NextStep, *, confirmed: bool = False) -> Outcome:
         """Run a command; a question of it is answered by yes only if it is confirmed."""
         if not self.writes:
             return Outcome(3, READ_ONLY)
-        outcome = await self._run([*["--yes"] * confirmed, *arguments])
+        outcome = await self._run([*["--yes"] * confirmed, *step.arguments])
         self._changed()
         return outcome
 
-    async def _run(self, arguments: Sequence[str]) -> Outcome:
+    async def _run(self, arguments: Iterable[str]) -> Outcome:
         local = {LOCAL_FILE: str(self._stack.local_file)} if self._stack.local_file else {}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "slotkeeper_cli", *self._options, *arguments),
@@ -79,29 +79,29 @@ class Actions:
         printed, _ = await process.communicate()
         return Outcome(process.returncode or 0, printed.decode(errors="replace").strip())
 
-    def button(self, name: str, command: Callable[[], Sequence[str]], icon: str) -> ui.button:
+    def button(self, name: str, command: Callable[[], NextStep], icon: str) -> ui.button:
         """A button that shows a command, and runs it if the operator says so."""
         return ui.button(name, icon=icon, on_click=lambda: self.ask(name, command())).props("outline dense no-caps")
 
-    def look(self, name: str, command: Callable[[], Sequence[str]]) -> ui.button:
+    def look(self, name: str, command: Callable[[], NextStep]) -> ui.button:
         """A button that shows what a command prints which changes nothing."""
 
         async def show() -> None:
-            arguments = command()
+            step = command()
             with _dialog() as dialog, ui.card().classes("max-w-full"):
-                ui.label(self.shown(arguments)).classes("font-bold")
+                ui.label(self.shown(step)).classes("font-bold")
                 printed = ui.label("Reading ...").props('role="status"').classes("font-mono whitespace-pre-wrap")
                 ui.button("Close", on_click=dialog.close).props("flat no-caps")
-            printed.set_text(printable((await self._run(arguments)).text, keep="\n"))
+            printed.set_text(printable((await self._run(step.arguments)).text, keep="\n"))
 
         return ui.button(name, icon="search", on_click=show).props("outline dense no-caps")
 
-    def ask(self, name: str, arguments: Sequence[str]) -> None:
+    def ask(self, name: str, step: NextStep) -> None:
         """Show a command in a dialog; run it there, and show what it printed."""
 
         async def start(*, confirmed: bool) -> None:
             go.disable()
-            outcome = await self.run(arguments, confirmed=confirmed)
+            outcome = await self.run(step, confirmed=confirmed)
             if outcome.question and not confirmed:
                 said.set_text(printable(outcome.question, keep="\n"))
                 go.set_text("Yes")
@@ -117,16 +117,11 @@ class Actions:
         with _dialog() as dialog, ui.card().classes("max-w-full"):
             ui.label(name).props('role="heading" aria-level="2"').classes("text-lg font-bold")
             said = ui.label("" if self.writes else READ_ONLY).props('role="status"').classes("whitespace-pre-wrap")
-            ui.code(printable(self.shown(arguments)), language="bash").classes("w-full")
+            ui.code(self.shown(step), language="bash").classes("w-full")
             with ui.row():
                 close = ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
                 go = ui.button("Run", on_click=lambda: start(confirmed=state["confirmed"])).props("no-caps")
                 go.set_enabled(self.writes)
-
-
-def named(process: str) -> list[str]:
-    """The arguments that name a process. One of the address, such as --all, must not be read as an option."""
-    return ["--", process] if process.startswith("-") else [process]
 
 
 def _dialog() -> ui.dialog:

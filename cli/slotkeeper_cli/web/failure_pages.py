@@ -10,6 +10,7 @@ from typing import Any
 
 from nicegui import ui
 
+from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.retry.downstream.health import State
 from slotkeeper_cli.formatting import count, duration, local_time, seconds
 from slotkeeper_cli.retries import line
@@ -53,12 +54,12 @@ def declare(reader: StackReader, actions: Actions) -> None:
             table = data_table("Dead-letter messages", _DEAD_LETTERS, "message_id", link="request")
             table.props('selection="single"')
 
-            def command(action: str) -> list[str]:
+            def command(action: str) -> NextStep:
                 (row,) = table.selected
-                return ["dlq", action, row["queue"], "--id", row["message_id"]]
+                return next_step(action, row["queue"], id=row["message_id"])
 
             with ui.row():
-                for name, action, icon in (("Redrive", "redrive", "replay"), ("Discard", "discard", "delete")):
+                for name, action, icon in (("Redrive", "dlq redrive", "replay"), ("Discard", "dlq discard", "delete")):
                     button = actions.button(name, partial(command, action), icon)
                     button.bind_enabled_from(table, "selected", backward=bool)
 
@@ -74,13 +75,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
             texts = Texts()
             table = data_table("Downstreams", _BREAKERS, "downstream").props('selection="single"')
             # A scan of the ledger, which a refresh must not make.
-            actions.look("List waiting retries", lambda: ["retry", "list"])
+            actions.look("List waiting retries", lambda: next_step("retry list"))
             with ui.row():
                 why = ui.input("Why").props("dense")
 
-                def command(action: str) -> list[str]:
+                def command(action: str) -> NextStep:
                     (row,) = table.selected
-                    return ["retry", "breaker", action, row["downstream"], "--why", why.value]
+                    return next_step(f"retry breaker {action}", row["downstream"], why=why.value)
 
                 for name, action, icon in (("Open breaker", "open", "block"), ("Close breaker", "close", "check")):
                     button = actions.button(name, partial(command, action), icon)
@@ -96,13 +97,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
     def token() -> None:
         with Frame(reader, "Token", actions.writes) as frame:
             texts = Texts()
-            actions.button("Invalidate", lambda: ["token", "invalidate"], "key_off")
+            actions.button("Invalidate", lambda: next_step("token invalidate"), "key_off")
         frame.follow(reader.token, lambda data: texts.show(_token_texts(data)))
 
     @ui.page("/alarms")
     def alarms() -> None:
         with Frame(reader, "Alarms", actions.writes) as frame:
-            actions.look("Check the stack", lambda: ["doctor"])
+            actions.look("Check the stack", lambda: next_step("doctor"))
             table = data_table("Alarms", _ALARMS, "alarm")
 
         def show(data: Any) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from nicegui import ui
 
+from slotkeeper.next_step import next_step
 from slotkeeper_cli.audit.history_reader import MAX_CALLS
 from slotkeeper_cli.audit.timeline import TIMELINE_STYLE, timeline_svg
-from slotkeeper_cli.web.actions import Actions, named
+from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
@@ -43,7 +44,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
             texts = Texts()
             with ui.row().classes("items-center"):
                 limit = ui.number("Limit", value=1, min=1, precision=0).props("dense")
-                actions.look("What if?", lambda: ["what-if", "--limit", f"{limit.value or 1:.0f}", *named(name)])
+                actions.look("What if?", lambda: next_step("what-if", name, limit=f"{limit.value or 1:.0f}"))
             timeline = ui.html(sanitize=False).classes("history w-full")
             checks = data_table("Checks", _CHECKS, "id")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from nicegui import ui
 
+from slotkeeper.next_step import NextStep
 from slotkeeper.printable import printable
 from slotkeeper_cli.conditions import waited
 from slotkeeper_cli.formatting import local_time, seconds
@@ -18,8 +17,6 @@ from slotkeeper_cli.web.frame import Frame, Texts, data_table, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
 _ATTEMPTS = {"number": ">Attempt", "state": "State", "since": "Since", "execution": "Execution", "details": "Details"}
-# A next step in which the operator has to fill in something, such as A_NEW_ID.
-_TO_FILL_IN = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
 # Facts of an attempt that have a column of their own, or that the answer states.
 _NOT_DETAILS = {"attempt", "state", "execution", "since", "started", "conditions", "because", "cause", "ahead", "link"}
 
@@ -72,14 +69,10 @@ def _show_steps(commands: Sequence[str], steps: Texts, actions: Actions) -> None
         return
     with steps:
         for command in commands:
-            if command.startswith("slotkeeper ") and not _TO_FILL_IN.search(command):
-                actions.button(printable(command), partial(_arguments, command), "play_arrow")
+            if isinstance(command, NextStep) and command.is_complete:
+                actions.button(command, partial(NextStep, command.arguments), "play_arrow")
             else:
                 ui.label(printable(command))
-
-
-def _arguments(command: str) -> list[str]:
-    return shlex.split(command)[1:]
 
 
 def _attempts(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -8,13 +8,14 @@ from typing import Any
 
 from nicegui import ui
 
+from slotkeeper.next_step import next_step
 from slotkeeper.slots.process import Process
 from slotkeeper_cli.conditions import as_dict, waited, waiting_requests
 from slotkeeper_cli.formatting import duration
 from slotkeeper_cli.holders import in_use_text, lease_text
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
-from slotkeeper_cli.web.actions import Actions, named
+from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, request_address, set_rows
 from slotkeeper_cli.web.history_page import history_address
 from slotkeeper_cli.web.reading import Overview, StackReader, Timeline, alarms_ringing
@@ -67,11 +68,11 @@ def declare(reader: StackReader, actions: Actions) -> None:
             facts = Texts()
             ui.link("History: who held and who waited in the last hours", history_address(name))
             with ui.row().classes("items-center"):
-                actions.button("Pause", lambda: ["process", "pause", *named(name)], "pause")
-                actions.button("Resume", lambda: ["process", "resume", *named(name)], "play_arrow")
+                actions.button("Pause", lambda: next_step("process pause", name), "pause")
+                actions.button("Resume", lambda: next_step("process resume", name), "play_arrow")
                 limit = ui.number("Limit", min=0, precision=0).props("dense")
                 actions.button(
-                    "Set limit", lambda: ["process", "set-limit", *named(name), f"{limit.value or 0:.0f}"], "tune"
+                    "Set limit", lambda: next_step("process set-limit", name, f"{limit.value or 0:.0f}"), "tune"
                 )
             chart = slots_chart(name)
             waiting = data_table("Waiting, the first of each priority", _WAITING, "request", link="request")
@@ -122,9 +123,9 @@ def _facts(data: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[str]:
     if shown["rate"]:
         yield f"At most {shown['rate']} start."
     if shown["paused"]:
-        yield f"PAUSED: no request is admitted until slotkeeper process resume {shown['name']}."
+        yield f"PAUSED: no request is admitted until {next_step('process resume', shown['name'])}."
     if shown["has_drifted"]:
-        yield f"DRIFTED: the counter differs from the holders. Run slotkeeper stack reconcile {shown['name']}."
+        yield f"DRIFTED: the counter differs from the holders. Run {next_step('stack reconcile', shown['name'])}."
     yield from (f"RequestQueue: {each['text']}" for each in data["event_source"])
     yield from (f"Not read: {each['source']}: {each['why']}" for each in data["not_read"])
 

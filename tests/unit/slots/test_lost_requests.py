@@ -190,7 +190,7 @@ def test_the_report_names_the_request_and_the_command_that_sends_it_again(
 def test_a_later_attempt_is_sent_again_as_the_same_attempt() -> None:
     command = send_again("p", execution_name("p", "order-1", 2), NOTED)
     request = '{"process": "p", "request_id": "order-1", "priority": "normal", "attempt": 2}'
-    assert command == f"echo '{request}' | slotkeeper request submit --file -"
+    assert command == f"printf %s '{request}' | slotkeeper request submit --file -"
 
 
 def test_a_request_whose_caller_waits_has_no_command() -> None:

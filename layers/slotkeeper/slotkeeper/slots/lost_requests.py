@@ -17,12 +17,12 @@ its name: a message may also be deleted after its request has run, and was recei
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table
+from slotkeeper.next_step import next_step, shell_text
 from slotkeeper.slots.process import RETENTION_SECONDS, SETTLED_SECONDS, Cleared, Lost, Process, WaitingRequest
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
 
@@ -121,6 +121,7 @@ def submission(process: str, request_id: str, attempt: int, priority: Priority =
     fields: Mapping[str, Any] = {"process": process, "request_id": request_id, "priority": priority}
     if attempt > 1:
         request = json.dumps(dict(fields) | {"attempt": attempt})
-        return f"echo {shlex.quote(request)} | slotkeeper request submit --file -"
-    option = "" if priority == DEFAULT_PRIORITY else f" --priority {priority}"
-    return f"slotkeeper request submit --process {process} --request-id {shlex.quote(request_id)}{option}"
+        # Not echo: that of zsh and dash would read escapes of JSON as its own.
+        return f"{shell_text('printf', '%s', request)} | {next_step('request submit', file='-')}"
+    option = {} if priority == DEFAULT_PRIORITY else {"priority": priority}
+    return next_step("request submit", process=process, request_id=request_id, **option)

@@ -8,11 +8,12 @@ reading.py reads.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from slotkeeper.next_step import ToFillIn, next_step
 from slotkeeper.printable import printable
 from slotkeeper.retry.downstream.health import THROTTLE_ERRORS, Change, Health, State
 from slotkeeper.retry.downstream.rules import MAX_CHANGES
@@ -280,36 +281,32 @@ def _repair(cause: Cause, report: FailureReport, stack: str) -> str:
         return step
     opened = [each.downstream for each in report.breakers if each.openings or each.is_open]
     if names := [name for name in opened if name in cause.downstreams]:
-        return (
-            f"Find out what is wrong with downstream {names[0]}, whose breaker opened: slotkeeper retry breaker show "
-            f"{names[0]} --stack {stack}"
+        return f"Find out what is wrong with downstream {names[0]}, whose breaker opened: " + next_step(
+            "retry breaker show", names[0], stack=stack
         )
     if not cause.example:
         return "Read the worker's log"
-    return f"Read the worker's log of the example: slotkeeper request show {shlex.quote(cause.example)} --stack {stack}"
+    return f"Read the worker's log of the example: {next_step('request show', cause.example, stack=stack)}"
 
 
 def _redrive(cause: Cause, report: FailureReport, stack: str) -> str:
     """The command that sends the lost messages again: by code if the code has no other messages, otherwise by ids."""
     if cause.error_type in _SENDER:
-        return f"List the messages: slotkeeper dlq show work --stack {stack}"
-    command, many = f"slotkeeper dlq redrive work --stack {stack}", f"{cause.lost:,} lost"
+        return f"List the messages: {next_step('dlq show', 'work', stack=stack)}"
+    redrive = partial(next_step, "dlq redrive", "work", stack=stack)
     if not cause.codes:
-        return f"Then redrive the {many}, if they are still in the queue: {command} --code CODE, or --id ID"
+        command = redrive(code=ToFillIn("CODE"))
+        return f"Then redrive the {cause.lost:,} lost, if they are still in the queue: {command}, or --id ID"
     # A queue of which only a part was read may have other messages of the same code.
     all_read = not any("WorkDeadLetterQueue" in part for part in report.reading.left_out)
     if all_read and all(report.codes[code] == number for code, number in cause.codes.items()):
-        return f"After the repair: {command} {_options('--code', cause.codes)}"
+        return f"After the repair: {redrive(code=[*cause.codes])}"
     if sum(cause.codes.values()) == len(cause.queued) and (all_read or cause.lost == len(cause.queued)):
-        return f"After the repair: {command} {_options('--id', cause.queued)}"
+        return f"After the repair: {redrive(id=[*cause.queued])}"
     return (
-        f"After the repair: {command} {_options('--code', cause.codes)} (it may also send messages of other causes: "
+        f"After the repair: {redrive(code=[*cause.codes])} (it may also send messages of other causes: "
         "see them with --dry-run)"
     )
-
-
-def _options(name: str, values: Iterable[str]) -> str:
-    return " ".join(f"{name} {shlex.quote(value)}" for value in values)
 
 
 @dataclass(frozen=True)
@@ -352,7 +349,7 @@ def _lines(found: FailureReport, stack: str) -> Iterator[str]:
         yield f"Not read: {part}. The numbers above are minima."
     if found.reading.malformed:
         yield f"{found.reading.malformed:,} malformed items were not counted."
-    yield f"More, with the dead-letter messages: slotkeeper retry report --since {days:.0f}d --stack {stack}"
+    yield f"More, with the dead-letter messages: {next_step('retry report', since=f'{days:.0f}d', stack=stack)}"
 
 
 def _cause(number: int, cause: Cause, found: FailureReport, stack: str) -> Iterator[str]:
