@@ -21,7 +21,7 @@ def test_an_update_keeps_every_stateful_resource_the_holders_and_an_operators_li
     """F8 and F10: a deployment with another limit neither removes a holder nor overwrites an operator's limit."""
     process = "sample"
     stack.processes.set_limit(process, 7)
-    stack.slots.reserve(Candidate(process, "sample-held"), 1e12)
+    stack.slots.reserve(Candidate(process, "sample-held"), 2e11)
     before = _stateful(stack)
     update(stack.aws, LogRetentionDays="7", SlotLimit="9")
     assert _stateful(stack) == before

@@ -163,7 +163,7 @@ NOT_CALLED = {
     "doctor": {"dynamodb:GetItem"},
     "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
     "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", *QUEUES},
-    "web": {"lambda:InvokeFunction", "sqs:DeleteMessage"}
+    "web": {"lambda:InvokeFunction", "sqs:DeleteMessage", "states:StartExecution"}
     | {f"dynamodb:{each}Item" for each in ("Delete", "Put", "Update")},
     "request cancel": {"states:ListExecutions"},
     "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
