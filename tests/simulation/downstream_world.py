@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slotkeeper.retry.downstream.downstreams import DEFAULT
 from slotkeeper.retry.message import parse_message
@@ -19,7 +20,7 @@ from tests.simulation.frozen import Record
 from tests.simulation.retry_actors import DEAD_LETTERS, DOWNSTREAMS, INVOCATION, LEDGER, WORK
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.transcript import Answer, Question
-from tests.simulation.worlds import BEGINNING, TWICE, Actor, Choice, Violation
+from tests.simulation.worlds import BEGINNING, LATE, TWICE, Actor, Choice, Violation
 
 RECOVERY = 60
 # The first probe comes after a thirty-second of the recovery time, and then the wait doubles; jitter takes off a fifth.
@@ -48,6 +49,7 @@ class Plan(retry_world.Plan):
     Attributes:
         down: from when to when the downstream is down, seconds since the beginning.
         sudden: its outage may begin at any earlier time.
+        again: from when to when it is down a second time.
         most: the event source's maximum concurrency.
         limited: the policy has a concurrency limit and a budget, whose capacity is one retry.
         max_age: of the policy, in seconds.
@@ -61,6 +63,7 @@ class Plan(retry_world.Plan):
     policy: str = watching_policy()
     down: tuple[int, int] = (0, 0)
     sudden: bool = False
+    again: tuple[int, int] = (0, 0)
     most: int = 2
     limited: bool = True
     max_age: int = MAX_AGE
@@ -115,7 +118,8 @@ class DownstreamWorld(RetryWorld):
         self.item = properties.Stored()  # as it was checked last
         self.probe = ("", "")  # the delivery of the last probe, and how its work ended
         self.not_before = 0.0  # the earliest time of the next probe
-        self.lossy = 0  # faults other than repeated calls
+        self.carried: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # container -> what it could not report
+        self.late: frozenset[str] = frozenset()  # deliveries whose permit may be written after they gave up
         self.failures = 0  # of the downstream, besides its outage
         self.failed_probes = 0  # since the breaker opened
         self.spent_at = 0.0  # when a retry failed, if no call has succeeded since
@@ -151,7 +155,7 @@ class DownstreamWorld(RetryWorld):
             taken["body"],
             taken["attributes"],
             receives if receives > _MOST_RECEIVES_BEFORE else min(2, receives),
-            code.Watching(self.plan.most, taken["sent_at"], taken["handle"]),
+            code.Watching(self.plan.most, taken["sent_at"], taken["handle"], dict(self.carried).get(worker, ())),
         )
         notes = Notes(taken["handle"], 0.0, self.now, first, taken["body"], code.code_of(token))
         self.begin(worker, code.worker.begin(*arguments), notes)
@@ -175,12 +179,13 @@ class DownstreamWorld(RetryWorld):
 
     def call(self, name: str, how: str) -> None:
         question = self.actors[name].question
-        self.lossy += bool(how) and how != TWICE
         is_downstream = question.service == "s3"
         self.failures += bool(how) and is_downstream
         is_down = is_downstream and (self.is_down() or (bool(how) and how != TWICE))
         if is_downstream:
             self._end_work(name, "failed" if is_down else "succeeded")
+        if how == LATE and self._is_of_item(question) and not name.startswith("operator"):
+            self.late |= {self.actors[name].notes.name}
         if question.operation == "update_item":
             actor = self.actors[name]
             self.actors[name] = actor._replace(notes=actor.notes._replace(wrote=True))
@@ -200,11 +205,9 @@ class DownstreamWorld(RetryWorld):
         """Whether the downstream is down."""
         began, ended = self.plan.down
         since = self.now - BEGINNING
+        if self.plan.again[0] <= since < self.plan.again[1]:
+            return True
         return since < ended and (since >= began or (self.plan.sudden and self.is_broken))
-
-    def freeze(self, name: str, how: str) -> None:
-        self.lossy += 1
-        super().freeze(name, how)
 
     # Answers to actors ---------------------------------------------------------------------------------------------
 
@@ -244,7 +247,8 @@ class DownstreamWorld(RetryWorld):
         if name.startswith("operator"):
             return
         notes: Notes = actor.notes
-        _is_consumed, last = actor.node.result
+        _is_consumed, last, carried = actor.node.result
+        self._carry(name, carried)
         if last == "Held the message back":
             if "to" in self._payloads[retry_properties.read(notes.body).request_id]:
                 raise Violation("R5", f"{notes.name} is held back, and its downstream works")
@@ -253,11 +257,24 @@ class DownstreamWorld(RetryWorld):
             age = notes.started - notes.first
             if age > self.plan.max_age + self._spread():
                 raise Violation("R7", f"{notes.name} is held back {age:.0f} s after its first start")
-        if not self.lossy and notes.name in dict(self._item().permits):
-            raise Violation("R6", f"{notes.name} has ended, and still has its permit")
+        ended = {notes.name} | code.names_of(actor.node.arguments[-1].carried)
+        for held, until in self._item().permits:
+            if held in ended - code.names_of(carried) - self.late and self.now + self._spread() < until:
+                raise Violation("R6", f"{held} has ended, and neither its permit nor its container's memory of it has")
+
+    def _carry(self, name: str, carried: tuple[Any, ...]) -> None:
+        others = [each for each in self.carried if each[0] != name]
+        self.carried = tuple(sorted([*others, (name, carried)] if carried else others))
+
+    def _carried_by(self, writer: str) -> frozenset[str]:
+        """The deliveries whose outcomes a running delivery writes, too."""
+        actors = [actor for name, actor in self.actors.items() if name.startswith("worker")]
+        carried = [actor.node.arguments[-1].carried for actor in actors if actor.notes.name == writer]
+        return code.names_of(carried[0]) if carried else frozenset()
 
     def died(self, name: str, actor: Actor) -> None:
         super().died(name, actor)
+        self._carry(name, ())
         asked: Asked | None = getattr(actor.notes, "asked", None)
         if asked and asked.item.state == CLOSED and self.plan.limited and self._opens_at_one:
             ends = dict(self._item().permits).get(actor.notes.name)
@@ -296,7 +313,9 @@ class DownstreamWorld(RetryWorld):
     def check(self) -> None:
         item = self._item()
         if item is not self.item:
-            properties.check_change(self.item, item, self.probe, self.not_before, self.now)
+            by_carrier = self.probe[0] in self._carried_by(item.writer)
+            probe = (item.writer, self.probe[1]) if by_carrier else self.probe
+            properties.check_change(self.item, item, probe, self.not_before, self.now)
             self._note_change(item)
             self.item = item
         super().check()
@@ -304,7 +323,7 @@ class DownstreamWorld(RetryWorld):
         is_old = self.now - BEGINNING + RECOVERY + self._spread() > self.plan.max_age
         for dead in self._queue(DEAD_LETTERS)["messages"]:
             payload = self._payloads[retry_properties.read(dead["body"]).request_id]
-            excuses = payload.get("fails", 0) + self.failures
+            excuses = payload.get("fails", 0) + self.failures + (self.plan.again != (0, 0))
             properties.check_dead_letter(dead, self.plan.attempts, excuses, is_old=is_old)
 
         if not self.faults and not self.slow and not self.copied and len(self.plan.requests) == len(self.sent):
@@ -320,12 +339,14 @@ class DownstreamWorld(RetryWorld):
         elif item.state == OPEN != self.item.state:
             self.failed_probes = self.failed_probes + 1 if failed and self.item.state == HALF_OPEN else 0
             least = LEAST_JITTER * min(RECOVERY, FIRST_PROBE * 2**self.failed_probes)
-            self.not_before = failed.failed_at + least - self._spread() if failed else 0.0
+            # A permit that ended before its report was written has counted as a failure from its end on.
+            is_late = failed and dict(self.item.permits).get(failed.name, math.inf) <= self.now + self._spread()
+            self.not_before = failed.failed_at + least - self._spread() if failed and not is_late else 0.0
         if failed and item.state == CLOSED and retry_properties.read(failed.body).attempt > 1:
             assert failed.asked is not None
             if failed.asked.item.epoch == item.epoch:
                 self.spent_at = failed.failed_at
-        elif writer and writer.is_ended and not failed:
+        elif writer and ((writer.is_ended and not failed) or self._carried_by(item.writer)):
             self.spent_at = 0.0
 
     def _check_attempts(self) -> None:
@@ -337,7 +358,7 @@ class DownstreamWorld(RetryWorld):
 
     def key(self) -> Hashable:
         probes = (self.probe, self.not_before, self.failed_probes)
-        world = (probes, self.lossy, self.failures, self.spent_at, self.hung, self.is_broken)
+        world = (probes, self.carried, self.late, self.failures, self.spent_at, self.hung, self.is_broken)
         return (super().key(), world)
 
     def summary(self) -> str:
@@ -348,6 +369,7 @@ class DownstreamWorld(RetryWorld):
 
 _WORK = ("{}", "{}", "{}", '{"fails": 1}', '{"fails": 9}', '{"poison": "no such thing"}')
 _DOWN = ((0, 0), (0, 90), (0, 90), (0, 400), (60, 200))
+_AGAIN = ((0, 0), (0, 0), (240, 300), (500, 620))
 _COMMANDS = ((), (), (), ("open",), ("open", "close"), ("close",))
 _SKEWS = ((), (0, 5, 0), (-5, 0, -3))
 
@@ -373,10 +395,12 @@ def random_world(random: Random) -> DownstreamWorld:
             step=random.choice((5, 60, 60)),
             down=random.choice(_DOWN),
             sudden=random.random() < 0.3,
+            again=random.choice(_AGAIN),
             most=random.choice((1, 2, 3)),
             limited=limited,
             skews=random.choice(_SKEWS),
             receives=random.choice((0, 0, 898, 988)),
             lax=random.random() < 0.75,
+            fault_kinds=random.choice(((), (), (), ("throttle", "lose", "late"))),
         )
     )

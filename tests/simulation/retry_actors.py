@@ -44,11 +44,13 @@ class Watching(NamedTuple):
         most: the event source's maximum concurrency.
         sent_at: when the message was sent, seconds since the epoch.
         handle: the message's receipt handle. Without it the claim token is in its place.
+        carried: the outcomes that its container could not report before.
     """
 
     most: int
     sent_at: float
     handle: str
+    carried: tuple[Any, ...] = ()
 
 
 def deliver(
@@ -61,8 +63,8 @@ def deliver(
     attributes: Record,
     receives: int,
     watching: Watching | None = None,
-) -> tuple[bool, str]:
-    """Run one invocation of the worker: whether the message may be deleted, and the last log message.
+) -> tuple[bool, str, tuple[Any, ...]]:
+    """Run one invocation of the worker; whether the message may be deleted, the last log message, and what is carried.
 
     Args:
         started: start of the invocation, seconds since the epoch.
@@ -73,6 +75,13 @@ def deliver(
     """
     time = _Time(outside, started)
     sqs = _Client(outside, "sqs", time)
+    watched = watching and Downstreams(
+        DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS),  # type: ignore[arg-type]
+        most=watching.most,
+        clock=time.now,
+    )
+    if watched and watching:
+        watched._carried = list(watching.carried)
     consumer_ = Consumer(
         Ledger(_Client(outside, "dynamodb", time), LEDGER),  # type: ignore[arg-type]
         RetryQueue(
@@ -85,12 +94,7 @@ def deliver(
             on_invalid=_refuse_invalid_policy if policy is not None else lambda _reason: None,
             clock=lambda: 0.0,
         ),
-        downstreams=watching
-        and Downstreams(
-            DownstreamTable(_Client(outside, "dynamodb", time), DOWNSTREAMS),  # type: ignore[arg-type]
-            most=watching.most,
-            clock=time.now,
-        ),
+        downstreams=watched,
         downstream=lambda request: request.payload.get("to", DEFAULT),
         work_seconds=WORK_SECONDS,
         clock=time.now,
@@ -117,7 +121,7 @@ def deliver(
         answer = RetryingWorker(consumer_, _work(outside, time)).handle({"Records": [record]}, time)  # type: ignore[arg-type]
     finally:
         _running.reset(before)
-    return not answer["batchItemFailures"], invocation.last
+    return not answer["batchItemFailures"], invocation.last, tuple(watched._carried) if watched else ()
 
 
 def operate(outside: Outside, now: float, step: str, token: str, request_id: str) -> str:
@@ -285,6 +289,11 @@ class _Codes(_Double):
 def code_of(token: str) -> str:
     """The common part of the codes of a delivery or command."""
     return token.replace(" delivery ", ".").replace(" ", "")
+
+
+def names_of(carried: tuple[Any, ...]) -> frozenset[str]:
+    """The deliveries whose outcomes these are."""
+    return frozenset(each.permit.code.rpartition(".")[0] for each in carried)
 
 
 def _install_doubles() -> None:

@@ -289,7 +289,7 @@ class RetryWorld(World):
         if name.startswith("operator"):
             return  # with any outcome: a failed call is shown to the operator
         assert not isinstance(result, Raised), f"{name} raised {result}"
-        is_consumed, _outcome = result
+        is_consumed, *_ = result
         if is_consumed:
             self.consumed = (*self.consumed, actor.notes.handle)
 

@@ -353,6 +353,12 @@ SMALL: dict[str, Small] = {
         "a", down=(0, 90), fault_kinds=("die", "die after"), faults=1
     ),
     "downstream that is healthy, a worker dies": _downstream("a", fault_kinds=("die", "die after"), faults=1),
+    "downstream whose state cannot be written, one container": _downstream(
+        "ab", workers=1, fault_kinds=("throttle", "lose"), faults=1
+    ),
+    "downstream down for 90 s, its state cannot be written, one container": _downstream(
+        "a", workers=1, down=(0, 90), fault_kinds=("throttle", "lose"), faults=2, effort=SHORT
+    ),
     "downstream opened by an operator, and a request of another one": Small(
         lambda: DownstreamWorld(downstream_world.Plan((("a", "{}"), ("b", '{"to": "b"}')), commands=("open",))), 0, True
     ),

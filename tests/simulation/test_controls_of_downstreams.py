@@ -131,6 +131,14 @@ def r6_an_unused_permit_is_kept(patch: Patch) -> None:
     patch.setattr(Admission, "__exit__", lambda *_: None)
 
 
+def r6_an_outcome_that_was_not_reported_is_forgotten(patch: Patch) -> None:
+    patch.setattr(Downstreams, "_carry", lambda *_: None)
+
+
+def r6_an_outcome_is_carried_into_no_write(patch: Patch) -> None:
+    patch.setattr(rules, "carry", lambda health, *_: health)
+
+
 def r6_a_writer_does_not_recognize_its_write(patch: Patch) -> None:
     """Either guard alone prevents the bug."""
     put = Table.put
@@ -218,6 +226,8 @@ def r5_no_message_waits(patch: Patch) -> None:
         (r6_the_limit_counts_no_permits, Plan(TWO, most=1), 0, "R6"),
         (r6_the_budget_counts_no_retries, Plan(TWO, watching_policy(9), down=DOWN), 0, "R6"),
         (r6_an_unused_permit_is_kept, Plan(ONE * 2), 0, "R6"),
+        (r6_an_outcome_that_was_not_reported_is_forgotten, Plan(ONE, fault_kinds=("throttle",)), 1, "R6"),
+        (r6_an_outcome_is_carried_into_no_write, Plan(TWO, workers=1, fault_kinds=("lose",)), 1, "R6"),
         (r6_a_writer_does_not_recognize_its_write, Plan(ONE, most=1, fault_kinds=("twice",)), 1, "R6"),
         (r7_every_failure_counts, Plan(ONE, down=DOWN), 0, "R7"),
         (

@@ -122,10 +122,9 @@ def test_a_write_whose_answer_was_lost_is_not_made_twice(table: DownstreamTable,
 
 
 def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_rounds(
-    table: DownstreamTable, dynamodb: Any, monkeypatch: pytest.MonkeyPatch
+    table: DownstreamTable, dynamodb: Any
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(downstreams.time, "sleep", pauses.append)
     rounds = itertools.count(1)
 
     def decide(health: Health) -> tuple[Health, int]:
@@ -134,7 +133,7 @@ def test_a_container_that_always_meets_another_write_pauses_and_ends_after_its_r
         return count_failure(health)
 
     with pytest.raises(TooManyWriters, match=rf"'{NAME}' was changed in each of {MAX_ROUNDS} rounds"):
-        table.change(NAME, decide)
+        DownstreamTable(dynamodb, TABLE, sleep=pauses.append).change(NAME, decide)
     assert next(rounds) == MAX_ROUNDS + 1
     assert len(set(pauses)) == MAX_ROUNDS - ROUNDS_WITHOUT_PAUSE
     assert all(0 <= pause <= PAUSE_SECONDS * MAX_ROUNDS for pause in pauses)

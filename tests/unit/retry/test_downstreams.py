@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from slotkeeper.retry import Poison, Retryable
 from slotkeeper.retry.downstream.downstreams import (
     DEFAULT,
+    MOST_CARRIED,
     UNWATCHED,
     Admission,
     Downstreams,
@@ -24,8 +25,10 @@ from slotkeeper.retry.downstream.downstreams import (
     names,
 )
 from slotkeeper.retry.downstream.health import Answer, DownstreamSettings, Health, State
+from slotkeeper.retry.downstream.rules import force_closed
 from slotkeeper.retry.errors import Failure
 from slotkeeper.retry.policy import BUILT_IN, Policy
+from tests.support.boundary import Calls
 from tests.support.prepared_account import prepared_account
 from tests.support.quick_clients import shared_client
 from tests.support.tables import create_table
@@ -36,11 +39,15 @@ DOWN = Failure.of(ConnectionError("down"))
 
 
 class Scene:
-    """Downstreams over moto with a test's clock. `trouble` is raised instead of each later change of the table."""
+    """Downstreams over moto with a test's clock.
+
+    `trouble` is raised instead of each later change of the table, or after it if the answer `is_lost`.
+    """
 
     def __init__(self) -> None:
         self.now = NOW
         self.trouble: Exception | None = None
+        self.is_lost = False
         self.unreported: list[str] = []
         self.seen: list[tuple[str, State, int | None]] = []
         self.table = DownstreamTable(shared_client("dynamodb"), TABLE)
@@ -55,9 +62,10 @@ class Scene:
         )
 
     def _change(self, *arguments: Any) -> Any:
+        changed = None if self.trouble and not self.is_lost else self.change(*arguments)
         if self.trouble:
             raise self.trouble
-        return self.change(*arguments)
+        return changed
 
     def ask(self, policy: Policy = BUILT_IN, name: str = DEFAULT) -> Admission | Rejection:
         return self.downstreams.ask(name, policy, is_retry=False, lease=LEASE)
@@ -154,6 +162,120 @@ def test_reporting_never_raises_and_returns_the_reason_to_the_worker(scene: Scen
     if not isinstance(trouble, TooManyWriters):
         with pytest.raises(type(trouble)):
             scene.ask()
+
+
+# An outcome that could not be reported.
+
+LOST = ReadTimeoutError(endpoint_url="dynamodb")
+OPENS_AT_ONE = Policy.from_document({"downstream": {"breaker": {"failure_threshold": 1, "window_calls": 1}}})
+RECOVERY = 30
+
+
+def unreported(
+    scene: Scene, act: Callable[[Admission], Any], trouble: Exception = LOST, *, policy: Policy = BUILT_IN
+) -> None:
+    """An attempt whose report is not answered."""
+    with scene.admitted(policy) as admission:
+        scene.trouble = trouble
+        act(admission)
+    scene.trouble = None
+
+
+def fails_now(admission: Admission) -> None:
+    admission.failed(DOWN, 1.0)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("trouble", TROUBLE, ids=lambda trouble: type(trouble).__name__)
+def test_an_outcome_that_was_not_reported_is_part_of_the_next_write_once(
+    scene: Scene, trouble: Exception, is_lost: bool
+) -> None:
+    with scene.admitted() as admission:
+        admission.succeeded(1.0)
+    scene.is_lost = is_lost
+    unreported(scene, fails_now, trouble)
+    calls = Calls(shared_client("dynamodb"))
+    for _ in range(3):
+        with scene.admitted() as admission:
+            health = scene.health()
+            assert (len(health.permits), health.breaker.failures, health.breaker.healthy) == (1, 1, False)
+            admission.failed(Failure.of(KeyError("a bug")), 1.0)
+    assert calls.made.count("PutItem") == 6  # as with a report that was answered
+
+
+def test_a_permit_that_was_not_given_back_is_given_back_by_the_next_write(scene: Scene) -> None:
+    unreported(scene, lambda _: None)
+    with scene.admitted():
+        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 0)
+
+
+@pytest.mark.parametrize("policy", [BUILT_IN, OPENS_AT_ONE], ids=["closed", "half-open"])
+def test_a_permit_that_was_written_without_an_answer_is_given_back(scene: Scene, policy: Policy) -> None:
+    if policy is OPENS_AT_ONE:
+        with scene.admitted(policy) as admission:
+            admission.failed(DOWN, 1.0)
+        scene.now += RECOVERY
+    scene.trouble, scene.is_lost = LOST, True
+    with pytest.raises(ReadTimeoutError):
+        scene.ask(policy)
+    scene.trouble = None
+    with scene.admitted(policy):
+        assert len(scene.health().permits) == 1
+
+
+def test_a_refused_attempt_writes_the_outcome_of_a_probe(scene: Scene) -> None:
+    with scene.admitted(OPENS_AT_ONE) as admission:
+        admission.failed(DOWN, 1.0)
+    scene.now += RECOVERY
+    unreported(scene, fails_now, policy=OPENS_AT_ONE)
+    assert scene.health().breaker.state == State.HALF_OPEN
+    assert isinstance(scene.ask(OPENS_AT_ONE), Rejection)
+    assert (scene.health().breaker.state, scene.health().breaker.failed_probes) == (State.OPEN, 1)
+
+
+def test_an_outcome_of_an_earlier_epoch_changes_nothing_but_its_permit_when_it_is_carried(scene: Scene) -> None:
+    unreported(scene, fails_now)
+    scene.change(DEFAULT, lambda health: (force_closed(health, NOW, "repaired"), None))
+    with scene.admitted():
+        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 0)
+
+
+def test_a_success_that_is_reported_late_does_not_come_after_a_failure_since(scene: Scene) -> None:
+    with scene.admitted() as admission:
+        admission.succeeded(1.0)
+    unreported(scene, lambda admission: admission.succeeded(1.0))
+    scene.now += 1
+    other = Scene()
+    other.now = scene.now
+    with other.admitted() as admission:
+        admission.failed(DOWN, 1.0)
+    scene.now += 10
+    with scene.admitted():
+        assert not scene.health().breaker.healthy
+
+
+def test_the_lease_ends_the_permit_of_a_container_that_reports_too_late_or_never(scene: Scene) -> None:
+    unreported(scene, lambda admission: admission.succeeded(1.0))
+    scene.now += LEASE
+    with scene.admitted():
+        assert (len(scene.health().permits), scene.health().breaker.failures) == (1, 1)
+
+
+def test_the_newest_outcomes_within_their_leases_are_carried_by_name(scene: Scene) -> None:
+    def lose(number: int) -> None:
+        scene.trouble, scene.is_lost = LOST, True
+        with pytest.raises(ReadTimeoutError):
+            scene.ask(name=f"n{number}")
+        scene.trouble = None
+
+    for number in range(MOST_CARRIED + 1):
+        lose(number)
+    for number, permits in ((0, 2), (1, 1), (MOST_CARRIED, 1)):
+        with scene.admitted(name=f"n{number}"):
+            assert len(scene.health(f"n{number}").permits) == permits
+    scene.now += LEASE
+    lose(0)
+    assert len(scene.downstreams._carried) == 1
 
 
 def test_a_message_comes_back_soon_if_too_many_containers_ask(scene: Scene) -> None:

@@ -63,6 +63,8 @@ MAX_ROUNDS = 30
 # round. Without pauses, some of 40 containers that write at the same instant would lose all their rounds.
 ROUNDS_WITHOUT_PAUSE = 5
 PAUSE_SECONDS = 0.02
+# A container carries at most so many outcomes that it could not report, the newest. One has some 300 bytes.
+MOST_CARRIED = 100
 DAY = 86_400
 # An item that was not written for so long is deleted, and its downstream then begins with a closed breaker. The report
 # shows no older changes.
@@ -84,10 +86,17 @@ class TooManyWriters(Exception):
 
 
 class DownstreamTable:
-    """The items. Errors of DynamoDB itself pass through as ClientError or BotoCoreError."""
+    """The items. Errors of DynamoDB itself pass through as ClientError or BotoCoreError.
 
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+    Args:
+        sleep: receives the seconds of a pause.
+    """
+
+    def __init__(
+        self, dynamodb: DynamoDBClient, table_name: str, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._table = Table(dynamodb, table_name, "downstream")
+        self._sleep = sleep
 
     def read(self, downstream: str) -> Health:
         """Read the health consistently; without an item, that of a new downstream. Raises MalformedHealth."""
@@ -123,7 +132,7 @@ class DownstreamTable:
         item = self._table.read(downstream)
         for lost in range(MAX_ROUNDS):
             if lost >= ROUNDS_WITHOUT_PAUSE:
-                time.sleep(random.uniform(0, PAUSE_SECONDS * lost))  # noqa: S311 - no secret
+                self._sleep(random.uniform(0, PAUSE_SECONDS * lost))  # noqa: S311 - no secret
                 item = self._table.read(downstream)
             before = _parse(downstream, item)
             after, result = decide(before)
@@ -220,8 +229,25 @@ class Rejection:
         return Admission(DownstreamSettings(), lambda _: True, is_permitted=False, death_counts=self.death_counts)
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """An outcome that could not be reported. Without a call: a permit that was not used.
+
+    Args:
+        at: when it should have been reported, epoch seconds.
+    """
+
+    name: str
+    permit: Permit
+    call: Call | None
+    at: float
+
+
 class Downstreams:
     """The downstreams of one worker, whose state all containers share. Reporting to them never raises.
+
+    An outcome that could not be reported is carried into the container's next write of that downstream's state. If the
+    container makes none until the permit's lease ends, the permit ends as that of a container that died.
 
     Args:
         most: the event source's maximum concurrency, the upper bound of the concurrency limit.
@@ -244,6 +270,7 @@ class Downstreams:
         self._on_health = on_health
         self._on_unreported = on_unreported
         self._clock = clock
+        self._carried: list[_Carried] = []
 
     def ask(self, name: str, policy: Policy, *, is_retry: bool, lease: float) -> Admission | Rejection:
         """Ask whether an attempt may begin. An Admission must be used as a context manager.
@@ -258,11 +285,14 @@ class Downstreams:
         settings = replace(policy.downstream_settings(name), most=self._most)
         wanted = Permit(uuid.uuid4().hex[:12], self._clock() + lease, is_retry=is_retry)
 
-        def decide(health: Health) -> tuple[Health, Permit | Refusal]:
-            return rules.ask(health, settings, wanted, self._clock())
+        def decide(health: Health, now: float) -> tuple[Health, Permit | Refusal]:
+            return rules.ask(health, settings, wanted, now)
 
         try:
-            before, after, answer = self._table.change(name, decide)
+            before, after, answer = self._change(name, settings, decide)
+        except (ClientError, BotoCoreError):
+            self._carry(name, wanted, None)  # the permit may have been written
+            raise
         except TooManyWriters:
             # The others have written meanwhile. As an error this would hide the message for minutes.
             return Rejection(name, "too many containers ask at the same time", self._clock(), MIN_PER_SECOND)
@@ -274,20 +304,42 @@ class Downstreams:
         return Admission(settings, partial(self._report, name, settings, answer), death_counts=death_counts)
 
     def _report(self, name: str, settings: DownstreamSettings, permit: Permit, call: Call | None) -> bool:
-        def decide(health: Health) -> tuple[Health, bool]:
-            now = self._clock()
+        def decide(health: Health, now: float) -> tuple[Health, bool]:
             if call is None:
                 return rules.give_back(health, permit, now), True
             return rules.report(health, settings, permit, call, now)
 
         try:
-            before, after, counts = self._table.change(name, decide)
+            before, after, counts = self._change(name, settings, decide)
         except (ClientError, BotoCoreError, MalformedHealth, TooManyWriters) as error:
+            self._carry(name, permit, call)
             self._on_unreported(f"{type(error).__name__}: {error}")
             # The downstream may be down. If the failure counted, an outage could use up a second attempt.
             return not settings.breaker.enabled
         self._on_health(name, before, after, after.callers(settings))
         return counts
+
+    def _change[R](
+        self, name: str, settings: DownstreamSettings, decide: Callable[[Health, float], tuple[Health, R]]
+    ) -> tuple[Health, Health, R]:
+        """Change the state by the outcomes that are carried, then by a decision about it at a time."""
+        carried = [each for each in self._carried if each.name == name]
+
+        def decide_after(health: Health) -> tuple[Health, R]:
+            now = self._clock()
+            for each in carried:
+                call = each.call and replace(each.call, late=now - each.at)
+                health = rules.carry(health, settings, each.permit, call, now)
+            return decide(health, now)
+
+        changed = self._table.change(name, decide_after)
+        self._carried = [each for each in self._carried if each not in carried]
+        return changed
+
+    def _carry(self, name: str, permit: Permit, call: Call | None) -> None:
+        now = self._clock()
+        kept = [each for each in self._carried if each.permit.until > now]
+        self._carried = [*kept, _Carried(name, permit, call, now)][-MOST_CARRIED:]
 
 
 def answer_of(failure: Failure, settings: DownstreamSettings) -> Answer:

@@ -130,10 +130,16 @@ class DownstreamSettings:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the downstream that has ended. `seconds`: its duration."""
+    """A call of the downstream that has ended.
+
+    Args:
+        seconds: its duration.
+        late: for how many seconds its answer could not be reported.
+    """
 
     answer: Answer
     seconds: float = 0.0
+    late: float = 0.0
 
 
 @dataclass(frozen=True)

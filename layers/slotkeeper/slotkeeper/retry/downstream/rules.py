@@ -19,7 +19,7 @@ Each change of the state begins a new *epoch*. The outcome of an attempt that be
 it is about a downstream of the past.
 
 A permit that ends without an outcome is a failure: the downstream may have kept the call until the function was
-stopped.
+stopped. An outcome that could not be written is no such end: its container writes it with its next change (`carry`).
 
 A throttled answer halves the limit, or, if the limit was being raised, takes it back to the last one that a window has
 proven. After a window in full use without throttling the limit grows: half of the way to the one below the last
@@ -138,7 +138,7 @@ def report(health: Health, settings: DownstreamSettings, permit: Permit, call: C
         return _probed(ended, settings, call.answer, now), counts
     after = replace(ended, concurrency=_limit_after(present, settings, permit, call))
     if call.answer == Answer.SUCCEEDED:
-        return _succeeded(after, settings, call.seconds, now), counts
+        return _succeeded(after, settings, call, now), counts
     if not _is_failure(call, present.callers(settings)):
         return after, counts
     if settings.budget.enabled and permit.is_retry:
@@ -152,6 +152,19 @@ def give_back(health: Health, permit: Permit, now: float) -> Health:
     if permit.epoch == health.breaker.epoch and health.breaker.state == State.HALF_OPEN:
         return _reopened(ended, now, now)
     return ended
+
+
+def carry(health: Health, settings: DownstreamSettings, permit: Permit, call: Call | None, now: float) -> Health:
+    """Return the state after an outcome whose own report failed; `call` is None for a permit that was not used.
+
+    The failed write may have taken effect, and only its answer was lost. So the outcome changes the state only while
+    its permit is in it: none counts twice. A permit whose lease has ended counts as a failure.
+    """
+    held = current(health, settings, now).permits.get(permit.code)
+    if held is None:
+        return health
+    present = replace(permit, epoch=held[1])  # an attempt that never began does not know its epoch
+    return give_back(health, present, now) if call is None else report(health, settings, present, call, now)[0]
 
 
 def force_open(health: Health, now: float, why: str, by: str = "") -> Health:
@@ -211,11 +224,11 @@ def _without(permits: Mapping[str, tuple[float, int]], code: str) -> dict[str, t
     return {other: held for other, held in permits.items() if other != code}
 
 
-def _succeeded(health: Health, settings: DownstreamSettings, seconds: float, now: float) -> Health:
+def _succeeded(health: Health, settings: DownstreamSettings, call: Call, now: float) -> Health:
     breaker, concurrency, budget = health.breaker, health.concurrency, health.budget
-    healthy = breaker.healthy or now - seconds >= breaker.failed_at
+    healthy = breaker.healthy or now - call.late - call.seconds >= breaker.failed_at
     # Only the limit needs the mean duration. Constant without it, so that nothing is written.
-    mean = _mean(concurrency.seconds, seconds) if settings.concurrency.enabled else 0.0
+    mean = _mean(concurrency.seconds, call.seconds) if settings.concurrency.enabled else 0.0
     returned = settings.budget.percent / 100 if settings.budget.enabled else 0.0
     return replace(
         health,
