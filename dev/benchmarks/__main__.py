@@ -30,6 +30,7 @@ BENCHMARKS = {
     "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
     "rate": "dev.benchmarks.rate.rate_benchmark",
+    "outage": "dev.benchmarks.outage.outage_benchmark",
 }
 
 

@@ -118,7 +118,7 @@ def test_show_counts_the_permits_and_the_budget_of_now(operator: Operator, watch
     text = operator.run("retry", "breaker", "show").stdout
     assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
     assert "13 of 20 retries may fail until successes and time return more" in text
-    assert "1 of the last 16 calls failed; the breaker opens at 15" in text
+    assert "1 of the last 15 calls failed; the breaker opens at 15" in text
     watched.put("default", replace(busy, budget=replace(busy.budget, refilled=now - 61)))
     (one,) = watched.shown()
     assert one["allowed_retries"] == 20
@@ -193,9 +193,9 @@ def test_open_holds_messages_back_until_close(operator: Operator, watched: Watch
 
     ended = operator.run("retry", "breaker", "close", "--why", "done", "--yes")
     assert ended.exit_code == 0
-    assert "It starts with 1 caller, and permits more after each 10 s" in ended.stdout
-    assert "It opens again if 15 of the last 16 calls failed." in ended.stdout
-    assert "return within about 1 min 30 s" in ended.stdout
+    assert "It starts with 1 caller, and permits more after each 2 s" in ended.stdout
+    assert "It opens again if 15 of the last 15 calls failed." in ended.stdout
+    assert "return within about 1 min 15 s" in ended.stdout
     health = watched.table.read("default")
     assert (health.breaker.state, health.breaker.forced, health.callers(SETTINGS)) == (State.CLOSED, False, 1)
     assert [change["why"] for change in watched.shown()[0]["changes"]] == ["maintenance", "done"]
@@ -289,7 +289,7 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     malform_downstream(operator, "odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text
-    assert "): 15 of the last 16 calls failed; the next probe is due in" in text
+    assert "): 15 of the last 15 calls failed; the next probe is due in" in text
     assert "downstream mail: an operator has set the limit to 2 callers" in text
     assert "malformed: item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json

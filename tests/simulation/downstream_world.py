@@ -23,8 +23,8 @@ from tests.simulation.transcript import Answer, Question
 from tests.simulation.worlds import BEGINNING, LATE, TWICE, Actor, Choice, Violation
 
 RECOVERY = 60
-# The first probe comes after a thirty-second of the recovery time, and then the wait doubles; jitter takes off a fifth.
-FIRST_PROBE, LEAST_JITTER = RECOVERY / 32, 0.8
+# The first probe comes after a fiftieth of the recovery time; then the wait grows by half. Jitter takes off a fifth.
+FIRST_PROBE, LEAST_JITTER = RECOVERY / 50, 0.8
 BUDGET_WINDOW = 60
 MAX_AGE = 900
 MAX_RECEIVES = 1000  # after so many, SQS dead-letters a message without a reason
@@ -338,7 +338,7 @@ class DownstreamWorld(RetryWorld):
             self.probe, self.not_before = (item.writer, ""), 0.0
         elif item.state == OPEN != self.item.state:
             self.failed_probes = self.failed_probes + 1 if failed and self.item.state == HALF_OPEN else 0
-            least = LEAST_JITTER * min(RECOVERY, FIRST_PROBE * 2**self.failed_probes)
+            least = LEAST_JITTER * min(RECOVERY, FIRST_PROBE * 1.5**self.failed_probes)
             # A permit that ended before its report was written has counted as a failure from its end on.
             is_late = failed and dict(self.item.permits).get(failed.name, math.inf) <= self.now + self._spread()
             self.not_before = failed.failed_at + least - self._spread() if failed and not is_late else 0.0

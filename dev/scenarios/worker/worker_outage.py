@@ -26,7 +26,7 @@ from dev.emulator.downstream import Call, Outage
 from dev.emulator.live_view import counted
 from dev.scenarios.runner.checks import check, check_none
 from dev.scenarios.runner.scenario import since
-from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_JITTER
+from slotkeeper.retry.downstream.rules import FIRST_PROBE, PROBE_GROWTH, PROBE_JITTER
 from slotkeeper_cli.audit.history_checks import CheckResult
 
 REFUSALS = ("503", "dropped")
@@ -42,7 +42,7 @@ class Settings:
 
     def least_wait(self, failed_probes: int) -> float:
         """The shortest wait for the next probe."""
-        return (1 - PROBE_JITTER) * self.recovery * min(1.0, FIRST_PROBE * 2.0**failed_probes)
+        return (1 - PROBE_JITTER) * self.recovery * min(1.0, FIRST_PROBE * PROBE_GROWTH**failed_probes)
 
     def most_probes(self, seconds: float) -> int:
         """The most probes that can be due in a time in which each fails."""

@@ -175,7 +175,8 @@ def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(w
     watching.set_health(HEALTHY)
     watching.consume(watching.send(fails=1))
     (second,) = watching.queue
-    watching.set_health(OPEN)
+    opened = open_breaker(since=NOW + 20)
+    watching.set_health(opened)
     would_begin = watching.ledger.would_begin
     waiting = watching.ledger.read("r")
     assert waiting is not None
@@ -192,7 +193,7 @@ def test_a_refused_message_whose_row_changes_before_its_claim_is_not_performed(w
     assert outcome.reason.startswith("NotPermitted: ")
     assert watching.performed == [("r", 1)]
     assert (parse_message(watching.queue[0].body).attempt, parse_message(watching.queue[0].body).uncounted) == (3, 1)
-    assert watching.health() == OPEN
+    assert watching.health() == opened
 
 
 @pytest.mark.parametrize("attempt", [1, 2])

@@ -40,7 +40,7 @@ from slotkeeper.retry.downstream.rules import (
 NOW = 1_800_000_000.0
 LEASE = 125.0
 MOST = 8
-THRESHOLD, WINDOW, RECOVERY = 15, 16, 30.0
+THRESHOLD, RECOVERY = 15, 15.0
 NEVER = 10**6
 ALL = DownstreamSettings(most=MOST)
 NO_BREAKER = replace(ALL, breaker=BreakerSettings(enabled=False))
@@ -142,21 +142,21 @@ def opened(wait: float = 0.0) -> Downstream:
 # The breaker.
 
 
-@pytest.mark.parametrize("successes", [0, WINDOW - THRESHOLD])
-def test_the_breaker_opens_when_nearly_all_of_the_last_calls_failed(successes: int) -> None:
-    downstream = healthy()
+@pytest.mark.parametrize("successes", [0, 1])
+def test_the_breaker_opens_when_as_many_of_the_last_calls_failed(successes: int) -> None:
+    downstream = healthy(replace(ALL, breaker=BreakerSettings(window_calls=THRESHOLD + successes)))
     for answer in [FAILED] + [SUCCEEDED] * successes + [FAILED] * (THRESHOLD - 2):
         downstream.attempt(answer)
     assert downstream.breaker.state == State.CLOSED
     downstream.attempt(FAILED)
     assert (downstream.breaker.state, downstream.breaker.epoch) == (State.OPEN, 1)
-    assert downstream.breaker.changes[-1].why == "15 of the last 16 calls failed"
+    assert downstream.breaker.changes[-1].why == f"15 of the last {15 + successes} calls failed"
 
 
 def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
     downstream = healthy()
     for _ in range(10):
-        for answer in [SUCCEEDED] * (WINDOW - THRESHOLD + 1) + [FAILED] * (THRESHOLD - 1):
+        for answer in [SUCCEEDED] + [FAILED] * (THRESHOLD - 1):
             downstream.attempt(answer)
     assert downstream.breaker.state == State.CLOSED
 
@@ -180,13 +180,13 @@ def test_so_many_calls_open_the_breaker(settings: DownstreamSettings, limit: int
     assert (downstream.breaker.state == State.OPEN) == (calls != NEVER)
 
 
-def test_the_first_probe_comes_early_and_each_failed_one_doubles_the_wait() -> None:
+def test_the_first_probe_comes_early_and_each_failed_one_lengthens_the_wait_by_half() -> None:
     downstream = opened()
     waits = []
-    for _ in range(8):
+    for _ in range(12):
         waits.append(downstream.wait_for_probe())
         downstream.attempt(FAILED)
-    longest = [RECOVERY * min(1, 2**number / 32) for number in range(8)]
+    longest = [RECOVERY * min(1, 1.5**number / 50) for number in range(12)]
     assert all(0.8 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
     assert len({wait / most for wait, most in zip(waits, longest, strict=True)}) == len(waits)  # jitter
     downstream.wait_for_probe()
@@ -518,6 +518,14 @@ def test_the_limit_after_a_window(
     downstream.health = Health(concurrency=replace(limit, window=NOW))
     assert window(downstream, callers, *answers).concurrency.limit == next_limit
     assert downstream.health.callers(ALL) == (limit.limit_set or next_limit)
+
+
+def test_a_window_is_never_shorter_than_the_mean_duration_of_a_call() -> None:
+    downstream = window(Downstream().limited(4, window=NOW, seconds=20.0), 4, SUCCEEDED)
+    assert downstream.concurrency.limit == 4
+    downstream.wait(20)
+    downstream.begin()
+    assert downstream.concurrency.limit == 6
 
 
 def test_many_throttled_answers_reduce_the_limit_once_per_window() -> None:

@@ -33,8 +33,8 @@ def parsed(**parts: Any) -> DownstreamSettings:
 
 def test_the_built_in_settings_are_as_documented() -> None:
     assert BUILT_IN.downstream == DownstreamSettings(
-        BreakerSettings(True, 15, 16, 30.0, BREAKER_ERRORS),
-        ConcurrencySettings(True, 10.0, None, THROTTLE_ERRORS),
+        BreakerSettings(True, 15, 15, 15.0, BREAKER_ERRORS),
+        ConcurrencySettings(True, 2.0, None, THROTTLE_ERRORS),
         BudgetSettings(True, 20, 100.0, 60.0),
     )
     assert BUILT_IN.downstream_settings("any") == BUILT_IN.downstream

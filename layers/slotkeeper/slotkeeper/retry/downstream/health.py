@@ -47,9 +47,9 @@ class Answer(StrEnum):
 class BreakerSettings:
     """The circuit breaker.
 
-    With the built-in numbers it opens if 15 of the last 16 calls failed. Fewer, and it would open by chance at a
-    downstream that fails every second call and completes all work with retries. More, and an outage would cost more
-    calls.
+    With the built-in numbers it opens if the last 15 calls failed. Fewer, or with one success among them, and it would
+    open by chance at a downstream that fails two of three calls and completes all work with retries. More, and an
+    outage would cost more calls.
 
     Args:
         failure_threshold: failures among the last `window_calls` calls of all containers that open it.
@@ -61,8 +61,8 @@ class BreakerSettings:
 
     enabled: bool = True
     failure_threshold: int = 15
-    window_calls: int = 16
-    recovery: float = 30.0
+    window_calls: int = 15
+    recovery: float = 15.0
     errors: tuple[str, ...] = BREAKER_ERRORS
 
     @property
@@ -76,14 +76,14 @@ class ConcurrencySettings:
     """The adaptive concurrency limit; its rule is in rules.py.
 
     Args:
-        window: seconds. At most once per window throttling reduces the limit; it grows after a window in which it was
-            in full use without throttling. At least the duration of a typical call.
+        window: seconds, or the mean duration of a call if that is longer. At most once per window throttling reduces
+            the limit; it grows after a window in which it was in full use without throttling.
         slow: seconds; a success that took longer reduces it like throttling. None: no success does.
         errors: the names of the error types that mean throttling.
     """
 
     enabled: bool = True
-    window: float = 10.0
+    window: float = 2.0
     slow: float | None = None
     errors: tuple[str, ...] = THROTTLE_ERRORS
 

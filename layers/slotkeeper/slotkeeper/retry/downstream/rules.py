@@ -12,8 +12,8 @@ Pure functions of the state and a time. downstreams.py stores the state, and mak
     HALF_OPEN -> CLOSED   the probe succeeds; the concurrency limit is the one before the breaker opened
     HALF_OPEN -> OPEN     the probe fails, or proves nothing (then the next probe is due immediately)
 
-The first probe comes early, and after each failed one the wait doubles, up to `recovery`. So a fault of seconds stops
-the work for seconds, and an outage of minutes costs few calls.
+The first probe comes early, and after each failed one the wait grows by half, up to `recovery`. So a fault of seconds
+stops the work for seconds, and an outage of minutes costs few calls.
 
 Each change of the state begins a new *epoch*. The outcome of an attempt that began in an earlier epoch changes nothing:
 it is about a downstream of the past.
@@ -63,9 +63,12 @@ NEW_SECONDS_WEIGHT = 0.2
 # With fewer messages per second, a second could pass after the recovery without a message that could be the probe.
 MIN_PER_SECOND = 2.0
 # The wait for the first probe, as a share of the recovery time.
-FIRST_PROBE = 1 / 32
+FIRST_PROBE = 1 / 50
 # The waits for probes are shorter by up to this share, so that probes do not keep step with a regular fault.
 PROBE_JITTER = 0.2
+# By how much the wait grows after each failed probe. With 2, the end of an outage is noticed after up to its own length
+# again, and at a downstream that is down for 20 of 40 s four fifths of the work is done.
+PROBE_GROWTH = 1.5
 # Messages that return per permitted attempt. With one, every permit would be unused until the next message returns.
 RETURNS_PER_PERMIT = 4
 # Windows at one below the last throttled limit. Fewer, and more calls are throttled; more, and a larger capacity is
@@ -263,7 +266,7 @@ def _recent(breaker: Breaker, settings: BreakerSettings, outcome: str) -> str:
 
 def _probe_wait(breaker: Breaker, settings: BreakerSettings, now: float) -> float:
     """The seconds to the next probe. The jitter is computed from the time, so that the rules stay pure."""
-    wait = min(1.0, FIRST_PROBE * 2.0 ** min(breaker.failed_probes, 100)) * settings.recovery
+    wait = min(1.0, FIRST_PROBE * PROBE_GROWTH ** min(breaker.failed_probes, 100)) * settings.recovery
     return wait * (1 - PROBE_JITTER * share(repr(now), breaker.failed_probes))
 
 
@@ -358,7 +361,7 @@ def _in_window(used: Concurrency, settings: DownstreamSettings, now: float) -> C
     if not settings.concurrency.enabled:
         return used
     present = replace(used, window=now, cut=-1.0, clean=False) if _is_ahead(used.window, now) else used
-    if now < present.window + settings.concurrency.window:
+    if now < present.window + max(settings.concurrency.window, present.seconds):
         return present
     if present.clean and present.cut < present.window:
         return replace(grown(present, settings.most), window=now, clean=False)

@@ -1,0 +1,1 @@
+"""The worker and a fragile downstream in virtual time."""
