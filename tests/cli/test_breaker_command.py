@@ -53,7 +53,7 @@ class Watched:
         self.table.change(name, lambda _: (health, None))
         return health
 
-    def failing(self, name: str = "default", failures: int = 15) -> Health:
+    def failing(self, name: str = "default", failures: int = 18) -> Health:
         """A downstream that the worker has called until its breaker opened."""
         health, now = Health(), time.time()
         for number in range(failures):
@@ -99,7 +99,7 @@ def test_show_states_the_lease_of_a_probe(operator: Operator, watched: Watched) 
     assert "a probe is under way, until" in operator.run("retry", "breaker", "show").stdout
     watched.put("default", replace(with_breaker(probing, probe_at=now - 0.1), permits={}))
     (one,) = watched.shown()
-    assert (one["state"], one["failures"], one["next_probe_at"] is not None) == ("OPEN", 15, True)
+    assert (one["state"], one["failures"], one["next_probe_at"] is not None) == ("OPEN", 18, True)
     text = operator.run("retry", "breaker", "show").stdout
     assert "0 callers permitted while the breaker is OPEN; after that 10 of 10 callers permitted (adaptive)" in text
 
@@ -118,7 +118,7 @@ def test_show_counts_the_permits_and_the_budget_of_now(operator: Operator, watch
     text = operator.run("retry", "breaker", "show").stdout
     assert "4 of 10 callers permitted (adaptive), 2 attempts under way" in text
     assert "13 of 20 retries may fail until successes and time return more" in text
-    assert "1 of the last 15 calls failed; the breaker opens at 15" in text
+    assert "1 of the last 18 calls failed; the breaker opens at 18" in text
     watched.put("default", replace(busy, budget=replace(busy.budget, refilled=now - 61)))
     (one,) = watched.shown()
     assert one["allowed_retries"] == 20
@@ -165,7 +165,7 @@ def test_an_unusable_policy_is_named_and_the_built_in_one_used(
 ) -> None:
     watched.policy = value
     ended = operator.run("retry", "breaker", "show", "--json")
-    assert ended.json["downstreams"][0]["failure_threshold"] == 15
+    assert ended.json["downstreams"][0]["failure_threshold"] == 18
     expected = "the retry policy is invalid" if value else "the parameter of the retry policy does not exist"
     assert f"Warning: {expected}" in ended.stderr
 
@@ -194,8 +194,8 @@ def test_open_holds_messages_back_until_close(operator: Operator, watched: Watch
     ended = operator.run("retry", "breaker", "close", "--why", "done", "--yes")
     assert ended.exit_code == 0
     assert "It starts with 1 caller, and permits more after each 2 s" in ended.stdout
-    assert "It opens again if 15 of the last 15 calls failed." in ended.stdout
-    assert "return within about 1 min 15 s" in ended.stdout
+    assert "It opens again if 18 of the last 18 calls failed." in ended.stdout
+    assert "return within about 1 min 10 s" in ended.stdout
     health = watched.table.read("default")
     assert (health.breaker.state, health.breaker.forced, health.callers(SETTINGS)) == (State.CLOSED, False, 1)
     assert [change["why"] for change in watched.shown()[0]["changes"]] == ["maintenance", "done"]
@@ -289,7 +289,7 @@ def test_status_shows_an_open_breaker_and_a_set_limit_only(operator: Operator, w
     malform_downstream(operator, "odd")
     text = operator.run("status").stdout
     assert "downstream default: the breaker is OPEN since" in text
-    assert "): 15 of the last 15 calls failed; the next probe is due in" in text
+    assert "): 18 of the last 18 calls failed; the next probe is due in" in text
     assert "downstream mail: an operator has set the limit to 2 callers" in text
     assert "malformed: item 'odd' of the downstream table" in text
     data = operator.run("status", "--json").json

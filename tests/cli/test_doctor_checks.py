@@ -290,14 +290,14 @@ def test_overdue_retries_are_only_a_warning_while_a_breaker_may_hold_them_back()
 
 def test_a_breaker_that_is_open_for_an_hour_is_a_problem_although_each_probe_renews_its_state() -> None:
     def open_for(age: float) -> Health:
-        opened = Change(NOW - age, State.OPEN, "15 of the last 15 calls failed")
+        opened = Change(NOW - age, State.OPEN, "18 of the last 18 calls failed")
         return Health(Breaker(state=State.OPEN, since=NOW - 10, probe_at=NOW + 20, changes=(opened,)))
 
     assert levels(retry_checks.breakers, downstreams={"mail": open_for(3590)}) == []
     ((level, saw),) = seen(retry_checks.breakers, downstreams={"mail": open_for(3660)})
     assert level == "problem"
     assert "downstream mail: the breaker is OPEN since" in saw
-    assert "(1 h 1 min): 15 of the last 15 calls failed; the next probe is due in 20 s" in saw
+    assert "(1 h 1 min): 18 of the last 18 calls failed; the next probe is due in 20 s" in saw
 
 
 def test_an_opened_breaker_is_a_warning_that_names_the_operator() -> None:

@@ -103,7 +103,7 @@ def test_a_breaker_that_opens_and_closes_is_stored_measured_and_published(
     opened, closed = consumer.hears(state="OPEN"), consumer.hears(state="CLOSED")
     assert work.wait_for(request, *END)["status"] == "SUCCEEDED"
     changes = [(change.to, change.why) for change in work.downstreams.read("default").breaker.changes]
-    assert changes[-2:] == [("OPEN", "2 of the last 15 calls failed"), ("CLOSED", "the probe succeeded")]
+    assert changes[-2:] == [("OPEN", "2 of the last 18 calls failed"), ("CLOSED", "the probe succeeded")]
     assert opened["epoch"] < closed["epoch"]
     # The invocation of the probe may end before that of the failure that opened the breaker, which still publishes.
     names = "BreakerOpen", "PermittedCallers"

@@ -23,8 +23,8 @@ from tests.simulation.transcript import Answer, Question
 from tests.simulation.worlds import BEGINNING, LATE, TWICE, Actor, Choice, Violation
 
 RECOVERY = 60
-# The first probe comes after a fiftieth of the recovery time; then the wait grows by half. Jitter takes off a fifth.
-FIRST_PROBE, LEAST_JITTER = RECOVERY / 50, 0.8
+# The first probe comes after 1/32 of the recovery time; then the wait grows by half. Jitter takes off a fifth.
+FIRST_PROBE, LEAST_JITTER = RECOVERY / 32, 0.8
 BUDGET_WINDOW = 60
 MAX_AGE = 900
 MAX_RECEIVES = 1000  # after so many, SQS dead-letters a message without a reason

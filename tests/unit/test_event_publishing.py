@@ -116,14 +116,14 @@ def test_the_longest_texts_fit_an_entry(sender: Sender) -> None:
 
 def test_a_breakers_event_has_the_change_and_another_source(sender: Sender) -> None:
     """Rules for completion events, by source and stack, do not match it."""
-    assert sender.events.publish_breaker("bank", "OPEN", "15 of the last 15 calls failed", NOW, 7)
+    assert sender.events.publish_breaker("bank", "OPEN", "18 of the last 18 calls failed", NOW, 7)
     (entry,) = sender.asked[0]["Entries"]
     assert json.loads(entry.pop("Detail")) == {
         "version": "1",
         "stack": "a-stack",
         "downstream": "bank",
         "state": "OPEN",
-        "reason": "15 of the last 15 calls failed",
+        "reason": "18 of the last 18 calls failed",
         "at": "2027-01-15T08:00:00.000Z",
         "epoch": 7,
     }

@@ -18,7 +18,7 @@ MINUTES = 20
 SECONDS, SEEDS, CONTAINERS = 600.0, (1, 2, 3), (3, 16)
 COMPLETED = 0.95
 BEGINS, DOWN, OUTAGE_SEEDS, OUTAGE_CONTAINERS = 120.0, 300.0, range(1, 11), (3, 10, 16)
-RECOVERIES = (15, 30, 10)  # seconds; the first is built in
+RECOVERIES = (10, 15, 30)  # seconds; the first is built in
 CALLS, MEDIAN, WORST = 45, 5.0, 30.0
 
 
@@ -49,7 +49,7 @@ CASES = {
     "down for the first 100 s": Fault(1.3, is_refused=first_calls(100)),
     "10 times slower for 3 min": Fault(1.3, slower=lambda second: 10.0 if 120 <= second < 300 else 1.0),
     "20 % errors": Fault(0.7, 1.0, errors=0.2),
-    "20 % errors, at once": Fault(0.7, 1.0, is_refused=lambda _, random: random.random() < 0.2),
+    "20 % errors, immediately": Fault(0.7, 1.0, is_refused=lambda _, random: random.random() < 0.2),
     "40 % errors": Fault(0.5, 1.0, errors=0.4),
     "50 % errors": Fault(0.4, 1.0, errors=0.5),
     "60 % errors": Fault(0.33, 1.0, errors=0.6),
@@ -66,7 +66,8 @@ CASES = {
 
 def completed(case: str, containers: int, seed: int, seconds: float = SECONDS) -> tuple[int, ...]:
     """Completed requests and failed calls of the worker, then of no breaker."""
-    worlds = [World(CASES[case], containers, seed, policy).run(seconds) for policy in ({}, None)]
+    built_in: dict[str, object] = {}
+    worlds = [World(CASES[case], containers, seed, policy).run(seconds) for policy in (built_in, None)]
     return tuple(count for world in worlds for count in (world.done, len(world.calls) - world.done))
 
 

@@ -68,7 +68,7 @@ class Clock:
         self._due: list[tuple[float, int, Callable[[], object]]] = []
         self._tasks: list[greenlet] = []
         self._hub = getcurrent()
-        self._is_over = False
+        self._has_ended = False
 
     def read(self) -> float:
         return self.now
@@ -81,7 +81,7 @@ class Clock:
         self.at(self.now, self._tasks[-1].switch)
 
     def sleep(self, seconds: float) -> None:
-        if self._is_over:
+        if self._has_ended:
             raise GreenletExit
         self.at(self.now + seconds, getcurrent().switch)
         self._hub.switch()
@@ -91,7 +91,7 @@ class Clock:
         while self._due[0][0] <= seconds:
             self.now, _, call = heappop(self._due)
             call()
-        self._is_over = True
+        self._has_ended = True
         for task in self._tasks:
             task.throw(GreenletExit)
 

@@ -40,7 +40,7 @@ from slotkeeper.retry.downstream.rules import (
 NOW = 1_800_000_000.0
 LEASE = 125.0
 MOST = 8
-THRESHOLD, RECOVERY = 15, 15.0
+THRESHOLD, RECOVERY = 18, 10.0
 NEVER = 10**6
 ALL = DownstreamSettings(most=MOST)
 NO_BREAKER = replace(ALL, breaker=BreakerSettings(enabled=False))
@@ -150,7 +150,7 @@ def test_the_breaker_opens_when_as_many_of_the_last_calls_failed(successes: int)
     assert downstream.breaker.state == State.CLOSED
     downstream.attempt(FAILED)
     assert (downstream.breaker.state, downstream.breaker.epoch) == (State.OPEN, 1)
-    assert downstream.breaker.changes[-1].why == f"15 of the last {15 + successes} calls failed"
+    assert downstream.breaker.changes[-1].why == f"18 of the last {18 + successes} calls failed"
 
 
 def test_calls_before_the_last_ones_do_not_open_the_breaker() -> None:
@@ -186,7 +186,7 @@ def test_the_first_probe_comes_early_and_each_failed_one_lengthens_the_wait_by_h
     for _ in range(12):
         waits.append(downstream.wait_for_probe())
         downstream.attempt(FAILED)
-    longest = [RECOVERY * min(1, 1.5**number / 50) for number in range(12)]
+    longest = [RECOVERY * min(1, 1.5**number / 32) for number in range(12)]
     assert all(0.8 * most <= wait <= most for wait, most in zip(waits, longest, strict=True))
     assert len({wait / most for wait, most in zip(waits, longest, strict=True)}) == len(waits)  # jitter
     downstream.wait_for_probe()

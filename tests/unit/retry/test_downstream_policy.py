@@ -33,7 +33,7 @@ def parsed(**parts: Any) -> DownstreamSettings:
 
 def test_the_built_in_settings_are_as_documented() -> None:
     assert BUILT_IN.downstream == DownstreamSettings(
-        BreakerSettings(True, 15, 15, 15.0, BREAKER_ERRORS),
+        BreakerSettings(True, 18, 18, 10.0, BREAKER_ERRORS),
         ConcurrencySettings(True, 2.0, None, THROTTLE_ERRORS),
         BudgetSettings(True, 20, 100.0, 60.0),
     )

@@ -23,7 +23,7 @@ from tests.unit.conftest import NOW
 from tests.unit.work_account import WorkAccount, invocation, record
 
 TABLE = "downstreams"
-THRESHOLD = 15
+THRESHOLD = 18
 PERMITTED = 3
 
 
@@ -84,7 +84,7 @@ def test_opening_and_closing_are_published_once(worker: Worker) -> None:
     worker.handle("the-last-failure")
     worker.handle("held-back")
     opened = {"version": "1", "stack": "test", "downstream": "default", "state": "OPEN", "epoch": 1}
-    change = {"reason": "15 of the last 15 calls failed", "at": "2027-01-15T08:00:00.000Z"}
+    change = {"reason": "18 of the last 18 calls failed", "at": "2027-01-15T08:00:00.000Z"}
     assert [event | {"stack": "test"} for event in worker.changes] == [opened | change]
 
     worker.is_down = False

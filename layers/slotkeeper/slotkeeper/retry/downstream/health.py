@@ -47,7 +47,7 @@ class Answer(StrEnum):
 class BreakerSettings:
     """The circuit breaker.
 
-    With the built-in numbers it opens if the last 15 calls failed. Fewer, or with one success among them, and it would
+    With the built-in numbers it opens if the last 18 calls failed. Fewer, or with one success among them, and it would
     open by chance at a downstream that fails two of three calls and completes all work with retries. More, and an
     outage would cost more calls.
 
@@ -60,9 +60,9 @@ class BreakerSettings:
     """
 
     enabled: bool = True
-    failure_threshold: int = 15
-    window_calls: int = 15
-    recovery: float = 15.0
+    failure_threshold: int = 18
+    window_calls: int = 18
+    recovery: float = 10.0
     errors: tuple[str, ...] = BREAKER_ERRORS
 
     @property

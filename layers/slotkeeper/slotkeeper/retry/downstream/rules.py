@@ -63,7 +63,7 @@ NEW_SECONDS_WEIGHT = 0.2
 # With fewer messages per second, a second could pass after the recovery without a message that could be the probe.
 MIN_PER_SECOND = 2.0
 # The wait for the first probe, as a share of the recovery time.
-FIRST_PROBE = 1 / 50
+FIRST_PROBE = 1 / 32
 # The waits for probes are shorter by up to this share, so that probes do not keep step with a regular fault.
 PROBE_JITTER = 0.2
 # By how much the wait grows after each failed probe. With 2, the end of an outage is noticed after up to its own length
