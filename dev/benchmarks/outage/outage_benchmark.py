@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -14,7 +15,7 @@ from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
 from .outage_world import Fault, World
 
 TITLE = "Outage: a downstream that fails, recovers, or changes its capacity, and a state that cannot be written"
-MINUTES = 20
+MINUTES = 15
 SECONDS, SEEDS, CONTAINERS = 600.0, (1, 2, 3), (3, 16)
 COMPLETED = 0.95
 BEGINS, DOWN, OUTAGE_SEEDS, OUTAGE_CONTAINERS = 120.0, 300.0, range(1, 11), (3, 10, 16)
@@ -87,7 +88,7 @@ def measure(_: Path, notify: Notify, *, small: bool = False) -> Outcome:
     cases = list(product(CASES, CONTAINERS, SEEDS[:share]))
     outages = list(product(RECOVERIES, OUTAGE_CONTAINERS, OUTAGE_SEEDS[:share]))
     notify(f"simulate {len(cases)} cases and {len(outages)} outages")
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:  # a process with threads must not be forked
         runs = [pool.submit(completed, *case, seconds) for case in cases]
         lasting = [pool.submit(outage, *each, seconds / 2) for each in outages]
         found = {case: run.result() for case, run in zip(cases, runs, strict=True)}
