@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from tests.simulation.aws import dynamodb
 from tests.simulation.aws.attributes import canonical_map
-from tests.simulation.aws.dynamodb import KEY_ATTRIBUTES
+from tests.simulation.aws.dynamodb import INDEXES, KEY_ATTRIBUTES, SORT_KEYS
 from tests.simulation.aws.expressions import Scope, projected
 from tests.simulation.aws.updates import update
 from tests.simulation.frozen import Record, freeze, record, thaw
@@ -33,7 +33,12 @@ _NOT_COMPARED = ("ResponseMetadata", "ConsumedCapacity")
 def make_tables(local: Any) -> None:
     """The simulation's tables on DynamoDB Local."""
     for table, key in KEY_ATTRIBUTES.items():
-        create_table(local, table, key)
+        create_table(local, table, key, SORT_KEYS.get(table, ""), INDEXES.get(table))
+
+
+def key_of(table: str, item: Item) -> Item:
+    """The key attributes of an item."""
+    return {name: item[name] for name in (KEY_ATTRIBUTES[table], SORT_KEYS.get(table)) if name}
 
 
 class Both(Outside):
@@ -45,19 +50,20 @@ class Both(Outside):
         local: a client of DynamoDB Local.
         table: the name of the table.
         items: its items.
+        others: the items of further tables, for a transaction.
     """
 
-    def __init__(self, local: Any, table: str, items: Iterable[Item]) -> None:
+    def __init__(self, local: Any, table: str, items: Iterable[Item], **others: Iterable[Item]) -> None:
         super().__init__(())
         self._local = local
         self._table = table
-        items = list(items)
-        self._state = dynamodb.tables(**{table: items})
-        key = KEY_ATTRIBUTES[table]
-        for left in local.scan(TableName=table)["Items"]:
-            local.delete_item(TableName=table, Key={key: left[key]})
-        for item in items:
-            local.put_item(TableName=table, Item=item)
+        self._tables = {name: list(given) for name, given in {table: items, **others}.items()}
+        self._state = dynamodb.tables(**self._tables)
+        for name, given in self._tables.items():
+            for left in local.scan(TableName=name)["Items"]:
+                local.delete_item(TableName=name, Key=key_of(name, left))
+            for item in given:
+                local.put_item(TableName=name, Item=item)
         self.met: Counter[str] = Counter()  # outcomes of conditional writes: an error's code, or empty
 
     def ask(self, question: Question) -> Any:
@@ -70,27 +76,29 @@ class Both(Outside):
         self._state, answer = dynamodb.perform(self._state, question.operation, question.parameters)
         if "ConditionExpression" in question.parameters:
             self.met[answer.error] += 1
-        self._compare(question, _comparable(answer), self._answer_of_local(question))
+        is_ordered = question.operation == "query"
+        self._compare(question, _comparable(answer, is_ordered), self._answer_of_local(question, is_ordered))
         return Outside((answer,)).ask(question)
 
-    def _answer_of_local(self, question: Question) -> Answer:
+    def _answer_of_local(self, question: Question, is_ordered: bool) -> Answer:
         parameters = question.parameters
         try:
             response = freeze(getattr(self._local, question.operation)(**thaw(parameters)))
         except ClientError as error:
             code = error.response["Error"]["Code"]
+            if reasons := error.response.get("CancellationReasons"):
+                return _comparable(Answer(freeze({"CancellationReasons": reasons}), code))
             if code != REFUSED or parameters.get("ReturnValuesOnConditionCheckFailure") != "ALL_OLD":
                 return Answer(error=code)
             return _comparable(Answer(self._read(parameters), code))
         if parameters.get("ReturnValues", "").startswith("UPDATED") and "Attributes" in response:
             response = response.with_fields(Attributes=_leaves(response["Attributes"], parameters))
-        return _comparable(Answer(response))
+        return _comparable(Answer(response), is_ordered)
 
     def _read(self, parameters: Record) -> Record | None:
         """The item that a write was refused for."""
-        key_attribute = KEY_ATTRIBUTES[self._table]
-        key = thaw(parameters.get("Key", parameters.get("Item"))[key_attribute])
-        item = self._local.get_item(TableName=self._table, Key={key_attribute: key}).get("Item")
+        key = key_of(self._table, thaw(parameters.get("Key", parameters.get("Item"))))
+        item = self._local.get_item(TableName=self._table, Key=key).get("Item")
         return record({"Item": freeze(item)}) if item else None
 
     def _compare(self, asked: Any, simulated: Any, local: Any) -> None:
@@ -101,12 +109,12 @@ class Both(Outside):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            held = self._local.scan(TableName=self._table)["Items"]
-            self._compare("final table", self._state, dynamodb.tables(**{self._table: held}))
+            held = {name: self._local.scan(TableName=name)["Items"] for name in self._tables}
+            self._compare("final tables", self._state, dynamodb.tables(**held))
 
 
-def _comparable(answer: Answer) -> Answer:
-    """The answer with canonical values and ordered items, without metadata."""
+def _comparable(answer: Answer, is_ordered: bool = False) -> Answer:
+    """The answer with canonical values, without metadata, and with items in one order, unless theirs counts."""
     if answer.value is None:
         return answer
     fields = dict(answer.value.without(*_NOT_COMPARED).fields)
@@ -115,7 +123,10 @@ def _comparable(answer: Answer) -> Answer:
     if "Attributes" in fields and not fields["Attributes"].fields:
         del fields["Attributes"]
     if "Items" in fields:
-        fields["Items"] = _in_order(fields["Items"])
+        items = fields["Items"]
+        fields["Items"] = tuple(canonical_map(item) for item in items) if is_ordered else _in_order(items)
+    if "CancellationReasons" in fields:  # DynamoDB Local returns no item with a failed condition
+        fields["CancellationReasons"] = tuple(reason["Code"] for reason in fields["CancellationReasons"])
     if "Responses" in fields:
         tables = fields["Responses"].fields
         fields["Responses"] = record({table: _in_order(items) for table, items in tables.items()})

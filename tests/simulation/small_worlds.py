@@ -15,6 +15,7 @@ from tests.simulation import (
     downstream_world,
     endings_world,
     frozen,
+    queue_world,
     retry_properties,
     retry_world,
     slots_state,
@@ -28,6 +29,7 @@ from tests.simulation import (
 )
 from tests.simulation.downstream_world import DownstreamWorld, watching_policy
 from tests.simulation.endings_world import EndingsWorld
+from tests.simulation.queue_world import QueueWorld, Sent
 from tests.simulation.retry_world import RetryWorld
 from tests.simulation.slots_world import Plan, SlotsWorld
 from tests.simulation.targets_world import FORBIDDEN, TargetsWorld
@@ -92,6 +94,14 @@ def _ending(requests: str, *, timeless: bool = True, effort: Effort = QUICK, **m
     return Small(lambda: EndingsWorld(plan, timeless=timeless), 1, effort)
 
 
+def _queue(*requests: Sent, faults: int = 0, effort: Effort = QUICK, **more: Any) -> Small:
+    """A process whose waiting requests are rows."""
+    plan = queue_world.Plan(requests, **{"dispatchers": 1, **more})
+    return Small(lambda: QueueWorld(plan), faults, effort)
+
+
+_A, _B, _C = Sent("a"), Sent("b"), Sent("c")
+
 _DENIED = {
     "timeless": False,
     "starters": 1,
@@ -128,6 +138,7 @@ def _tokens(
 
 
 RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
+    "queue": queue_world.random_world,
     "downstream": downstream_world.random_world,
     "endings": endings_world.random_world,
     "retry": retry_world.random_world,
@@ -139,7 +150,7 @@ RANDOM_WORLDS: dict[str, Callable[[Random], World]] = {
 
 # Shares of all random schedules. One of the worker takes as long as three others, because it runs Powertools, and with
 # a downstream twice as long.
-SHARES = {"downstream": 1, "endings": 2, "rates": 2, "retry": 2, "slots": 5, "targets": 3, "token": 8}
+SHARES = {"downstream": 1, "endings": 2, "queue": 4, "rates": 2, "retry": 2, "slots": 5, "targets": 3, "token": 8}
 
 SMALL: dict[str, Small] = {
     "1 request, 1 slot, janitor at any time": _slots(
@@ -375,6 +386,29 @@ SMALL: dict[str, Small] = {
         "ab", down=(0, 90), faults=1, effort=LONG, **_BREAKER
     ),
     "downstream down after a minute, 3 requests, no fault": _downstream("abc", down=(60, 150), effort=LONG),
+    "queue, 1 request": _queue(_A, faults=1, dispatchers=2),
+    "queue, 1 request, two faults": _queue(_A, faults=2, effort=LONG),
+    "queue, 1 request, cancelled": _queue(_A, cancels=("a",), faults=1, effort=SHORT),
+    "queue, 2 requests": _queue(_A, _B, dispatchers=2),
+    "queue, 2 requests, any fault": _queue(_A, _B, faults=1, dispatchers=2, effort=LONG),
+    "queue, 2 requests in a batch, 2 slots, any fault": _queue(_A, _B, limit=2, batch=True, faults=1, effort=LONG),
+    "queue, 2 priorities, any fault": _queue(_A, Sent("b", "high"), faults=1, effort=LONG),
+    "queue, 2 requests, both cancelled": _queue(_A, _B, cancels=("a", "b"), effort=LONG),
+    "queue, 2 requests, the limit goes down and up": _queue(
+        _A, Sent("b", weight=2), limit=2, limits=(1, 2), effort=SHORT
+    ),
+    "queue, 2 requests, a lease expires": _queue(_A, _B, leased=30),
+    "queue, 2 requests, a rate": _queue(_A, _B, limit=2, rate=Rate(1, 30)),
+    "queue, 2 requests, a deadline behind a lease": _queue(_A, Sent("b", deadline=20), leased=30),
+    "queue, 1 request, refused, any fault": _queue(_A, rejects=("a",), faults=1),
+    "queue, 2 requests, one is refused": _queue(_A, _B, rejects=("a",)),
+    "queue, 2 requests, one skips": _queue(_A, Sent("b", skips=True)),
+    "queue, 2 requests that skip, any fault": _queue(
+        Sent("a", skips=True), Sent("b", skips=True), faults=1, effort=LONG
+    ),
+    "queue, 3 requests, a heavy one between": _queue(_A, Sent("b", weight=2), _C, limit=2, batch=True),
+    "queue, a blocked head, the limit is raised": _queue(Sent("a", weight=2), _B, limits=(2,), effort=SHORT),
+    "queue, 3 priorities, 1 slot": _queue(_A, Sent("b", "low"), Sent("c", "high"), effort=LONG),
     "token, 3 clients, one dies": _tokens("lll", DEATHS, faults=1),
     "token, 3 clients and no token yet, one dies": _tokens("nnn", DEATHS, faults=1, effort=SHORT, **NO_TOKEN),
     "token, 3 clients, clocks apart, one dies": _tokens("lol", DEATHS, clock_leads=(2.0, 0.0, -2.0), faults=1),

@@ -35,8 +35,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield client
 
 
-def _asked_in_schedules() -> Iterator[tuple[str, list[Item], Question]]:
-    """A table, its items, and a request to it: each expression that the worlds use, with each outcome."""
+def _asked_in_schedules() -> Iterator[tuple[str, dict[str, list[Item]], Question]]:
+    """A table, the items of each that a request needs, and the request: each expression of the worlds, each outcome."""
     for draw in RANDOM_WORLDS.values():
         assert first_broken(draw, range(SCHEDULES)) == ("", -1)
     asked: dict[tuple[Any, ...], tuple[Record, Question]] = {}
@@ -44,19 +44,27 @@ def _asked_in_schedules() -> Iterator[tuple[str, list[Item], Question]]:
         if question.service == "dynamodb":
             given = question.parameters.fields
             texts = (given[name] for name in sorted(given) if name.endswith("Expression"))
-            asked[question.operation, given.get("TableName"), *texts, answer.error] = state, question
+            parts = tuple(next(iter(part.fields)) for part in given.get("TransactItems", ()))
+            asked[question.operation, given.get("TableName"), *texts, *parts, answer.error] = state, question
     for state, question in asked.values():
-        table = question.parameters.get("TableName") or next(iter(question.parameters["RequestItems"].fields))
-        yield table, [thaw(item) for item in state[table].fields.values()], question
+        tables = _tables_of(question.parameters)
+        yield tables[0], {name: [thaw(item) for item in state[name].fields.values()] for name in tables}, question
+
+
+def _tables_of(request: Record) -> list[str]:
+    if "TransactItems" in request:
+        parts = [part for transacted in request["TransactItems"] for part in transacted.fields.values()]
+        return sorted({part["TableName"] for part in parts})
+    return [request.get("TableName") or next(iter(request["RequestItems"].fields))]
 
 
 def test_each_request_of_the_worlds_is_answered_as_by_dynamodb_local(local: Any) -> None:
     outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for table, items, question in _asked_in_schedules():
-        with Both(local, table, items) as both, suppress(ClientError):
+        with Both(local, table, items.pop(table), **items) as both, suppress(ClientError):
             both.ask(question)
         outcomes[table].update(both.met)
-    assert outcomes.keys() == {"slots", "settled", "tokens", "ledger", "downstreams"}
+    assert outcomes.keys() == {"slots", "settled", "tokens", "ledger", "downstreams", "requests"}
     assert all(met.keys() == {"", REFUSED} for met in outcomes.values()), outcomes
 
 

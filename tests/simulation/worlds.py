@@ -53,7 +53,7 @@ class Actor(NamedTuple):
 
 
 # The faults of a call.
-THROTTLE, NOT_SENT, LOSE, TWICE, STALE = "throttle", "unsent", "lose", "twice", "stale"
+THROTTLE, NOT_SENT, LOSE, TWICE, STALE, CONFLICT = "throttle", "unsent", "lose", "twice", "stale", "conflict"
 DIE, DIE_AFTER, LATE = "die", "die after", "late"
 
 _SERVICES: dict[str, Callable[..., Any]] = {
@@ -197,6 +197,8 @@ class World:
             del self.actors[name]
             return self.died(name, actor)
         answer = UNSENT if how == NOT_SENT else THROTTLED if how == THROTTLE else None
+        if how == CONFLICT:
+            answer = dynamodb.conflict(question.operation, question.parameters)
         if how == LATE:
             self.in_transit = (*self.in_transit, (self.now, name, question))
             answer = LOST
@@ -289,6 +291,7 @@ def _brief(question: Question) -> str:
 def _how(how: str) -> str:
     return {
         THROTTLE: "is refused",
+        CONFLICT: "meets a transaction with",
         NOT_SENT: "cannot send",
         TWICE: "calls twice",
         LATE: "stops waiting for",

@@ -48,10 +48,13 @@ def kill_after(client: Any, operation: str) -> None:
     _hook(client, "after-call", operation, Killed(), 1)
 
 
-def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any]) -> None:
+def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any], operation: str = "UpdateItem") -> None:
     """Call the first act, with the parameters of the call, just before the next UpdateItem; then the second, and so on.
 
     No act is called before the updates that an act makes.
+
+    Args:
+        operation: another one than UpdateItem.
     """
     left, acting = list(acts), [False]
 
@@ -61,7 +64,7 @@ def before_write(dynamodb: Any, *acts: Callable[[dict[str, Any]], Any]) -> None:
             left.pop(0)(dict(params))
             acting[0] = False
 
-    dynamodb.meta.events.register("before-parameter-build.dynamodb.UpdateItem", before)
+    dynamodb.meta.events.register(f"before-parameter-build.dynamodb.{operation}", before)
 
 
 def refuse(client: Any, operation: str, code: str, times: int = 1, retry_attempts: int = 0, **parameters: Any) -> None:

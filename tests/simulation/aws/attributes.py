@@ -76,6 +76,16 @@ def size_of(value: Record) -> int | None:
     return len(value[kind]) if kind in ("B", "L", "SS", "NS", "BS") else None
 
 
+def bytes_of(value: Record) -> int:
+    """The size of a value in an item, nearly (Developer Guide, "DynamoDB item sizes and formats")."""
+    kind = kind_of(value)
+    if kind == "M":
+        return 3 + sum(1 + len(name) + bytes_of(part) for name, part in value["M"].fields.items())
+    if kind == "L":
+        return 3 + sum(1 + bytes_of(part) for part in value["L"])
+    return len(str(value[kind]).encode())
+
+
 @cache
 def _number_text(text: str) -> str:
     if not _NUMBER.fullmatch(text):

@@ -10,17 +10,20 @@ Every read is consistent. An error is an answer. A malformed expression, or a pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
-from tests.simulation.aws.attributes import Invalid, canonical_map
+from tests.simulation.aws.attributes import Invalid, bytes_of, canonical_map
 from tests.simulation.aws.conditions import Condition, condition
 from tests.simulation.aws.expressions import ExpressionError, Paths, Scope, Used, projected, projection
 from tests.simulation.aws.updates import Update, update
 from tests.simulation.frozen import Record, freeze, record, thaw
 from tests.simulation.transcript import Answer
+from tests.support.tables import LocalIndex
 
 # Table -> its key attribute, a string.
 KEY_ATTRIBUTES = {
+    "requests": "process_name",
     "slots": "process_name",
     "settled": "execution_name",
     "tokens": "token_name",
@@ -29,8 +32,20 @@ KEY_ATTRIBUTES = {
     "downstreams": "downstream",
     "effects": "request_id",  # of the harness of the worker (tests/unit)
 }
+# Table -> its sort key, a string, if it has one.
+SORT_KEYS = {"requests": "execution"}
+# Table -> its local indexes.
+INDEXES = {
+    "requests": {
+        "place": LocalIndex("place", "S", ("weight", "start_before", "skips")),
+        "deadline": LocalIndex("deadline", "N", ("place", "weight", "start_before", "skips")),
+        "open": LocalIndex("open", "N", ("state", "place")),
+    }
+}
 
 _LONGEST_BATCH = 100  # Amazon DynamoDB API Reference, BatchGetItem
+_LONGEST_TRANSACTION = 100  # Amazon DynamoDB API Reference, TransactWriteItems
+_LARGEST_PAGE = 1_048_576  # bytes (Amazon DynamoDB API Reference, Query, LastEvaluatedKey)
 
 
 def tables(**items: Iterable[Mapping[str, Any]]) -> Record:
@@ -66,6 +81,17 @@ def perform(state: Record, operation: str, parameters: Record) -> tuple[Record, 
         return state, Answer(error="ValidationException")
 
 
+def conflict(operation: str, parameters: Record) -> Answer:
+    """The answer to a write while a transaction writes its item, or to a transaction while one writes its last item.
+
+    Source: Amazon DynamoDB Developer Guide, "DynamoDB Transactions: How it works", Transaction conflict handling.
+    """
+    if operation != "transact_write_items":
+        return Answer(error="TransactionConflictException")
+    reasons = ["None"] * (len(parameters["TransactItems"]) - 1) + ["TransactionConflict"]
+    return Answer(freeze({"CancellationReasons": [{"Code": code} for code in reasons]}), "TransactionCanceledException")
+
+
 def _get_item(state: Record, request: Record) -> tuple[Record, Answer]:
     table = request["TableName"]
     expression = _Expressions(request)
@@ -98,12 +124,82 @@ def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
 
 
+def _query(state: Record, request: Record) -> tuple[Record, Answer]:
+    """A page of a local index, in the order of its sort key. `Limit` and size count what is read before the filter."""
+    table = request["TableName"]
+    sort_key, _, included = INDEXES[table][request["IndexName"]]
+    given = {name: request.get(f"{name}Expression") for name in ("KeyCondition", "Filter")}
+    both = " AND ".join(f"({text})" for text in given.values() if text)
+    expression = _Expressions(request.with_fields(ConditionExpression=both))
+    wanted, kept = (condition(text) if text else Condition(Used()) for text in given.values())
+    items = [item for item in state[table].fields.values() if sort_key in item]
+    items = sorted(
+        (item for item in items if wanted.holds(expression.scope(item))), key=lambda item: _order(item, sort_key)
+    )
+    if start := request.get("ExclusiveStartKey"):
+        items = [item for item in items if _order(item, sort_key) > _order(start, sort_key)]
+    keys = {*_key_names(table), sort_key}
+    entries = [_with_only(item, {*keys, *included}) for item in items]
+    page = _first_page(entries, request.get("Limit", len(entries)))
+    matching = tuple(entry for entry in page if kept.holds(expression.scope(entry)))
+    answer = {"Items": matching, "Count": len(matching), "ScannedCount": len(page)}
+    # A page that is full may be the last one, and has a key nevertheless (API Reference, Query, LastEvaluatedKey).
+    if page and (len(page) < len(entries) or len(page) == request.get("Limit")):
+        answer["LastEvaluatedKey"] = _with_only(page[-1], keys)
+    return state, Answer(record(answer))
+
+
+def _with_only(item: Record, names: set[str]) -> Record:
+    return item.without(*(item.fields.keys() - names))
+
+
+def _first_page(entries: list[Record], limit: int) -> list[Record]:
+    size = 0
+    for number, entry in enumerate(entries[:limit]):
+        size += sum(len(name) + bytes_of(value) for name, value in entry.fields.items())
+        if number and size > _LARGEST_PAGE:
+            return entries[:number]
+    return entries[:limit]
+
+
+def _order(item: Record, sort_key: str) -> tuple[Any, ...]:
+    ((kind, value),) = item[sort_key].fields.items()
+    return (Decimal(value) if kind == "N" else value, item["execution"]["S"])
+
+
+def _transact_write_items(state: Record, request: Record) -> tuple[Record, Answer]:
+    """All parts, or none with a reason for each (API Reference, TransactWriteItems)."""
+    parts = [next(iter(part.fields.items())) for part in request["TransactItems"]]
+    items = {(part["TableName"], _text_of(part["TableName"], _key_of(part))) for _, part in parts}
+    if len(items) < len(parts) or not 0 < len(parts) <= _LONGEST_TRANSACTION:
+        raise Invalid("A transaction has one to a hundred operations, each on another item")
+    after, reasons = state, []
+    for kind, part in parts:
+        after, answer = _PARTS[kind](after, part)
+        reason = answer.value.fields if answer.error and answer.value else {}
+        reasons.append(record({"Code": "ConditionalCheckFailed" if answer.error else "None", **reason}))
+    if all(reason["Code"] == "None" for reason in reasons):
+        return after, Answer(record({}))
+    return state, Answer(record({"CancellationReasons": tuple(reasons)}), "TransactionCanceledException")
+
+
+def _check(state: Record, request: Record) -> tuple[Record, Answer]:
+    """The condition of a transaction on an item that it does not write."""
+    key = _text_of(request["TableName"], request["Key"])
+    return _write(state, request, key, _Expressions(request), lambda old: old)
+
+
+def _key_of(request: Record) -> Record:
+    """The key of the item that a request writes."""
+    item: Record = request.get("Key") or request["Item"]
+    return _with_only(item, set(_key_names(request["TableName"])))
+
+
 def _put_item(state: Record, request: Record) -> tuple[Record, Answer]:
     table = request["TableName"]
     expression = _Expressions(request)
     new = canonical_map(request["Item"])
-    key = _text_of(table, record({name: new[name] for name in (KEY_ATTRIBUTES[table],) if name in new}))
-    return _write(state, request, key, expression, lambda _: new)
+    return _write(state, request, _text_of(table, _key_of(request)), expression, lambda _: new)
 
 
 def _delete_item(state: Record, request: Record) -> tuple[Record, Answer]:
@@ -116,7 +212,7 @@ def _update_item(state: Record, request: Record) -> tuple[Record, Answer]:
     key = _text_of(table, request["Key"])
     expression = _Expressions(request)
     for path in expression.update.paths:
-        if path.names(expression.scope(None))[0] == KEY_ATTRIBUTES[table]:
+        if path.names(expression.scope(None))[0] in _key_names(table):
             raise Invalid("Cannot update attribute. This attribute is part of the key")
 
     def change(old: Record | None) -> Record:
@@ -135,13 +231,18 @@ def _write(
     table = request["TableName"]
     old: Record | None = state[table].get(key)
     if not expression.condition.holds(expression.scope(old)):
-        returned = old if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
-        return state, Answer(record({"Item": returned}) if returned else None, "ConditionalCheckFailedException")
+        return state, Answer(_item_of_refusal(request, old), "ConditionalCheckFailedException")
     new = change(old)
     items = {name: item for name, item in {**state[table].fields, key: new}.items() if item is not None}
     attributes = _returned(request.get("ReturnValues", "NONE"), expression, old, new)
     answer = record({"Attributes": attributes}) if attributes is not None and attributes.fields else record({})
     return record({**state.fields, table: record(items)}), Answer(answer)
+
+
+def _item_of_refusal(request: Record, item: Record | None) -> Record | None:
+    """What the answer to a failed condition contains."""
+    is_wanted = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+    return record({"Item": item}) if item and is_wanted else None
 
 
 def _returned(wanted: str, expression: _Expressions, old: Record | None, new: Record | None) -> Record | None:
@@ -153,17 +254,21 @@ def _returned(wanted: str, expression: _Expressions, old: Record | None, new: Re
 
 
 def _text_of(table: str, key: Record) -> str:
-    """The text of a key. Raises Invalid."""
-    value = key.get(KEY_ATTRIBUTES[table])
-    if len(key.fields) != 1 or value is None or not value.get("S"):
+    """The text of a key, with a line feed between its parts. Raises Invalid."""
+    values = [key.get(name) for name in _key_names(table)]
+    if len(key.fields) != len(values) or not all(value is not None and value.get("S") for value in values):
         raise Invalid("The provided key element does not match the schema")
-    text: str = value["S"]
-    return text
+    return "\n".join(value["S"] for value in values)
+
+
+def _key_names(table: str) -> tuple[str, ...]:
+    sort_key = SORT_KEYS.get(table)
+    return (KEY_ATTRIBUTES[table], sort_key) if sort_key else (KEY_ATTRIBUTES[table],)
 
 
 def _keyed(table: str, items: list[Record]) -> Record:
-    attribute = KEY_ATTRIBUTES[table]
-    return record({item[attribute]["S"]: canonical_map(item) for item in items})
+    names = _key_names(table)
+    return record({"\n".join(item[name]["S"] for name in names): canonical_map(item) for item in items})
 
 
 class _Expressions:
@@ -205,6 +310,8 @@ class _Expressions:
         return projected(self._projection.paths, self.scope(item)) if self._projection.paths else item
 
 
+_PARTS = {"ConditionCheck": _check, "Put": _put_item, "Update": _update_item, "Delete": _delete_item}
+
 _EXPRESSION = {"TableName", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues"}
 _WRITE = _EXPRESSION | {"ReturnValues", "ReturnValuesOnConditionCheckFailure"}
 _READ = {"TableName", "ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames"}
@@ -220,4 +327,11 @@ _OPERATIONS: dict[str, tuple[set[str], _Work]] = {
     "put_item": (_WRITE | {"Item"}, _put_item),
     "delete_item": (_WRITE | {"Key"}, _delete_item),
     "update_item": (_WRITE | {"Key", "UpdateExpression"}, _update_item),
+    "query": (
+        {"TableName", "IndexName", "ConsistentRead", "KeyConditionExpression", "FilterExpression", "Limit"}
+        | {"ExclusiveStartKey", "ExpressionAttributeNames", "ExpressionAttributeValues"},
+        _query,
+    ),
+    # botocore gives each call a new token, which only its own repeats have.
+    "transact_write_items": ({"TransactItems", "ClientRequestToken"}, _transact_write_items),
 }

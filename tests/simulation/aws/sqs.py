@@ -13,6 +13,7 @@ from tests.simulation.frozen import Record, freeze, record
 from tests.simulation.transcript import Answer
 
 DEDUPLICATION = 300  # seconds (SQS API Reference, SendMessage, MessageDeduplicationId)
+LONGEST_DELAY = 900  # seconds (SQS API Reference, SendMessage, DelaySeconds)
 _NOTHING = record({})
 
 
@@ -73,6 +74,8 @@ def receivable(queue: Record, now: float, *, together: bool = False) -> list[Rec
 
 
 def _send(queue: Record, parameters: Record, now: float) -> tuple[Record, Answer]:
+    if parameters.get("DelaySeconds", 0) > LONGEST_DELAY:
+        return queue, Answer(error="InvalidParameterValue")
     group, given = parameters.get("MessageGroupId"), parameters.get("MessageDeduplicationId")
     number = queue["sent"] + 1
     if given is not None:  # per group: DeduplicationScope messageGroup in template.yaml

@@ -13,14 +13,14 @@ from slotkeeper.slots.plan import (
     LOOK_AHEAD_SECONDS,
     Behind,
     Blocked,
+    InPause,
     Leave,
     NextRound,
     NoRoom,
-    Paused,
     Plan,
+    PlannedStart,
     Queued,
     Reason,
-    Start,
     Starting,
     Stopped,
     TooEarly,
@@ -87,10 +87,10 @@ EXAMPLES: dict[str, tuple[Process, list[Queued], str, dict[str, Reason]]] = {
         "",
         {"a": NoRoom(2, 1), "b": Behind("a")},
     ),
-    "a blocked head keeps back nobody": (a_process(2), a_queue(3, 1, 1), "bc", {"a": Blocked(3, 2)}),
+    "a blocked head keeps back no other": (a_process(2), a_queue(3, 1, 1), "bc", {"a": Blocked(3, 2)}),
     "the limit was lowered below what is in use": (a_process(1, 1, 1), a_queue(1), "", {"a": NoRoom(1, -1)}),
     "the limit is 0": (a_process(0), a_queue(1, 1), "", {"a": Stopped(), "b": Stopped()}),
-    "paused": (a_process(2, paused=True), a_queue(1, 1), "", {"a": Paused(), "b": Behind("a")}),
+    "paused": (a_process(2, paused=True), a_queue(1, 1), "", {"a": InPause(), "b": Behind("a")}),
     "the default weight of the item": (
         a_process(4, default_weight=3),
         [Queued("a", "0"), Queued("b", "1")],
@@ -137,7 +137,7 @@ def test_requests_start_in_the_order_of_their_places(
 
 def test_a_start_has_the_weight_that_it_takes() -> None:
     planned = plan(a_process(9, default_weight=2), [Queued("a", "0"), Queued("b", "1", weight=5)], NOW, age=AGE)
-    assert planned.starts == (Start("a", 2), Start("b", 5))
+    assert planned.starts == (PlannedStart("a", 2), PlannedStart("b", 5))
 
 
 def test_a_wait_has_the_number_of_requests_that_start_before_it() -> None:
@@ -153,7 +153,7 @@ def test_a_wait_has_the_number_of_requests_that_start_before_it() -> None:
         pytest.param(a_process(1, paused=True), a_queue(skips()), "", {"a": "SKIPPED"}, id="paused"),
         pytest.param(a_process(3, 2), a_queue(2, skips()), "", {"b": "SKIPPED"}, id="behind a heavy one"),
         pytest.param(a_process(1), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="blocked"),
-        pytest.param(a_process(3, 2), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="what is behind it has room"),
+        pytest.param(a_process(3, 2), a_queue(skips(2), 1), "b", {"a": "SKIPPED"}, id="what is behind it fits"),
         pytest.param(a_process(1), a_queue(until(NOW)), "", {"a": "TOO_LATE"}, id="its time has come"),
         pytest.param(a_process(1), a_queue(until(NOW + 1)), "a", {}, id="its time comes"),
         pytest.param(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, cast
 
 from botocore.exceptions import ClientError
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 Item = dict[str, Any]
+Key = str | tuple[str, str]
+
+# Seconds before each repeat of a write that met a transaction on its item. It had no effect, transactions take
+# milliseconds, and no SDK repeats it (DynamoDB guide, "Transaction conflict handling in DynamoDB").
+CONFLICT_WAITS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 
 
 class Write(NamedTuple):
@@ -25,21 +31,21 @@ class Write(NamedTuple):
 
 
 class Table:
-    """One table whose key is one text attribute. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
+    """One table whose key is one text attribute, or two. Errors of DynamoDB pass as ClientError or BotoCoreError."""
 
-    def __init__(self, dynamodb: DynamoDBClient, name: str, key_attribute: str) -> None:
+    def __init__(self, dynamodb: DynamoDBClient, name: str, *key_attributes: str) -> None:
         self.name = name
         self.dynamodb = dynamodb
-        self._key_attribute = key_attribute
+        self._key_attributes = key_attributes
 
-    def read(self, key: str, **options: Any) -> Item:
+    def read(self, key: Key, **options: Any) -> Item:
         """Read the item consistently; empty if there is none."""
-        answer = self.dynamodb.get_item(TableName=self.name, Key=self._key(key), ConsistentRead=True, **options)
+        answer = self.dynamodb.get_item(TableName=self.name, Key=self.key(key), ConsistentRead=True, **options)
         return cast(Item, answer.get("Item", {}))
 
     def update(
         self,
-        key: str,
+        key: Key,
         update: str,
         condition: str,
         values: Mapping[str, Any] | None = None,
@@ -47,12 +53,12 @@ class Table:
         **options: Any,
     ) -> Write:
         """Call UpdateItem. After a refusal, `item` is the current item. After a write it is empty by default."""
-        request = {"Key": self._key(key), "UpdateExpression": update, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        request = {"Key": self.key(key), "UpdateExpression": update, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         return self._write(self.dynamodb.update_item, condition, values, names, {**request, **options})
 
     def update_and_read(
         self,
-        key: str,
+        key: Key,
         update: str,
         condition: str,
         values: Mapping[str, Any] | None = None,
@@ -68,9 +74,9 @@ class Table:
         request = {"Item": item, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
         return self._write(self.dynamodb.put_item, condition, values, None, request)
 
-    def delete(self, key: str, condition: str, values: Mapping[str, Any] | None = None) -> Write:
+    def delete(self, key: Key, condition: str, values: Mapping[str, Any] | None = None) -> Write:
         """Call DeleteItem. `item` is the deleted item."""
-        request = {"Key": self._key(key), "ReturnValues": "ALL_OLD"}
+        request = {"Key": self.key(key), "ReturnValues": "ALL_OLD"}
         return self._write(self.dynamodb.delete_item, condition, values, None, request)
 
     def _write(
@@ -84,18 +90,61 @@ class Table:
         # DynamoDB refuses an empty map of names or values (API Reference, UpdateItem).
         given = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
         given = {name: mapping for name, mapping in given.items() if mapping}
-        try:
-            answer = call(TableName=self.name, ConditionExpression=condition, **given, **request)
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            answer = cast(dict[str, Any], error.response)
-            retries = answer.get("ResponseMetadata", {}).get("RetryAttempts", 0)
-            return Write(False, answer.get("Item", {}), retries > 0)
-        return Write(True, answer.get("Attributes", {}))
+        retried = False
+        for wait in (*CONFLICT_WAITS, None):
+            try:
+                answer = call(TableName=self.name, ConditionExpression=condition, **given, **request)
+            except ClientError as error:
+                code, answer = error.response["Error"]["Code"], cast(dict[str, Any], error.response)
+                retried = retried or answer.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+                if code == "ConditionalCheckFailedException":
+                    return Write(False, answer.get("Item", {}), retried)
+                if code != "TransactionConflictException" or wait is None:
+                    raise
+            else:
+                return Write(True, answer.get("Attributes", {}))
+            time.sleep(wait)
+        raise AssertionError("unreachable")
 
-    def _key(self, key: str) -> Item:
-        return {self._key_attribute: {"S": key}}
+    def key(self, key: Key) -> Item:
+        """The key in DynamoDB's format."""
+        parts = (key,) if isinstance(key, str) else key
+        return {name: {"S": part} for name, part in zip(self._key_attributes, parts, strict=True)}
+
+
+class TransactionPart(NamedTuple):
+    """What a transaction did not accept of one of its items.
+
+    `code` is DynamoDB's: "None" for an item that refused nothing, or "ConditionalCheckFailed" (API Reference,
+    TransactWriteItems, Errors). `item`: the current item after a failed condition, if there is one and the engine
+    returns it.
+    """
+
+    code: str
+    item: Item
+
+
+def transact(dynamodb: DynamoDBClient, parts: Sequence[Any]) -> list[TransactionPart]:
+    """Write all parts or none. Returns one `TransactionPart` for each if a condition failed, and none after success.
+
+    Raises:
+        ClientError, BotoCoreError: another error, or one after which the transaction may have been written. So what is
+            returned is never the refusal of a busy or throttled item.
+    """
+    for wait in (*CONFLICT_WAITS, None):
+        try:
+            dynamodb.transact_write_items(TransactItems=parts)
+        except ClientError as error:
+            reasons = cast(dict[str, Any], error.response).get("CancellationReasons", [])
+            codes = {reason.get("Code", "None") for reason in reasons}
+            if codes and codes <= {"None", "ConditionalCheckFailed"}:
+                return [TransactionPart(reason.get("Code", "None"), reason.get("Item", {})) for reason in reasons]
+            if "TransactionConflict" not in codes or wait is None:
+                raise
+        else:
+            return []
+        time.sleep(wait)
+    raise AssertionError("unreachable")
 
 
 def number(value: float) -> Item:

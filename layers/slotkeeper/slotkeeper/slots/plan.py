@@ -2,7 +2,7 @@
 
 The queued requests of a process have one order, that of their places: first by priority, then by the time at which they
 were sent. They start strictly in this order. The first one that cannot start now keeps back all behind it, although a
-lighter one of them might fit: otherwise a heavy request would wait for ever. Two kinds are passed over:
+lighter one of them might fit: otherwise a heavy request could wait forever. Two kinds are passed over:
 
 - A request that has a holder: it is starting, or runs.
 - A request whose weight is above the limit. It is *blocked*, and could not start if all slots were free.
@@ -67,7 +67,7 @@ class Stopped:
 
 
 @dataclass(frozen=True)
-class Paused:
+class InPause:
     """An operator has paused the process."""
 
 
@@ -105,7 +105,7 @@ class NextRound:
     """It can start now, with the next write: this one adds as many holders as one may."""
 
 
-Reason = Starting | Blocked | Stopped | Paused | NoRoom | TooManyHolders | TooEarly | Behind | NextRound
+Reason = Starting | Blocked | Stopped | InPause | NoRoom | TooManyHolders | TooEarly | Behind | NextRound
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Start:
+class PlannedStart:
     """A request that may start now, with its weight in the unit of the limit."""
 
     execution: str
@@ -141,20 +141,25 @@ class Plan:
 
     Attributes:
         starts: the requests to start, in their order. One write may grant them all.
-        leaves: the requests that leave the queue. They leave first: what is behind them may then have room.
+        leaves: the requests that leave the queue. They leave first: what is behind them may fit then.
         again: the holders whose starter has died, to be started again by name.
         waits: execution -> why it does not start, for every other request.
         next_start: of the rate, after the starts, in milliseconds since the epoch.
-        look_again: when something changes that no other write will announce, in seconds since the epoch. None: nothing
+        look_again: when something changes without a write, in seconds since the epoch. None: nothing
             does within LOOK_AHEAD_SECONDS.
     """
 
-    starts: tuple[Start, ...]
+    starts: tuple[PlannedStart, ...]
     leaves: tuple[Leave, ...]
     again: tuple[str, ...]
     waits: Mapping[str, Wait]
     next_start: int
     look_again: float | None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether no request behind the planned ones can start in this round."""
+        return any(not isinstance(wait.reason, Starting | Blocked | Stopped) for wait in self.waits.values())
 
 
 class _Free:
@@ -169,7 +174,7 @@ class _Free:
     def refuses(self, weight: int) -> Reason | None:
         """Why the next request cannot start; None if it can."""
         if self.process.paused:
-            return Paused()
+            return InPause()
         if weight > self.room:
             return NoRoom(weight, self.room)
         if self.holders < 1:
@@ -196,7 +201,7 @@ def plan(process: Process, queued: Iterable[Queued], now: float, *, age: float, 
         most: the number of holders that one write may add.
     """
     free = _Free(process, now)
-    starts: list[Start] = []
+    starts: list[PlannedStart] = []
     leaves: list[Leave] = []
     waits: dict[str, Wait] = {}
     times: list[float] = []  # at which something changes without a write
@@ -222,7 +227,7 @@ def plan(process: Process, queued: Iterable[Queued], now: float, *, age: float, 
         if not reason:
             free.take(weight)
             if len(starts) < most:
-                starts.append(Start(request.execution, weight))
+                starts.append(PlannedStart(request.execution, weight))
                 next_start = free.next_start
                 continue
             reason = NextRound()
@@ -237,10 +242,10 @@ def plan(process: Process, queued: Iterable[Queued], now: float, *, age: float, 
     if isinstance(refused, NoRoom | TooManyHolders) and process.next_expiry is not None:
         times.append(process.next_expiry)
     look_again = min((time for time in times if time <= now + LOOK_AHEAD_SECONDS), default=None)
-    return Plan(tuple(starts), tuple(leaves), _orphans(process, now, age), waits, next_start, look_again)
+    return Plan(tuple(starts), tuple(leaves), orphans(process, now, age), waits, next_start, look_again)
 
 
-def _orphans(process: Process, now: float, age: float) -> tuple[str, ...]:
+def orphans(process: Process, now: float, age: float) -> tuple[str, ...]:
     """The reservations whose starter has died. One that is younger is another invocation's work.
 
     A holder's time is in whole seconds, rounded down.

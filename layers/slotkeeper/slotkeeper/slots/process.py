@@ -194,6 +194,8 @@ class Process:
         turn_seconds: for how long a turn delays the wakes of lower priorities.
         rate: how many requests and leases may start in a time. None: any number.
         next_start: of the rate (rate.py), in milliseconds since the epoch.
+        grants: changes with every write after which a plan of who starts next may be wrong (grants.py).
+        ring_at: when the next timed doorbell is due, in seconds since the epoch; 0: none was sent.
     """
 
     name: str
@@ -215,6 +217,8 @@ class Process:
     turn_seconds: int = TURN_SECONDS
     rate: Rate | None = None
     next_start: int = 0
+    grants: int = 0
+    ring_at: float = 0
 
     @property
     def due(self) -> int:
@@ -438,6 +442,8 @@ def _parse(attributes: Attributes) -> Process:
         turn_seconds=_read_turn_seconds(attributes),
         rate=rate,
         next_start=next_start,
+        grants=attributes.whole("grants", 0),
+        ring_at=attributes.number("ring_at", 0),
     )
 
 

@@ -1,0 +1,305 @@
+"""RequestTable: one row per request and attempt, from its acceptance to the end of its retention.
+
+    process_name   S, key
+    execution      S, sort key: the name of its workflow execution, made of process, request id, attempt and caller
+    state          S: QUEUED, STARTED, SUCCEEDED, FAILED, SKIPPED, TOO_LATE, CANCELLED, REJECTED, RETURNED or REDRIVEN
+    request_id     S
+    attempt        N
+    message_id     S: of the message that brought it; a redelivery has the same one
+    digest         S: of its content, by which a repeated request differs from another one with the same id
+    body           S: the request without its task token, which is the input of its execution
+    task_token     S, optional: of the caller that waits for its answer
+    priority       S
+    weight         N, optional: as the request states it
+    skips          BOOL, optional: it leaves the queue if it cannot start
+    start_before   N, optional: seconds since the epoch
+    sent           N: when its message was sent, in seconds since the epoch
+    place          S, while it is queued and its start is not marked: its place in the queue
+    placed         S: the place that it has or had
+    deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
+    open           N, until it has ended and its end was published: when it was accepted
+    granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant
+    started, ended N: seconds since the epoch
+    code, reason   S: why it ended without a start
+    expires        N, once it has ended: when DynamoDB deletes the row
+
+Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
+`open` what has not ended, or whose end was not published. Reads of them are consistent (DynamoDB guide, "Local
+secondary indexes").
+
+A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
+it ends without a start, or its work has already ended. The second also requires, in the same transaction, that the
+process has no holder of it, and changes `grants`: so no grant that was planned before can succeed after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from slotkeeper.aws.dynamodb import Attributes, Item, Table, number, transact
+from slotkeeper.slots.plan import Queued
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+State = Literal[
+    "QUEUED",
+    "STARTED",
+    "SUCCEEDED",
+    "FAILED",
+    "SKIPPED",
+    "TOO_LATE",
+    "CANCELLED",
+    "REJECTED",
+    "RETURNED",
+    "REDRIVEN",
+]
+End = Literal["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"]
+ENDED_WITHOUT_START: tuple[State, ...] = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
+# Step Functions keeps the names of closed executions for 90 days (API Reference, StartExecution, `name`). For as long,
+# a request id means one request.
+RETENTION_SECONDS = 90 * 86400
+# In one transaction, whose items may have 4 MB together (API Reference, TransactWriteItems): a row has up to 70 KB with
+# its body and a task token, and the process's item up to 400 KB.
+MAX_LEAVES = 50
+
+QUEUED = "#state = :queued AND attribute_exists(place)"
+MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE place, deadline"
+END_UPDATE = (
+    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires REMOVE place, deadline"
+)
+LEAVE_PROCESS_UPDATE = "SET grants = grants + :one"
+REFUSE_PROCESS_UPDATE = (
+    "SET grants = grants + :one, slots_in_use = slots_in_use - if_not_exists(holders.#me.weight, :one) "
+    "REMOVE holders.#me"
+)
+REFUSE_PROCESS_CONDITION = "holders.#me.#state = :reserved"
+LEAVE_CONDITION = "attribute_exists(process_name) AND {absent}"
+NO_TARGET_CONDITION = "target = :none AND {absent}"
+NO_PROCESS_CONDITION = "attribute_not_exists(process_name)"
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A request that ends without a start. `code` and `reason` are for its sender."""
+
+    execution: str
+    end: End
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class QueuedBody:
+    """What a dispatch reads of a row before it starts the request.
+
+    Attributes:
+        text: the input of the execution.
+        accepted: seconds since the epoch; None if the row has ended, and its end was published.
+    """
+
+    state: State
+    text: str
+    accepted: float | None = None
+
+
+def granted_as(grants: int, number: int) -> str:
+    """The order of grants as text that sorts: the value of `grants` after it, and the number in its write."""
+    return f"{grants:016}#{number:02}"
+
+
+class RequestTable:
+    """RequestTable, and the process's item where one transaction writes both.
+
+    Errors of DynamoDB pass through as ClientError or BotoCoreError.
+    """
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str, slot_table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = Table(dynamodb, table_name, "process_name", "execution")
+        self._slots = Table(dynamodb, slot_table_name, "process_name")
+
+    def add(self, row: Item) -> Attributes | None:
+        """Add a row; if its execution has one already, return that one."""
+        write = self._table.put(row, "attribute_not_exists(execution)")
+        if write.held:
+            return None
+        return Attributes(write.item or self._table.read((row["process_name"]["S"], row["execution"]["S"])))
+
+    def queue(self, process: str, slot_limit: int, first_page: int) -> Iterator[list[Queued]]:
+        """The queue in its order, page by page, without most requests whose weight is above the limit.
+
+        Args:
+            first_page: the number of requests that the first page reads. Further pages read 1 MB each.
+        """
+        request: dict[str, Any] = {
+            "TableName": self._table.name,
+            "IndexName": "place",
+            "ConsistentRead": True,
+            "KeyConditionExpression": "process_name = :process",
+            "FilterExpression": "attribute_not_exists(weight) OR weight <= :limit",
+            "ExpressionAttributeValues": {
+                ":process": {"S": process},
+                ":limit": number(slot_limit),
+            },
+            "Limit": first_page,
+        }
+        while True:
+            answer = self._dynamodb.query(**request)
+            yield [_queued(item) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return
+            request.pop("Limit", None)
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def due(self, process: str, until: float) -> list[Queued]:
+        """The first requests that may have to leave the queue before a time: those that skip, and the late ones."""
+        answer = self._dynamodb.query(
+            TableName=self._table.name,
+            IndexName="deadline",
+            ConsistentRead=True,
+            KeyConditionExpression="process_name = :process AND deadline <= :until",
+            ExpressionAttributeValues={":process": {"S": process}, ":until": number(until)},
+            Limit=MAX_LEAVES,
+        )
+        return [_queued(item) for item in answer["Items"]]
+
+    def bodies(self, process: str, executions: Sequence[str]) -> dict[str, QueuedBody | None]:
+        """The body of each row, read consistently; None if there is no row. One that was not read is missing.
+
+        DynamoDB leaves keys unprocessed under load (API Reference, BatchGetItem).
+        """
+        if not executions:
+            return {}
+        answer = self._dynamodb.batch_get_item(
+            RequestItems={
+                self._table.name: {
+                    "Keys": [self._table.key((process, execution)) for execution in executions],
+                    "ConsistentRead": True,
+                    "ProjectionExpression": "execution, #state, body, #open",
+                    "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
+                }
+            }
+        )
+        rows = [Attributes(item) for item in answer["Responses"].get(self._table.name, [])]
+        found = {
+            row.text("execution"): QueuedBody(
+                row.parsed("state", _state), row.text("body", ""), row.number("open", None)
+            )
+            for row in rows
+        }
+        unread = answer["UnprocessedKeys"][self._table.name]["Keys"] if answer.get("UnprocessedKeys") else []
+        missing = {key["execution"]["S"] for key in cast(list[Item], unread)}
+        return {name: found.get(name) for name in executions if name not in missing}
+
+    def mark_started(self, process: str, execution: str, granted: str, now: float) -> bool:
+        """Note a start; False if the request is not queued any more: its work may have ended already."""
+        values: Item = {
+            ":queued": {"S": "QUEUED"},
+            ":started": {"S": "STARTED"},
+            ":now": number(now),
+            ":granted": {"S": granted},
+        }
+        return self._table.update((process, execution), MARK_UPDATE, QUEUED, values, {"#state": "state"}).held
+
+    def leave(self, process: str, leavings: Sequence[Leaving], now: float) -> list[Leaving]:
+        """End queued requests without a start, in one transaction. Returns those that have ended so.
+
+        A request that was granted a slot, started or ended meanwhile is left as it is, and the rest tried again.
+        """
+        return self._end(process, leavings, now, LEAVE_CONDITION)
+
+    def end_homeless(self, process: str, leavings: Sequence[Leaving], now: float, *, exists: bool) -> list[Leaving]:
+        """As `leave`, of a process that has no target, or does not exist, and if that is still so."""
+        return self._end(process, leavings, now, NO_TARGET_CONDITION if exists else NO_PROCESS_CONDITION)
+
+    def refuse(self, process: str, leaving: Leaving, now: float) -> bool:
+        """End a queued request whose start was refused for good, and free its reservation, in one transaction.
+
+        False if it is not queued any more, or its slot was confirmed or freed meanwhile.
+        """
+        names = {"#me": leaving.execution, "#state": "state"}
+        values: Item = {":one": number(1), ":reserved": {"S": "RESERVED"}}
+        holder = self._of_process(process, REFUSE_PROCESS_CONDITION, REFUSE_PROCESS_UPDATE, values, names)
+        return not transact(self._dynamodb, [self._of_row(process, leaving, now), holder])
+
+    def _end(self, process: str, leavings: Sequence[Leaving], now: float, condition: str) -> list[Leaving]:
+        left = list(leavings)[:MAX_LEAVES]
+        while left:
+            parts = [self._of_row(process, each, now) for each in left]
+            refused = transact(self._dynamodb, [*parts, self._without_holders(process, left, condition)])
+            if not refused:
+                return left
+            holders = Attributes(refused[-1].item).map("holders", Attributes({})).raw
+            changed = {each.execution for each, part in zip(left, refused, strict=False) if part.code != "None"}
+            kept = [each for each in left if each.execution not in changed and each.execution not in holders]
+            if kept == left:  # the process itself has changed
+                return []
+            left = kept
+        return []
+
+    def _without_holders(self, process: str, leavings: Sequence[Leaving], condition: str) -> Any:
+        """The part of a transaction that changes `grants`, if the process has none of these holders."""
+        if condition == NO_PROCESS_CONDITION:
+            key = self._slots.key(process)
+            check = {"TableName": self._slots.name, "Key": key, "ConditionExpression": condition}
+            return {"ConditionCheck": check}
+        names = {f"#n{at}": each.execution for at, each in enumerate(leavings)}
+        absent = " AND ".join(f"attribute_not_exists(holders.{name})" for name in names)
+        values: Item = {":one": number(1)} | ({":none": {"S": "none"}} if ":none" in condition else {})
+        return self._of_process(process, condition.format(absent=absent), LEAVE_PROCESS_UPDATE, values, names)
+
+    def _of_row(self, process: str, leaving: Leaving, now: float) -> Any:
+        values: Item = {
+            ":queued": {"S": "QUEUED"},
+            ":end": {"S": leaving.end},
+            ":now": number(now),
+            ":code": {"S": leaving.code},
+            ":reason": {"S": leaving.reason},
+            ":expires": number(int(now) + RETENTION_SECONDS),
+        }
+        return {
+            "Update": {
+                "TableName": self._table.name,
+                "Key": self._table.key((process, leaving.execution)),
+                "UpdateExpression": END_UPDATE,
+                "ConditionExpression": QUEUED,
+                "ExpressionAttributeNames": {"#state": "state"},
+                "ExpressionAttributeValues": values,
+            }
+        }
+
+    def _of_process(
+        self, process: str, condition: str, update: str, values: Mapping[str, Any], names: Mapping[str, str]
+    ) -> Any:
+        return {
+            "Update": {
+                "TableName": self._slots.name,
+                "Key": self._slots.key(process),
+                "UpdateExpression": update,
+                "ConditionExpression": condition,
+                "ExpressionAttributeNames": names,
+                "ExpressionAttributeValues": values,
+                "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            }
+        }
+
+
+def _queued(item: Item) -> Queued:
+    entry = Attributes(item)
+    return Queued(
+        execution=entry.text("execution"),
+        place=entry.text("place"),
+        weight=entry.whole("weight", None),
+        start_before=entry.number("start_before", None),
+        skips=entry.flag("skips", False),
+    )
+
+
+def _state(text: str) -> State:
+    states = get_args(State)
+    if text not in states:
+        raise ValueError(f"must be one of {', '.join(states)}, got {text!r}")
+    return cast(State, text)

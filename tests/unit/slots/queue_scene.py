@@ -1,0 +1,193 @@
+"""A process whose waiting requests are rows, on the simulated tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.dispatch import Report, Tools, dispatch
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.grants import Grants
+from slotkeeper.slots.intake import Acceptance, accept
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import Request
+from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.starts import ReservationStarter, Starts
+from tests.support.in_process_aws import InProcessAws
+from tests.support.in_process_tables import Refusal
+from tests.support.quick_clients import shared_client
+
+NOW = 1_800_000_000.0
+AGE = 32.0
+MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"
+
+
+class QueueAccount(InProcessAws):
+    """The account.
+
+    Attributes:
+        start_errors: name of an execution -> the error code that StartExecution answers with.
+        unread: names of rows that BatchGetItem leaves unprocessed.
+        made: the name of each operation, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start_errors: dict[str, str] = {}
+        self.unread: set[str] = set()
+        self.made: list[str] = []
+
+    def answer(self, model: Any, parameters: Item) -> Any:
+        self.made.append(model.name)
+        return super().answer(model, parameters)
+
+    def _StartExecution(self, parameters: Item) -> Item:
+        if code := self.start_errors.get(parameters["name"]):
+            raise Refusal(code)
+        return super()._StartExecution(parameters)
+
+    def _BatchGetItem(self, parameters: Item) -> Item:
+        wanted = parameters["RequestItems"]["requests"]
+        left = [key for key in wanted["Keys"] if key["execution"]["S"] in self.unread]
+        read = {**wanted, "Keys": [key for key in wanted["Keys"] if key not in left]}
+        answer = self.tables.perform("BatchGetItem", {"RequestItems": {"requests": read}}) if read["Keys"] else {}
+        unprocessed = {"requests": {**wanted, "Keys": left}} if left else {}
+        return {"Responses": {"requests": []}} | answer | {"UnprocessedKeys": unprocessed}
+
+
+class QueueScene:
+    """The process `p` with a limit, its queue, and the tools of a dispatch. Nothing sleeps: `slept` has the seconds."""
+
+    def __init__(self, limit: int = 1) -> None:
+        self.aws = QueueAccount()
+        self.dynamodb, self.sqs, self.stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
+        for client in (self.dynamodb, self.sqs, self.stepfunctions):
+            self.aws.answer_calls_of(client)
+        self.grants = Grants(self.dynamodb, "slots")
+        self.rows = RequestTable(self.dynamodb, "requests", "slots")
+        self.now = NOW
+        self.slept: list[float] = []
+        self.left = float("inf")
+        self.sent = 0
+        self.names: dict[str, str] = {}  # execution -> request id
+        self.starts = Starts(self.stepfunctions, MACHINE)
+        self.starter = ReservationStarter(self.starts, self.grants, self.rows, lambda: self.now, each=_in_turn)
+        self.tools = Tools(
+            self.grants,
+            self.rows,
+            self.starter,
+            Doorbell(self.sqs, "https://sqs/bells"),
+            AGE,
+            clock=lambda: self.now,
+            sleep=self.slept.append,
+            jitter=lambda _, high: high,
+            seconds_left=lambda: self.left,
+        )
+        self.put_process(slot_limit=number(limit))
+
+    # The process
+
+    def put_process(self, **attributes: Item) -> None:
+        item = {
+            "process_name": {"S": "p"},
+            "slot_limit": number(1),
+            "slots_in_use": number(0),
+            "holders": {"M": {}},
+            "waiting": {"M": {}},
+            "target": {"S": "job"},
+            "grants": number(7),
+        }
+        self.aws.tables.put("slots", item | attributes)
+
+    def change(self, **attributes: Item) -> None:
+        """Set attributes of the process's item."""
+        self.aws.tables.put("slots", self.item | attributes)
+
+    def hold(self, held: dict[str, Item]) -> None:
+        """Add holders to the item, and their weights to its counter."""
+        holders = self.item["holders"]["M"] | {name: {"M": each} for name, each in held.items()}
+        weights = sum(int(each["M"].get("weight", number(1))["N"]) for each in holders.values())
+        self.change(holders={"M": holders}, slots_in_use=number(weights))
+
+    @property
+    def item(self) -> Item:
+        return self.aws.tables.item("slots", "p")
+
+    @property
+    def process(self) -> Process:
+        read = self.grants.read("p")
+        assert read is not None
+        return read
+
+    @property
+    def holders(self) -> dict[str, str]:
+        """The state of each holder, by the id of its request."""
+        return {self.names.get(name, name): each.state for name, each in self.process.holders.items()}
+
+    # The queue
+
+    def accept(self, request: Request, message: str = "", at: float | None = None) -> Acceptance:
+        """Receive a request that is sent now, with the next sequence number."""
+        self.sent += 1
+        self.names[request.execution_name] = request.request_id
+        sent = self.now if at is None else at
+        return accept(self.rows, request, message or f"m{self.sent}", sent, str(self.sent), self.now)
+
+    def queue(self, *ids: str, **fields: Any) -> list[str]:
+        """Queue a request of each id; return the names of their executions."""
+        requests = [Request("p", {}, each, **fields) for each in ids]
+        for request in requests:
+            self.accept(request)
+        return [request.execution_name for request in requests]
+
+    def row(self, execution: str) -> Item:
+        return self.aws.tables.item("requests", f"p\n{execution}")
+
+    def end(self, execution: str, state: str) -> None:
+        """End a row, as the workflow or an operator does."""
+        row = {name: value for name, value in self.row(execution).items() if name not in ("place", "deadline")}
+        self.aws.tables.put("requests", row | {"state": {"S": state}})
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The state of the last attempt of each request."""
+        rows = sorted(self.aws.tables.items("requests"), key=lambda row: int(row["attempt"]["N"]))
+        return {row["request_id"]["S"]: row["state"]["S"] for row in rows}
+
+    # The dispatch
+
+    def dispatch(self, at: float | None = None, **more: Any) -> Report:
+        return dispatch(self.tools, Bell("p", at), **more)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    @property
+    def rings(self) -> list[tuple[Item, int]]:
+        """The body and the delay of each ring so far."""
+        return [(json.loads(sent["MessageBody"]), sent["DelaySeconds"]) for sent in self.aws.sent_to("bells")]
+
+    @property
+    def ran(self) -> list[str]:
+        """The ids of the requests that were started, in their order."""
+        return [self.names[name] for name in self.aws.executions]
+
+
+def reserved(since: float = NOW, weight: int = 1) -> Item:
+    """A RESERVED holder."""
+    holder = {"state": {"S": "RESERVED"}, "since": number(int(since))}
+    return holder if weight == 1 else holder | {"weight": number(weight)}
+
+
+def running(weight: int = 1) -> Item:
+    return reserved(weight=weight) | {"state": {"S": "RUNNING"}}
+
+
+def leased(until: float) -> Item:
+    return reserved() | {"state": {"S": "LEASED"}, "until": number(int(until)), "code": {"S": "x"}}
+
+
+def _in_turn[T, R](work: Callable[[T], R], listed: Any) -> list[R]:
+    return [work(each) for each in listed]

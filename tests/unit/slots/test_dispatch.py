@@ -1,0 +1,386 @@
+"""What a dispatch does at its bounds: of rounds, of time, of refusals, and of the rings that it sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.dynamodb import number
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots import dispatch
+from slotkeeper.slots.dispatch import MAX_EXECUTIONS, MAX_REFUSALS, MAX_ROUNDS, RESERVE_SECONDS, DispatchFailed, Report
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.plan import MAX_STARTS, PlannedStart
+from slotkeeper.slots.process import MAX_HOLDERS, MalformedProcess
+from slotkeeper.slots.rate import Rate
+from slotkeeper.slots.request import Request
+from slotkeeper.slots.request_table import MAX_LEAVES
+from tests.support.boundary import before_write, lose_answer, refuse
+from tests.unit.slots.queue_scene import AGE, NOW, QueueScene, leased, reserved, running
+
+REFUSED = "ConditionalCheckFailedException"
+SOON, LATER = "2027-01-15T08:01:00Z", "2027-01-15T08:20:00Z"  # a minute and twenty after NOW
+
+
+@pytest.fixture
+def scene() -> QueueScene:
+    return QueueScene()
+
+
+def ids(count: int) -> list[str]:
+    return [f"{at:03}" for at in range(count)]
+
+
+# Processes that run nothing
+
+
+def test_requests_of_an_unknown_process_are_rejected_in_rounds(scene: QueueScene) -> None:
+    scene.queue(*ids(MAX_LEAVES + 1))
+    scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
+
+    report = scene.dispatch()
+
+    assert len(report.left) == MAX_LEAVES + 1
+    assert {each.code for each in report.left} == {"UnknownProcess"}
+    assert set(scene.states.values()) == {"REJECTED"}
+    assert "process 'p' does not exist" in report.left[0].reason
+
+
+def test_requests_of_a_process_for_leases_are_rejected(scene: QueueScene) -> None:
+    scene.queue("a", weight=9)  # above its limit
+    scene.change(target={"S": "none"})
+    (rejected,) = scene.dispatch().left
+    assert (rejected.code, scene.states, scene.process.grants) == ("LeasesOnly", {"a": "REJECTED"}, 8)
+
+
+def test_a_request_that_holds_a_slot_of_a_process_that_is_now_for_leases_ends_with_its_work(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.hold({name: running()})
+    scene.change(target={"S": "none"})
+    assert scene.dispatch() == Report()
+    assert (scene.states, scene.rings) == ({"a": "QUEUED"}, [])
+
+
+def test_a_malformed_process_is_reported_and_its_requests_wait(scene: QueueScene) -> None:
+    scene.queue("a")
+    scene.change(slot_limit={"S": "1"})
+    with pytest.raises(MalformedProcess, match="slot_limit"):
+        scene.dispatch()
+    assert scene.states == {"a": "QUEUED"}
+
+
+# What is read
+
+
+@pytest.mark.parametrize(
+    "attributes", [{}, {"paused": {"BOOL": True}, "slot_limit": number(9)}], ids=["full", "paused"]
+)
+def test_a_process_in_which_nothing_can_start_costs_one_read(attributes: dict[str, Any], scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.change(**attributes)
+    scene.queue("a")
+    scene.aws.made.clear()
+    assert scene.dispatch() == Report()
+    assert scene.aws.made == ["GetItem"]
+
+
+@pytest.mark.parametrize("leavers", [True, False])
+def test_a_full_or_paused_process_is_read_for_requests_that_may_have_to_leave(leavers: bool, scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.queue("a", when_busy="skip")
+    scene.queue("b", start_before="2027-01-15T08:00:00Z")
+    scene.dispatch(leavers=leavers)
+    assert scene.states == ({"a": "SKIPPED", "b": "TOO_LATE"} if leavers else {"a": "QUEUED", "b": "QUEUED"})
+
+
+def test_a_request_behind_all_that_is_read_leaves(scene: QueueScene) -> None:
+    """The first page has what may start, and one more."""
+    scene.queue(*ids(MAX_STARTS + 5))
+    scene.queue("last", priority="low", when_busy="skip")
+    scene.dispatch(leavers=True)
+    assert (scene.states["last"], scene.ran) == ("SKIPPED", ["000"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"), [({"when_busy": "skip"}, "SKIPPED"), ({"start_before": "2027-01-15T08:00:00Z"}, "TOO_LATE")]
+)
+def test_a_blocked_request_leaves_although_another_one_waits_behind_it(
+    fields: dict[str, Any], state: str, scene: QueueScene
+) -> None:
+    scene.queue("blocked", weight=2, **fields)
+    scene.queue("runs", "waits")
+    scene.dispatch(leavers=True)
+    assert scene.states == {"blocked": state, "runs": "STARTED", "waits": "QUEUED"}
+
+
+def test_blocked_requests_in_front_are_read_over(scene: QueueScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.change(default_weight=number(2))
+    scene.queue(*ids(2 * MAX_STARTS))
+    scene.queue("a", weight=1)
+    with monkeypatch.context() as fewer:
+        fewer.setattr(dispatch, "MAX_PAGES", 1)
+        assert (scene.dispatch().is_cut, scene.ran) == (True, [])
+    assert (scene.dispatch().is_cut, scene.ran) == (False, ["a"])
+
+
+# Bounds
+
+
+def test_more_than_one_write_may_add_start_in_rounds(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(MAX_STARTS + 1))
+    scene.queue(*ids(MAX_STARTS + 2))
+    assert len(scene.dispatch().started) == MAX_STARTS + 1
+    assert scene.ran == ids(MAX_STARTS + 1)
+    assert (scene.process.grants, scene.rings) == (9, [])
+
+
+def test_a_dispatch_starts_a_hundred_and_rings_for_the_rest(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(200))
+    scene.queue(*ids(MAX_EXECUTIONS + 1))
+    assert len(scene.dispatch().started) == MAX_EXECUTIONS
+    assert scene.rings == [({"process": "p", "count": 1}, 0)]
+
+
+def test_with_little_time_left_a_dispatch_rings_instead(scene: QueueScene) -> None:
+    scene.queue("a")
+    scene.left = RESERVE_SECONDS - 0.1
+    assert scene.dispatch() == Report()
+    assert (scene.rings, scene.states) == ([({"process": "p", "count": 1}, 0)], {"a": "QUEUED"})
+
+
+def test_rounds_are_bounded(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(MAX_ROUNDS + 1))
+    scene.hold({f"lease-{at}": leased(NOW - 60) for at in range(MAX_ROUNDS + 1)})
+    scene.dispatch()
+    assert (len(scene.process.holders), scene.rings) == (1, [({"process": "p", "count": 1}, 0)])
+
+
+def test_a_chain_of_rings_is_counted(scene: QueueScene) -> None:
+    scene.left = 0
+    dispatch.dispatch(scene.tools, Bell("p", count=41))
+    assert scene.rings == [({"process": "p", "count": 42}, 0)]
+
+
+def test_what_may_have_to_leave_is_looked_for_after_the_ring_too(scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.queue("a", when_busy="skip")
+    scene.left = 0
+    scene.dispatch(leavers=True)
+    ((ring, _),) = scene.rings
+    scene.left = 60
+    scene.dispatch(at=ring["at"])
+    assert scene.states == {"a": "SKIPPED"}
+
+
+# Refused grants
+
+
+def _other_grants(scene: QueueScene, times: int) -> None:
+    def grant(_: Any) -> None:
+        scene.change(grants=number(scene.process.grants + 1))
+
+    before_write(scene.dynamodb, *[grant] * times)
+
+
+def test_after_a_refused_grant_the_plan_is_made_again(scene: QueueScene) -> None:
+    scene.queue("a")
+    _other_grants(scene, MAX_REFUSALS - 1)
+    report = scene.dispatch()
+    assert (report.refused_grants, scene.ran, scene.rings) == (MAX_REFUSALS - 1, ["a"], [])
+    assert scene.slept == [0.05, 0.1, 0.2, 0.4]
+
+
+def test_after_five_refused_grants_a_ring_follows_in_a_second(scene: QueueScene) -> None:
+    scene.queue("a")
+    _other_grants(scene, MAX_REFUSALS)
+    report = scene.dispatch()
+    assert (report.refused_grants, scene.ran) == (MAX_REFUSALS, [])
+    assert scene.rings == [({"process": "p", "count": 1}, 1)]
+
+
+def test_a_grant_of_a_process_that_is_removed_meanwhile_is_not_repeated(scene: QueueScene) -> None:
+    scene.queue("a")
+    gone = {"TableName": "slots", "Key": {"process_name": {"S": "p"}}}
+    before_write(scene.dynamodb, lambda _: scene.dynamodb.delete_item(**gone))
+    (rejected,) = scene.dispatch().left
+    assert (rejected.code, scene.item) == ("UnknownProcess", {})
+
+
+def test_a_grant_whose_first_answer_was_lost_is_started(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    seen = scene.process
+    scene.grants.grant(seen, [PlannedStart(name, 1)], 0, NOW)
+    written = scene.item
+    scene.change(holders={"M": {}}, slots_in_use=number(0), grants=number(seen.grants))
+    before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", written))
+    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
+    report = scene.dispatch()
+    assert (report.started, report.refused_grants) == ([name], 0)
+
+
+def test_a_grant_that_may_have_been_made_fails_the_dispatch(scene: QueueScene) -> None:
+    """Its reservations are old when the ring of the failure comes."""
+    (name,) = scene.queue("a")
+    scene.grants.grant(scene.process, [PlannedStart(name, 1)], 0, NOW)
+    written = scene.item | {"grants": number(9)}
+    scene.change(holders={"M": {}}, slots_in_use=number(0), grants=number(7))
+    before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", written))
+    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
+    with pytest.raises(DispatchFailed) as failure:
+        scene.dispatch()
+    assert (scene.ran, failure.value.again_after) == ([], AGE + 1 + CLOCK_SKEW_SECONDS)
+    scene.now += failure.value.again_after
+    scene.dispatch()
+    assert scene.ran == ["a"]
+
+
+# Starts that fail
+
+
+@pytest.mark.parametrize(("operation", "unsettled"), [("GetItem", False), ("Query", False), ("UpdateItem", True)])
+def test_a_failed_call_comes_again_later_only_if_it_may_leave_a_reservation(
+    operation: str, unsettled: bool, scene: QueueScene
+) -> None:
+    scene.queue("a")
+    lose_answer(scene.dynamodb, operation)
+    with pytest.raises(DispatchFailed) as failure:
+        scene.dispatch()
+    assert bool(failure.value.again_after) == unsettled
+
+
+def test_a_throttle_ends_the_dispatch_and_rings_after_two_seconds(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(2))
+    names = scene.queue("a", "b", "c")
+    scene.aws.start_errors[names[1]] = "ThrottlingException"
+    report = scene.dispatch()
+    assert (report.started, report.put_back, scene.holders) == (names[:1], [names[1]], {"a": "RESERVED"})
+    assert scene.rings == [({"process": "p", "count": 1}, 2)]
+
+
+def test_after_an_uncertain_start_no_more_are_granted(scene: QueueScene) -> None:
+    """Step Functions may be down: each further grant would leave reservations that hold slots for AGE."""
+    scene.change(slot_limit=number(200))
+    names = scene.queue(*ids(3 * MAX_STARTS))
+    scene.aws.start_errors = dict.fromkeys(names, "InternalServerError")
+    with pytest.raises(DispatchFailed) as failure:
+        scene.dispatch()
+    assert failure.value.again_after == AGE + 1 + CLOCK_SKEW_SECONDS
+    assert len(scene.process.holders) == MAX_STARTS
+
+
+def test_the_slot_of_a_refused_request_is_used_in_the_same_dispatch(scene: QueueScene) -> None:
+    names = scene.queue("a", "b")
+    scene.aws.start_errors[names[0]] = "InvalidExecutionInput"
+    report = scene.dispatch()
+    assert (scene.states, report.started) == ({"a": "REJECTED", "b": "STARTED"}, [names[1]])
+    assert [each.execution for each in report.left] == [names[0]]
+
+
+def test_as_many_old_reservations_as_an_item_may_have_are_started_again(scene: QueueScene) -> None:
+    """After an outage of Step Functions. BatchGetItem takes 100 keys (API Reference), so they come in rounds."""
+    scene.change(slot_limit=number(MAX_HOLDERS))
+    names = scene.queue(*ids(5 * MAX_STARTS))
+    scene.hold({name: reserved(NOW - AGE - 2) for name in names})
+    for name in names[:MAX_STARTS]:
+        scene.end(name, "STARTED")  # their workflows have not confirmed yet
+    scene.dispatch()
+    assert sorted(scene.ran) == ids(5 * MAX_STARTS)[MAX_STARTS:]
+
+
+def test_a_young_reservation_is_the_work_of_another_dispatch(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.hold({name: reserved(NOW - AGE)})
+    scene.dispatch()
+    assert scene.ran == []
+    scene.now += 1
+    scene.dispatch()
+    assert scene.ran == ["a"]
+
+
+# Timed rings
+
+
+def test_a_timed_ring_is_noted_after_it_was_sent_and_not_sent_again_meanwhile(scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.queue("a", start_before=SOON)
+    scene.aws.made.clear()
+
+    scene.dispatch(leavers=True)
+
+    assert scene.rings == [({"process": "p", "at": NOW + 60}, 60)]
+    assert scene.aws.made[-2:] == ["SendMessage", "UpdateItem"]
+    assert scene.process.ring_at == NOW + 60
+    scene.dispatch(leavers=True)
+    assert len(scene.rings) == 1
+    scene.queue("earlier", start_before="2027-01-15T08:00:30.5Z")
+    scene.dispatch(leavers=True)
+    assert scene.rings[1:] == [({"process": "p", "at": NOW + 30.5}, 30)]
+
+
+def test_a_noted_ring_that_is_past_does_not_count(scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.queue("a", start_before=SOON)
+    scene.change(ring_at=number(NOW))
+    scene.dispatch(leavers=True)
+    assert len(scene.rings) == 1
+
+
+def test_what_comes_after_a_quarter_of_an_hour_is_left_to_the_janitor(scene: QueueScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.queue("a", start_before=LATER)
+    scene.dispatch(leavers=True)
+    assert scene.rings == []
+
+
+@pytest.mark.parametrize(("early", "slept"), [(0.7, 0.7), (0.0, 0.0), (-3.0, 0.0), (30.0, 1.0)])
+def test_a_timed_dispatch_sleeps_for_the_rest_of_its_second(early: float, slept: float, scene: QueueScene) -> None:
+    """SQS delays by whole seconds, and a ring rounds down."""
+    scene.dispatch(at=NOW + early)
+    assert scene.slept == [pytest.approx(slept)]
+
+
+def test_a_ring_that_is_early_by_this_clock_rings_again(scene: QueueScene) -> None:
+    """The clock of its sender was ahead by three seconds. The ring that is noted is this one."""
+    scene.change(rate=Rate(1, 60).item, next_start=number(int(NOW + 4) * 1000), ring_at=number(NOW + 4))
+    scene.queue("a")
+    scene.tools = replace(scene.tools, sleep=scene.pass_time)
+    scene.dispatch(at=NOW + 4)
+    assert (scene.ran, scene.now) == ([], NOW + 1)
+    assert scene.rings == [({"process": "p", "at": NOW + 4}, 3)]
+
+
+def test_a_rate_starts_what_its_burst_permits_and_rings_for_the_next(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(9), rate=Rate(2, 60, burst=2).item, next_start=number(int(NOW) * 1000))
+    scene.queue("a", "b", "c")
+    scene.dispatch()
+    assert (scene.ran, scene.rings) == (["a", "b"], [({"process": "p", "at": NOW + 30}, 30)])
+
+
+def test_the_end_of_a_lease_is_waited_for(scene: QueueScene) -> None:
+    scene.hold({"lease": leased(NOW + 30)})
+    scene.queue("a")
+    scene.dispatch()
+    assert scene.rings == [({"process": "p", "at": NOW + 30 + CLOCK_SKEW_SECONDS}, 30 + CLOCK_SKEW_SECONDS)]
+    scene.now += 30 + CLOCK_SKEW_SECONDS
+    scene.dispatch(at=scene.now)
+    assert (scene.ran, scene.holders) == (["a"], {"a": "RESERVED"})
+
+
+def test_a_doorbell_states_only_what_is_known() -> None:
+    assert Bell("p").to_json() == '{"process": "p"}'
+    assert Bell("p", 1.5, 2).to_json() == '{"process": "p", "at": 1.5, "count": 2}'
+
+
+@pytest.mark.parametrize(("delay", "sent"), [(-1.0, 0), (0.9, 0), (2.0, 2), (900.4, 900), (5000.0, 900)])
+def test_a_ring_is_delayed_by_whole_seconds_that_sqs_takes(delay: float, sent: int, scene: QueueScene) -> None:
+    scene.tools.doorbell.ring(Bell("p"), delay)
+    assert [each for _, each in scene.rings] == [sent]
+
+
+def test_requests_start_with_their_own_input(scene: QueueScene) -> None:
+    request = Request("p", {"--day": "1"}, "a", task_token="secret")
+    scene.accept(request)
+    scene.dispatch()
+    assert scene.aws.executions[request.execution_name]["input"] == request.to_json()

@@ -1,0 +1,109 @@
+"""Writes of a dispatch to a process's item that met another write, or whose answers were lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slotkeeper.aws import dynamodb
+from slotkeeper.slots.grants import GrantMade, GrantRefused
+from slotkeeper.slots.plan import PlannedStart
+from tests.support.boundary import before_write, refuse
+from tests.unit.slots.queue_scene import NOW, QueueScene, leased, reserved, running
+
+A, B = PlannedStart("p-a", 1), PlannedStart("p-b", 2)
+REFUSED = "ConditionalCheckFailedException"
+
+
+@pytest.fixture
+def scene() -> QueueScene:
+    return QueueScene(limit=3)
+
+
+def test_a_repeated_grant_whose_first_answer_was_lost_is_found_as_its_own(scene: QueueScene) -> None:
+    seen = scene.process
+    scene.grants.grant(seen, [A, B], 0, NOW)
+    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=scene.item)
+    assert scene.grants.grant(seen, [A, B], 0, NOW) == GrantMade(seen.grants + 1)
+
+
+def test_after_another_write_it_is_not_known_whether_a_repeated_grant_was_made(scene: QueueScene) -> None:
+    seen = scene.process
+    scene.grants.grant(seen, [A, B], 0, NOW)
+    scene.change(grants={"N": "9"})
+    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=scene.item)
+    assert scene.grants.grant(seen, [A, B], 0, NOW) == GrantRefused(scene.process, ("p-a", "p-b"))
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_grant_of_another_dispatch_is_not_found_as_its_own(retries: int, scene: QueueScene) -> None:
+    seen = scene.process
+    scene.grants.grant(seen, [A] if retries else [A, B], 0, NOW)
+    refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=retries, Item=scene.item)
+    assert scene.grants.grant(seen, [A, B], 0, NOW) == GrantRefused(scene.process)
+
+
+def test_a_grant_that_is_repeated_after_a_conflict_may_have_been_made_before_it(
+    scene: QueueScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. botocore's first try grants, and its answer is lost. 2. Its second one meets a transaction."""
+    monkeypatch.setattr(dynamodb, "CONFLICT_WAITS", (0,))
+    seen = scene.process
+    scene.grants.grant(seen, [A], 0, NOW)
+    refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", retry_attempts=1)
+    assert scene.grants.grant(seen, [A], 0, NOW) == GrantMade(seen.grants + 1)
+
+
+@pytest.mark.parametrize("name", ["put_back", "drop"])
+def test_of_several_reservations_those_that_are_still_as_granted_are_removed(name: str, scene: QueueScene) -> None:
+    scene.hold({"p-a": reserved(), "p-b": running(), "p-d": reserved(weight=2), "p-e": reserved(weight=3)})
+    grants = scene.process.grants
+
+    removed = getattr(scene.grants, name)("p", {"p-a": 1, "p-b": 1, "p-c": 1, "p-d": 1, "p-e": 3})
+
+    assert removed == {"p-a": 1, "p-e": 3}
+    assert (scene.process.holders.keys(), scene.process.slots_in_use) == ({"p-b", "p-d"}, 3)
+    assert scene.process.grants == grants + (name == "put_back")
+
+
+@pytest.mark.parametrize(("held", "given"), [(2, 1), (1, 2)])
+def test_a_reservation_that_was_granted_again_with_another_weight_stays(
+    held: int, given: int, scene: QueueScene
+) -> None:
+    """1. An operator frees it. 2. The default weight is changed. 3. Another dispatch grants it."""
+    scene.hold({"p-a": reserved(weight=held)})
+    assert scene.grants.put_back("p", {"p-a": given}) == {}
+    assert scene.process.slots_in_use == held
+
+
+def test_a_weight_of_one_that_an_operator_wrote_is_put_back(scene: QueueScene) -> None:
+    scene.hold({"p-a": reserved() | {"weight": {"N": "1"}}})
+    assert scene.grants.put_back("p", {"p-a": 1}) == {"p-a": 1}
+
+
+def test_reservations_that_are_all_gone_are_not_removed_again(scene: QueueScene) -> None:
+    assert scene.grants.put_back("p", {"p-a": 1}) == {}
+    assert scene.grants.put_back("gone", {"p-a": 1}) == {}
+
+
+def test_a_lease_that_is_extended_meanwhile_stays(scene: QueueScene) -> None:
+    scene.hold({"lease": leased(NOW - 10)})
+    seen = scene.process
+    before_write(scene.dynamodb, lambda _: scene.hold({"lease": leased(NOW + 10)}))
+    assert scene.grants.expire(seen, "lease") is False
+    assert scene.process.holders.keys() == {"lease"}
+
+
+def test_an_expired_lease_frees_the_weight_that_it_has(scene: QueueScene) -> None:
+    scene.hold({"lease": leased(NOW - 10) | {"weight": {"N": "2"}}, "p-a": running()})
+    seen = scene.process
+    outdated = replace(seen, holders=seen.holders | {"lease": replace(seen.holders["lease"], weight=1)})
+    assert scene.grants.expire(outdated, "lease") is True
+    assert (scene.process.slots_in_use, scene.process.grants) == (1, seen.grants)
+
+
+def test_a_ring_of_a_process_that_is_gone_is_not_noted(scene: QueueScene) -> None:
+    scene.grants.note_ring("gone", NOW)
+    scene.grants.note_ring("p", NOW + 0.5)
+    assert (scene.grants.read("gone"), scene.process.ring_at) == (None, NOW + 0.5)

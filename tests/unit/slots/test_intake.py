@@ -1,0 +1,128 @@
+"""A received request becomes a row once: redelivered, sent again, sent again after an end without a start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slotkeeper.slots.intake import Accepted, ReceivedAgain, Reused, SameAgain, digest_of, place_of
+from slotkeeper.slots.request import PRIORITIES, Request, execution_name
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
+from tests.unit.slots.queue_scene import NOW, QueueScene
+
+A = Request("p", {"--day": "1"}, "a")
+CORRECTED = replace(A, arguments={"--day": "2"})
+FIRST, SECOND, THIRD = (execution_name("p", "a", attempt) for attempt in (1, 2, 3))
+
+
+@pytest.fixture
+def scene() -> QueueScene:
+    return QueueScene()
+
+
+def test_an_accepted_request_is_queued_at_its_place(scene: QueueScene) -> None:
+    assert scene.accept(A, "m1", at=NOW - 2) == Accepted(FIRST)
+    place = {"S": f"1#01799999998000#{'1'.zfill(40)}"}
+    assert scene.row(FIRST) == {
+        "process_name": {"S": "p"},
+        "execution": {"S": FIRST},
+        "state": {"S": "QUEUED"},
+        "request_id": {"S": "a"},
+        "attempt": {"N": "1"},
+        "message_id": {"S": "m1"},
+        "digest": {"S": digest_of(A)},
+        "body": {"S": A.to_json()},
+        "priority": {"S": "normal"},
+        "sent": {"N": "1799999998"},
+        "place": place,
+        "placed": place,
+        "open": {"N": "1800000000"},
+    }
+
+
+@pytest.mark.parametrize("state", ["QUEUED", "STARTED", "SUCCEEDED", "FAILED", "RETURNED", "REDRIVEN"])
+def test_a_message_is_compared_with_the_row_of_a_request_that_was_or_may_be_started(
+    state: State, scene: QueueScene
+) -> None:
+    scene.accept(A, "m1")
+    scene.end(FIRST, state)
+    known = scene.row(FIRST)
+
+    answers = [scene.accept(A, "m1"), scene.accept(A, "m2"), scene.accept(CORRECTED, "m3")]
+
+    assert answers == [ReceivedAgain(FIRST), SameAgain(FIRST), Reused(FIRST)]
+    assert scene.aws.tables.items("requests") == [known]
+
+
+@pytest.mark.parametrize("state", ENDED_WITHOUT_START)
+@pytest.mark.parametrize("again", [A, CORRECTED], ids=["the same", "corrected"])
+def test_after_an_end_without_a_start_a_message_is_the_next_attempt(
+    again: Request, state: State, scene: QueueScene
+) -> None:
+    scene.accept(A, "m1")
+    scene.end(FIRST, state)
+
+    assert scene.accept(A, "m1") == ReceivedAgain(FIRST)
+    assert scene.accept(again, "m2") == Accepted(SECOND)
+    assert scene.row(SECOND)["body"]["S"] == replace(again, attempt=2).to_json()
+    assert scene.states == {"a": "QUEUED"}
+
+
+def test_a_chain_of_attempts_has_one_row_for_each_message(scene: QueueScene) -> None:
+    """Each message, the first one too, finds its own row when it is delivered again."""
+    for number, name in enumerate((FIRST, SECOND), 1):
+        assert scene.accept(A, f"m{number}") == Accepted(name)
+        scene.end(name, "CANCELLED")
+    answers = [scene.accept(A, f"m{number}") for number in (3, 1, 2, 3, 4)]
+    assert answers == [Accepted(THIRD), *map(ReceivedAgain, (FIRST, SECOND, THIRD)), SameAgain(THIRD)]
+
+
+def test_a_redriven_attempt_is_the_same_request(scene: QueueScene) -> None:
+    redriven = replace(A, attempt=2)
+    scene.accept(redriven, "m1")
+    assert scene.accept(redriven, "m2") == SameAgain(SECOND)
+    assert digest_of(redriven) == digest_of(A)
+
+
+def test_each_caller_has_a_row_of_its_own_with_its_token(scene: QueueScene) -> None:
+    waited_for = [replace(A, task_token=token) for token in ("one", "two")]
+    names = [each.execution_name for each in (A, *waited_for)]
+
+    assert [scene.accept(each) for each in (A, *waited_for)] == [Accepted(name) for name in names]
+    assert len(set(names)) == 3
+    tokens = [scene.row(name).get("task_token") for name in names]
+    assert tokens == [None, {"S": "one"}, {"S": "two"}]
+    assert not any("one" in scene.row(name)["body"]["S"] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attributes"),
+    [
+        ({"weight": 3}, {"weight": {"N": "3"}}),
+        ({"start_before": "2027-01-15T08:00:01.5Z"}, {"start_before": {"N": "1800000001.5"}}),
+        ({"when_busy": "skip"}, {"skips": {"BOOL": True}, "deadline": {"N": "1799999999.25"}}),
+        (
+            {"when_busy": "skip", "start_before": "2027-01-15T09:00:00Z"},
+            {"start_before": {"N": "1800003600"}, "deadline": {"N": "1799999999.25"}},
+        ),
+    ],
+)
+def test_what_a_request_states_is_in_its_row(
+    fields: dict[str, object], attributes: dict[str, object], scene: QueueScene
+) -> None:
+    scene.accept(replace(A, **fields), at=NOW - 0.75)  # type: ignore[arg-type]  # any field
+    assert attributes.items() <= scene.row(FIRST).items()
+    assert ("deadline" in scene.row(FIRST)) == ("start_before" in fields or "when_busy" in fields)
+
+
+def test_places_are_ordered_by_priority_then_time_then_sequence_number() -> None:
+    longest = "3" + 38 * "0"  # a number of 39 digits; as text "4" would come after it
+    places = [
+        place_of(priority, sent, sequence)
+        for priority in PRIORITIES
+        for sent in (NOW, NOW + 0.001, NOW + 10)
+        for sequence in ("4", "10", longest)
+    ]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places)

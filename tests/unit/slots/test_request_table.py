@@ -1,0 +1,239 @@
+"""Reads of the queue, and the transactions that end requests without a start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from slotkeeper.aws import dynamodb
+from slotkeeper.aws.dynamodb import number
+from slotkeeper.slots.plan import Queued
+from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
+from slotkeeper.slots.request_table import MAX_LEAVES, RETENTION_SECONDS, Leaving, QueuedBody
+from tests.support.boundary import before_write, passed_values, refuse
+from tests.unit.slots.queue_scene import NOW, QueueScene, reserved, running
+
+CANCELLED = "TransactionCanceledException"
+BUSY = [{"Code": "None"}, {"Code": "TransactionConflict"}]
+
+
+@pytest.fixture
+def scene() -> QueueScene:
+    return QueueScene(limit=2)
+
+
+def cancelled(*names: str) -> list[Leaving]:
+    return [Leaving(name, "CANCELLED", "Cancelled", "by an operator") for name in names]
+
+
+# Reads
+
+
+def test_the_queue_is_read_in_its_order_and_without_what_is_above_the_limit(scene: QueueScene) -> None:
+    (low,) = scene.queue("low", priority="low")
+    (default,) = scene.queue("default")
+    scene.queue("heavy", weight=3)
+    (fits,) = scene.queue("fits", weight=2)
+    (high,) = scene.queue("high", priority="high", when_busy="skip")
+    reads = passed_values(scene.dynamodb, "Query", "ConsistentRead")
+
+    pages = list(scene.rows.queue("p", 2, first_page=2))
+
+    assert [[each.execution for each in page] for page in pages] == [[high, default], [fits, low]]
+    assert [each.place for page in pages for each in page] == sorted(each.place for page in pages for each in page)
+    assert (pages[0][0].skips, pages[0][1].skips) == (True, False)
+    assert [each.weight for page in pages for each in page] == [None, None, 2, None]
+    assert reads == [True, True]
+
+
+def test_due_are_the_first_that_skip_or_have_a_time_that_comes(scene: QueueScene) -> None:
+    scene.queue("waits")
+    (later,) = scene.queue("later", start_before="2027-01-15T08:10:00Z")
+    scene.queue("far", start_before="2027-01-15T08:10:01Z")
+    (skips,) = scene.queue("skips", when_busy="skip")
+    due = scene.rows.due("p", NOW + 600)
+    assert [(each.execution, each.skips, each.start_before) for each in due] == [
+        (skips, True, None),
+        (later, False, NOW + 600),
+    ]
+
+
+def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueScene) -> None:
+    queued, ended, unread = scene.queue("a", "b", "c")
+    row = scene.row(ended)
+    scene.aws.tables.put(
+        "requests", {name: row[name] for name in ("process_name", "execution")} | {"state": {"S": "SUCCEEDED"}}
+    )
+    scene.aws.unread = {unread}
+    text = Request("p", {}, "a").to_json()
+
+    found = scene.rows.bodies("p", [queued, ended, "p-none", unread])
+
+    assert found == {
+        queued: QueuedBody("QUEUED", text, NOW),
+        ended: QueuedBody("SUCCEEDED", "", None),
+        "p-none": None,
+    }
+
+
+def test_bodies_of_none_are_not_read(scene: QueueScene) -> None:
+    assert scene.rows.bodies("p", []) == {}
+    assert "BatchGetItem" not in scene.aws.made
+
+
+def test_a_start_is_marked_once_while_the_request_is_queued(scene: QueueScene) -> None:
+    (name,) = scene.queue("a", when_busy="skip")
+    assert scene.rows.mark_started("p", name, "8#1", NOW) is True
+    row = scene.row(name)
+    assert (row["state"], row["started"], row["granted"]) == ({"S": "STARTED"}, number(NOW), {"S": "8#1"})
+    assert not row.keys() & {"place", "deadline"}
+    assert scene.rows.mark_started("p", name, "9#1", NOW) is False
+    scene.end(name, "SUCCEEDED")
+    assert scene.rows.mark_started("p", name, "9#1", NOW) is False
+    assert scene.row(name)["state"] == {"S": "SUCCEEDED"}
+
+
+# Exits without a start
+
+
+def test_requests_leave_together_and_a_plan_made_before_is_outdated(scene: QueueScene) -> None:
+    names = scene.queue("a", "b", when_busy="skip")
+    placed = scene.row(names[0])["place"]
+    seen = scene.process
+
+    assert scene.rows.leave("p", cancelled(*names), NOW) == cancelled(*names)
+
+    row = scene.row(names[0])
+    assert (row["state"], row["code"], row["reason"]) == (
+        {"S": "CANCELLED"},
+        {"S": "Cancelled"},
+        {"S": "by an operator"},
+    )
+    assert (row["ended"], row["expires"]) == (number(NOW), number(int(NOW) + RETENTION_SECONDS))
+    assert not row.keys() & {"place", "deadline"}
+    assert row["placed"] == placed
+    assert scene.process.grants == seen.grants + 1
+
+
+def test_who_holds_a_slot_or_has_ended_stays_and_the_others_leave(scene: QueueScene) -> None:
+    holds, ended, first, second = scene.queue("holds", "ended", "a", "b")
+    scene.hold({holds: reserved()})
+    scene.end(ended, "SUCCEEDED")
+
+    left = scene.rows.leave("p", cancelled(holds, first, ended, second), NOW)
+
+    assert left == cancelled(first, second)
+    assert scene.states == {"holds": "QUEUED", "ended": "SUCCEEDED", "a": "CANCELLED", "b": "CANCELLED"}
+
+
+def test_if_all_hold_slots_none_leaves(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.hold({name: running()})
+    assert scene.rows.leave("p", cancelled(name), NOW) == []
+    assert scene.rows.leave("gone", cancelled(name), NOW) == []
+    assert scene.process.grants == 7
+
+
+def test_an_exit_and_a_write_that_meet_another_transaction_are_repeated(
+    scene: QueueScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamodb, "CONFLICT_WAITS", (0, 0))
+    first, second = scene.queue("a", "b")
+    refuse(scene.dynamodb, "TransactWriteItems", CANCELLED, times=2, CancellationReasons=BUSY)
+    refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", times=2)
+    assert scene.rows.leave("p", cancelled(first), NOW) == cancelled(first)
+    assert scene.rows.mark_started("p", second, "8#1", NOW) is True
+
+
+@pytest.mark.parametrize(("reason", "calls"), [("TransactionConflict", 3), ("ThrottlingError", 1)])
+def test_a_busy_transaction_is_no_refusal(
+    reason: str, calls: int, scene: QueueScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamodb, "CONFLICT_WAITS", (0, 0))
+    (name,) = scene.queue("a")
+    refuse(scene.dynamodb, "TransactWriteItems", CANCELLED, times=9, CancellationReasons=[{"Code": reason}])
+    made = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
+    with pytest.raises(ClientError, match=CANCELLED):
+        scene.rows.leave("p", cancelled(name), NOW)
+    with pytest.raises(ClientError, match=CANCELLED):
+        scene.rows.refuse("p", cancelled(name)[0], NOW)
+    assert len(made) == 2 * calls
+
+
+def test_a_write_that_always_meets_a_transaction_raises(scene: QueueScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamodb, "CONFLICT_WAITS", (0, 0))
+    refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", times=3)
+    with pytest.raises(ClientError, match="TransactionConflictException"):
+        scene.grants.note_ring("p", NOW)
+
+
+def test_more_requests_than_a_transaction_takes_leave_in_parts(scene: QueueScene) -> None:
+    """DynamoDB: 100 parts and 4 MB of items in a transaction, 4 KB of an expression (guide, "Quotas")."""
+    names = scene.queue(*(str(number) for number in range(MAX_LEAVES + 1)))
+    parts = passed_values(scene.dynamodb, "TransactWriteItems", "TransactItems")
+
+    assert scene.rows.leave("p", cancelled(*names), NOW) == cancelled(*names[:MAX_LEAVES])
+
+    ((*_, holders),) = parts
+    assert len(parts[0]) == MAX_LEAVES + 1 <= 100
+    assert len(holders["Update"]["ConditionExpression"]) <= 4096
+    (name,) = scene.queue("large", input={"text": "x" * MAX_BODY_BYTES}, task_token="x" * MAX_TOKEN_CHARACTERS)
+    large = scene.row(name)
+    size = sum(len(name) + len(str(next(iter(value.values())))) for name, value in large.items())
+    assert MAX_LEAVES * size + 400 * 1024 < 4_000_000
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_without_a_process_that_runs_them_requests_end(exists: bool, scene: QueueScene) -> None:
+    names = scene.queue("a", "b")
+    if exists:
+        scene.change(target={"S": "none"})
+        before_write(scene.dynamodb, lambda _: scene.change(target={"S": "job"}), operation="TransactWriteItems")
+    else:
+        item = scene.item
+        scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
+        before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", item), operation="TransactWriteItems")
+
+    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=exists) == []  # it has just got a target
+    assert set(scene.states.values()) == {"QUEUED"}
+    scene.change(target={"S": "none"})
+    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=True) == cancelled(*names)
+    assert scene.process.grants == 8
+
+
+def test_requests_of_a_process_that_is_gone_end(scene: QueueScene) -> None:
+    names = scene.queue("a", "b")
+    scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
+    scene.end(names[0], "SUCCEEDED")
+    assert scene.rows.end_homeless("p", cancelled(*names), NOW, exists=False) == cancelled(names[1])
+    assert scene.item == {}
+
+
+def test_a_refused_request_ends_and_its_slot_is_free(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.hold({name: reserved(weight=2)})
+    assert scene.rows.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is True
+    assert (scene.row(name)["state"], scene.row(name)["code"]) == ({"S": "REJECTED"}, {"S": "InvalidExecution"})
+    assert (scene.process.holders, scene.process.slots_in_use, scene.process.grants) == ({}, 0, 8)
+
+
+@pytest.mark.parametrize("held", [{}, {"state": {"S": "RUNNING"}}, reserved()], ids=["freed", "confirmed", "ended"])
+def test_a_request_is_not_refused_after_its_slot_or_its_state_has_changed(
+    held: dict[str, Any], scene: QueueScene
+) -> None:
+    (name,) = scene.queue("a")
+    if held:
+        scene.hold({name: reserved() | held})
+    if held == reserved():
+        scene.end(name, "SUCCEEDED")
+    before = scene.item, scene.row(name)
+    assert scene.rows.refuse("p", Leaving(name, "REJECTED", "InvalidExecution", "why"), NOW) is False
+    assert (scene.item, scene.row(name)) == before
+
+
+def test_an_entry_of_the_queue_has_what_a_plan_needs(scene: QueueScene) -> None:
+    (name,) = scene.queue("a", weight=2, start_before="2027-01-15T08:00:01.5Z", when_busy="skip")
+    ((entry,),) = scene.rows.queue("p", 2, 9)
+    assert entry == Queued(name, scene.row(name)["place"]["S"], 2, NOW + 1.5, skips=True)
