@@ -10,7 +10,9 @@ import uuid
 from pathlib import Path
 from typing import Any, Literal
 
-Action = Literal["lose_answer", "refuse", "abort_before", "abort_after", "delay", "late", "hold", "leave_running"]
+Action = Literal[
+    "lose_answer", "refuse", "conflict", "abort_before", "abort_after", "delay", "late", "hold", "leave_running"
+]
 
 
 class Faults:
@@ -18,6 +20,7 @@ class Faults:
 
     - lose_answer: the call takes effect, and the task gets `error` (of a `.sync` job: once the job has started).
     - refuse: the task gets `error`, and the call is not made.
+    - conflict: DynamoDB refuses a write, as while a transaction writes its item; of a transaction it is the last item.
     - abort_before, abort_after: the execution is stopped, as by StopExecution, before or after the call.
     - delay: the call is made after `seconds`. late: it is made immediately, and answered after `seconds`.
     - hold: the call is made when the rule is removed.

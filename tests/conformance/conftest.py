@@ -18,5 +18,5 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAws]:
     """The engine, without the patches that SLOTKEEPER_ENGINE_WITHOUT names."""
-    with EmbeddedAws.start(tmp_path_factory.mktemp("conformance"), environment=SETTINGS) as engine:
+    with EmbeddedAws.start(tmp_path_factory.mktemp("conformance"), environment=SETTINGS, faults=True) as engine:
         yield engine

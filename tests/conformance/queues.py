@@ -24,8 +24,11 @@ class Queue(ABC):
     """One queue. A receive returns handles, and each message is known by its body."""
 
     @abstractmethod
-    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
-        """Send a message. On a FIFO queue the body is its deduplication id; only a standard queue uses the delay."""
+    def send(self, body: str, group: str = "g", delay: int = 0) -> str:
+        """Send a message: the error's code, or "accepted".
+
+        On a FIFO queue the body is its deduplication id; only a standard queue uses the delay.
+        """
 
     @abstractmethod
     def receive(self, most: int = 1) -> dict[str, str]:
@@ -69,9 +72,9 @@ class EngineQueue(Queue):
         name = unique("queue") + ".fifo" * fifo
         self._url = self._client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
-    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
+    def send(self, body: str, group: str = "g", delay: int = 0) -> str:
         fields = _sent(self._fifo, body, group, delay)
-        self._client.send_message(QueueUrl=self._url, MessageBody=body, **fields)
+        return self._code("send_message", MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:
         answer = self._client.receive_message(QueueUrl=self._url, MaxNumberOfMessages=most)
@@ -112,9 +115,9 @@ class SimulatedQueue(Queue):
         self._now = 0.0
         self._fifo = fifo
 
-    def send(self, body: str, group: str = "g", delay: int = 0) -> None:
+    def send(self, body: str, group: str = "g", delay: int = 0) -> str:
         fields = _sent(self._fifo, body, group, delay)
-        self._perform("send_message", MessageBody=body, **fields)
+        return self._perform("send_message", MessageBody=body, **fields)
 
     def receive(self, most: int = 1) -> dict[str, str]:
         messages = sqs.receivable(self._queue, self._now, together=most > 1)[:most]

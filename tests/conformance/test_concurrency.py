@@ -1,8 +1,9 @@
-"""Facts of calls at the same time: writes are atomic, and an event source handles message groups in parallel."""
+"""Facts of writes at the same time, of event sources, and of Lambda's loop detection."""
 
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
@@ -12,22 +13,34 @@ from typing import Any
 import pytest
 
 from dev.emulator.aws import EmbeddedAws
-from tests.conformance.facts import Fact, Facts, documented
+from tests.conformance.facts import Fact, Facts, documented, localstack
 from tests.conformance.workflows import ROLE, Workflows, unique
 from tests.support.tables import create_table
 from tests.support.waiting import wait_until
 
-# Notes each message, and waits while its hold file exists.
+# Notes each message, each batch and each end, waits while a message's hold file exists, and does not handle a message
+# named "failing" at its first delivery.
 HANDLER = """
 import os, pathlib, time
 folder = pathlib.Path(os.environ["FOLDER"])
+def note(file, text):
+    with open(folder / file, "a") as notes:
+        notes.write(text + "\\n")
 def handler(event, context):
+    note("batches", " ".join(sorted(record["body"] for record in event["Records"])))
     for record in event["Records"]:
-        with open(folder / "begun", "a") as notes:
-            notes.write(record["body"] + "\\n")
+        note("begun", record["body"])
+        note("handles", record["receiptHandle"])
         while (folder / ("hold-" + record["body"])).exists():
             time.sleep(0.02)
+    note("ended", str(len(event["Records"])))
+    first = [each for each in event["Records"] if each["attributes"]["ApproximateReceiveCount"] == "1"]
+    failed = [record for record in first if record["body"] == "failing"]
+    return {"batchItemFailures": [{"itemIdentifier": record["messageId"]} for record in failed]}
 """
+
+
+SQS_SOURCES = "lambda_/event_source_mapping/test_lambda_integration_sqs.py"
 
 
 class Consumers:
@@ -38,8 +51,8 @@ class Consumers:
         self.client = aws.client
         self.folder = folder
 
-    def connect(self, queue: str) -> None:
-        """Let a function receive the queue's messages, one at a time."""
+    def connect(self, queue: str, **mapping: Any) -> None:
+        """Let a function receive the queue's messages, one at a time unless the event source mapping says more."""
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as code:
             code.writestr("app.py", HANDLER)
@@ -53,11 +66,15 @@ class Consumers:
             Timeout=600,
             Environment={"Variables": {"FOLDER": str(self.folder)}},
         )
-        functions.create_event_source_mapping(EventSourceArn=queue, FunctionName=name, BatchSize=1)
+        functions.create_event_source_mapping(EventSourceArn=queue, FunctionName=name, **{"BatchSize": 1} | mapping)
 
     def begun(self) -> list[str]:
         """The messages that the function has received."""
-        notes = self.folder / "begun"
+        return self.noted("begun")
+
+    def noted(self, file: str) -> list[str]:
+        """The function's notes: each message that it has begun, each batch, or each end."""
+        notes = self.folder / file
         return notes.read_text().splitlines() if notes.exists() else []
 
 
@@ -136,6 +153,91 @@ def groups_in_parallel(consumers: Consumers) -> Any:
     hold.unlink()
     wait_until(lambda: len(consumers.begun()) == 4, "a2")
     return held, consumers.begun()[3:]
+
+
+@FACTS.row(
+    "An event source with a batch size of ten hands up to ten messages to one invocation.",
+    source=documented("AWS Lambda Developer Guide, Using Lambda with Amazon SQS, Polling and batching streams"),
+    expected=([10, 2], 12),
+)
+def batches_of_ten(consumers: Consumers) -> Any:
+    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
+    bodies = [f"{number:02}" for number in range(12)]
+    for part in (bodies[:10], bodies[10:]):
+        sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": body, "MessageBody": body} for body in part])
+    consumers.connect(arn, BatchSize=10)
+    wait_until(lambda: len(consumers.begun()) == 12, "all messages")
+    return [len(batch.split()) for batch in consumers.noted("batches")], len(set(consumers.begun()))
+
+
+@FACTS.row(
+    "An event source deletes the messages of a batch that the function does not report, and delivers the others again.",
+    source=localstack(SQS_SOURCES, "test_report_batch_item_failures"),
+    expected=(["failing other", "failing"], ("0", "0")),
+)
+def failures_of_a_batch(consumers: Consumers) -> Any:
+    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "3600"})
+    bodies = ("failing", "other")
+    sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": body, "MessageBody": body} for body in bodies])
+    consumers.connect(arn, BatchSize=10, FunctionResponseTypes=["ReportBatchItemFailures"])
+    names = [f"ApproximateNumberOfMessages{each}" for each in ("", "NotVisible")]
+
+    def left() -> tuple[str, ...]:
+        counts = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return tuple(counts[name] for name in names)
+
+    wait_until(lambda: left() == ("0", "1"), "the end of the first delivery")
+    failing = consumers.noted("handles")[consumers.begun().index("failing")]
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=failing, VisibilityTimeout=0)
+    wait_until(lambda: left() == ("0", "0"), "the end of the second delivery")
+    return consumers.noted("batches"), left()
+
+
+@FACTS.row(
+    "An event source of a standard queue has at most MaximumConcurrency invocations at the same time.",
+    source=documented("AWS Lambda Developer Guide, Configuring scaling behavior for SQS event source mappings"),
+    expected=[2, 2, 2, 0],
+)
+def invocations_at_the_same_time(consumers: Consumers) -> list[int]:
+    sqs, (url, arn) = consumers.client("sqs"), consumers.workflows.queue()
+    bodies = [str(number) for number in range(6)]
+    for body in bodies:
+        (consumers.folder / f"hold-{body}").touch()
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    consumers.connect(arn, ScalingConfig={"MaximumConcurrency": 2})
+    running = []
+    for number in range(2, 7, 2):
+        wait_until(lambda number=number: len(consumers.begun()) >= number, f"{number} messages")
+        running.append(len(consumers.begun()) - len(consumers.noted("ended")))
+        for body in consumers.begun():
+            (consumers.folder / f"hold-{body}").unlink(missing_ok=True)
+    wait_until(lambda: len(consumers.noted("ended")) == 6, "all ends")
+    return [*running, len(consumers.begun()) - len(consumers.noted("ended"))]
+
+
+@FACTS.row(
+    "A template turns Lambda's loop detection off for a function; without that it is on.",
+    source=documented("AWS CloudFormation Template Reference, AWS::Lambda::Function, RecursiveLoop"),
+    expected=["Allow", "Terminate"],
+)
+def loop_detection(consumers: Consumers) -> list[str]:
+    function = {
+        "Runtime": "python3.13",
+        "Role": ROLE,
+        "Handler": "index.handler",
+        "Code": {"ZipFile": "handler = print"},
+    }
+    properties = {unique("allowed"): function | {"RecursiveLoop": "Allow"}, unique("detected"): function}
+    resources = {
+        name.replace("-", ""): {"Type": "AWS::Lambda::Function", "Properties": {"FunctionName": name, **fields}}
+        for name, fields in properties.items()
+    }
+    formation, stack = consumers.client("cloudformation"), unique("stack")
+    formation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": resources}))
+    formation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    functions = consumers.client("lambda")
+    return [functions.get_function_recursion_config(FunctionName=name)["RecursiveLoop"] for name in properties]
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))

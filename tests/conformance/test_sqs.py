@@ -225,6 +225,16 @@ def delayed_message(make: MakeQueue) -> list[list[str]]:
     return [early, [*queue.receive()]]
 
 
+@FACTS.row(
+    "A message may have a delay of 900 seconds and not more.",
+    source=documented("Amazon SQS API Reference, SendMessage, DelaySeconds"),
+    expected=["accepted", "InvalidParameterValue"],
+)
+def longest_delay(make: MakeQueue) -> list[str]:
+    queue = make()
+    return [queue.send("a", delay=seconds) for seconds in (900, 901)]
+
+
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
 def test_sqs(fact: Fact[MakeQueue], aws: EmbeddedAws) -> None:
     fact.check(embedded=partial(EngineQueue, aws), simulated=SimulatedQueue)
@@ -291,6 +301,19 @@ def attributes_count_as_size(workflows: Workflows) -> list[str]:
     codes = [code_of(partial(sqs.send_message, QueueUrl=url, **message)) for message in messages]
     (failed,) = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", **messages[-1]}])["Failed"]
     return [*codes, failed["Code"]]
+
+
+@ENGINE.row(
+    "A workflow's sqs:sendMessage sends an object as JSON to a standard queue, after a delay, and returns its id.",
+    source=documented("AWS Step Functions Developer Guide, Send messages to an Amazon SQS queue with Step Functions"),
+    expected=({"process": "p"}, True),
+)
+def message_of_a_workflow(workflows: Workflows) -> Any:
+    url, _ = workflows.queue()
+    arguments = {"QueueUrl": url, "MessageBody": {"process": "{% $states.input.process %}"}, "DelaySeconds": 1}
+    ring = {"Type": "Task", "Resource": "arn:aws:states:::sqs:sendMessage", "Arguments": arguments, "End": True}
+    output = workflows.output({"Ring": ring}, {"process": "p"})
+    return workflows.receive(url), bool(output["MessageId"])
 
 
 @pytest.mark.parametrize("fact", ENGINE, ids=attrgetter("name"))

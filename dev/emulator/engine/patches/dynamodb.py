@@ -1,5 +1,6 @@
-"""DynamoDB: atomic writes, and a journal of them."""
+"""DynamoDB: atomic writes of separate values, and a journal of them."""
 
+import copy
 import json
 import os
 import threading
@@ -40,6 +41,22 @@ def dynamodb_writes() -> None:
     """
     for name in OPERATIONS:
         replace(dynamodb, name, partial(locked, lock))
+
+
+@patch
+def dynamodb_values() -> None:
+    """Two attributes that one update sets to one value are two values.
+
+    AWS: "Amazon DynamoDB Developer Guide: Using update expressions in DynamoDB", SET: each action assigns a value to
+    its path. A later change of one path is a change of no other.
+    MiniStack stores the value of a placeholder itself. Of two map entries that an update sets to one placeholder, a
+    later update of one changes both.
+    """
+    wrap(dynamodb, "_set_at_path", _set_at_path)
+
+
+def _set_at_path(original: Callable[..., None], item: Any, path: list[Any], value: Any) -> None:
+    original(item, path, copy.deepcopy(value))
 
 
 @patch

@@ -21,6 +21,7 @@ from dev.emulator.engine.patches.stepfunctions_tasks import abandoned, leave_run
 
 START = "StartExecution"
 STEP_SECONDS = 0.02
+CONFLICT, ONGOING = "TransactionConflictException", "Transaction is ongoing for the item"
 
 
 @patch
@@ -28,7 +29,8 @@ def injected_faults() -> None:
     """A call is lost, refused, delayed or followed by a stop.
 
     AWS warns of each: an answer that is lost after the effect ("Handling errors in Step Functions workflows"; "Making
-    retries safe with idempotent APIs", Builders' Library), a refusal, a stop in between.
+    retries safe with idempotent APIs", Builders' Library), a refusal, a stop in between, a transaction that is writing
+    the item ("Amazon DynamoDB Transactions: How it works", Transaction conflict handling in DynamoDB).
     """
     rules = Rules(Path(os.environ["SLOTKEEPER_ENGINE_FAULTS"]))
     wrap(sfn, "_invoke_resource", partial(_task_call, rules))
@@ -113,6 +115,8 @@ def _task_call(rules: Rules, original: Callable[..., Any], resource: str, given:
     if action == "abort_after":
         drives.stop(execution["executionArn"], "Fault", f"stopped after the call of {drives.state_name.get()}")
         drive.check()
+    if action == "conflict":
+        raise sfn._ExecutionError(f"DynamoDB.{CONFLICT}", ONGOING)
     cause = "" if rule["error"] == "States.Timeout" else f"fault {rule['id']}: {action}"
     raise sfn._ExecutionError(rule["error"], cause)
 
@@ -128,6 +132,8 @@ async def _request(
     action = rule["action"]
     if action == "refuse":
         return refused(rule["error"], f"fault {rule['id']}: {action}")
+    if action == "conflict":
+        return _conflict(json.loads(body).get("TransactItems"))
     if action == "delay":
         await asyncio.sleep(float(rule["seconds"]))
     while action == "hold" and rules.holds(rule["id"]):
@@ -140,3 +146,13 @@ async def _request(
     if action == "lose_answer":
         return responses.error_response_json("InternalFailure", f"fault {rule['id']}: {action}", 500)
     return answer
+
+
+def _conflict(parts: list[Any] | None) -> Any:
+    """The answer while a transaction is writing the item, or the last one of these parts of a transaction."""
+    if parts is None:
+        return refused(CONFLICT, ONGOING)
+    reasons: list[dict[str, str]] = [{"Code": "None"} for _ in parts]
+    reasons[-1] = {"Code": "TransactionConflict", "Message": ONGOING}
+    status, headers, body = refused("TransactionCanceledException", "Transaction cancelled")
+    return status, headers, json.dumps({**json.loads(body), "CancellationReasons": reasons}).encode()

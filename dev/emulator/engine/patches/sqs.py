@@ -1,4 +1,4 @@
-"""SQS: atomic operations, receipt handles, FIFO groups, sizes of messages, and the redrive of dead letters."""
+"""SQS: atomic operations, receipt handles, FIFO groups, sizes and delays of messages, the redrive of dead letters."""
 
 import base64
 import threading
@@ -24,6 +24,7 @@ ACTIONS = {
     "PurgeQueue": "_act_purge_queue",
 }
 STEPS = ("_collect_msgs", "_dlq_sweep", "_expire_retained", "_receive_messages_for_esm", "_delete_messages_for_esm")
+LONGEST_DELAY = 900  # seconds
 REMEMBERED = 50_000  # handles of one queue, the oldest forgotten first
 
 lock = threading.RLock()
@@ -194,6 +195,24 @@ def _size(data: dict[str, Any]) -> int:
         texts = (name, attribute.get("DataType", ""), attribute.get("StringValue") or "")
         size += sum(len(text.encode()) for text in texts) + len(base64.b64decode(attribute.get("BinaryValue") or ""))
     return size
+
+
+@patch
+def sqs_delays() -> None:
+    """A message has a delay of at most 900 seconds.
+
+    AWS: "Amazon SQS API Reference: SendMessage", DelaySeconds.
+    MiniStack accepts any delay, and delivers the message later than SQS could.
+    """
+    _wrap_action("SendMessage", _send_delayed)
+
+
+def _send_delayed(original: Callable[..., Any], data: dict[str, Any], url: str) -> Any:
+    delay = int(data.get("DelaySeconds") or 0)
+    if not 0 <= delay <= LONGEST_DELAY:
+        reason = f"Value {delay} for parameter DelaySeconds is invalid. Reason: Must be between 0 and 900, if provided."
+        raise sqs._Err("InvalidParameterValue", reason)
+    return original(data, url)
 
 
 @patch
