@@ -178,10 +178,12 @@ class _Write:
             return operand
         match self._place(term.path):
             case ("holders", name, "weight"):
-                holder = self._item.holder(name)
-                without_weight = And(Bool(f"{name} has no weight"), holder.numbers["weight"] == 1)
-                return If(And(holder.is_there, Not(without_weight)), holder.numbers["weight"], operand)
+                return If(self._has_weight(name), self._item.holder(name).numbers["weight"], operand)
         raise Unknown(f"if_not_exists of {term.path}")
+
+    def _has_weight(self, name: str) -> BoolRef:
+        holder = self._item.holder(name)
+        return And(holder.is_there, Not(And(Bool(f"{name} has no weight"), holder.numbers["weight"] == 1)))
 
     def _holds(self, test: conditions.Test) -> BoolRef:
         match test:
@@ -204,6 +206,8 @@ class _Write:
                 return BoolVal(True)
             case ("holders", name):
                 return self._item.holder(name).is_there
+            case ("holders", name, "weight"):
+                return self._has_weight(name)
             case ("holders", name, *_):
                 return And(self._item.holder(name).is_there, Bool(f"{'.'.join(place)} exists"))
         return Bool(f"{'.'.join(place)} exists")

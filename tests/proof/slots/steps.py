@@ -9,29 +9,35 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from z3 import Int
 
-from slotkeeper.slots import lease_protocol, lost_requests, processes, protocol
+from slotkeeper.slots import grants, lease_protocol, lost_requests, processes, protocol, request_table
+from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.lease_protocol import LeaseSteps
 from slotkeeper.slots.lost_requests import LostRequests
+from slotkeeper.slots.plan import PlannedStart, _Free
 from slotkeeper.slots.process import Cancellation, Cleared, Holder, Process, WaitingRequest
 from slotkeeper.slots.processes import Cancellations, Processes
 from slotkeeper.slots.protocol import Candidate, LeaseTerm, Slots
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Delivery
+from slotkeeper.slots.request_table import Leaving, RequestTable
 from tests.proof.slots.symbols import Search
+from tests.simulation import queue_actors
 
 WORKFLOW = Path(__file__).parents[3] / "statemachines" / "slot_workflow.asl.json"
 NOW = 1_800_000_000
 LEASE = LeaseTerm(NOW + 60, "own")
 _DELIVERY = Delivery("id", "", "p", "handle", "1", 1, NOW - 5)
+ROWS = "requests"
 _HELD = (("a", 2), ("b", 3))  # names and weights of the holders of an item that is repaired
 
 
 class Recorder:
-    """A DynamoDB client that accepts each write and keeps it, and the names of the functions that led to it."""
+    """A DynamoDB client that accepts each write of SlotTable and keeps it, and the functions that led to it."""
 
     def __init__(self) -> None:
         self.writes: list[dict[str, Any]] = []
@@ -39,8 +45,10 @@ class Recorder:
 
     def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
         def call(**request: Any) -> dict[str, Any]:
-            if "ConditionExpression" in request:
-                self.writes.append(request)
+            parts = [part["Update"] for part in request.get("TransactItems", ()) if "Update" in part]
+            found = [part for part in (request, *parts) if "ConditionExpression" in part]
+            if of_slots := [part for part in found if part["TableName"] != ROWS]:
+                self.writes += of_slots
                 frame = sys._getframe(1)
                 while frame.f_back:
                     self.callers.add(frame.f_code.co_qualname)
@@ -84,6 +92,7 @@ def as_read(search: Search, holders: dict[str, Holder] | None = None, *, paced: 
 PREMISES = (
     *(Int(f"{name} read") >= 0 for name in ("limit", "held", "lead")),
     *(Int(name) >= 1 for name in ("default read", "weight", "expired weight", "interval read")),
+    *(Int(f"weight {number}") >= 1 for number in range(3)),
 )
 
 
@@ -128,6 +137,53 @@ def _remove(recorder: Recorder, search: Search) -> Any:
     raw = {"state": {"S": "LEASED"}, "until": {"N": str(NOW - 60)}, "code": {"S": "of x"}}
     expired = Holder("LEASED", NOW - 90, "", None, raw, until=NOW - 60, code="of x")
     return _leases(recorder, search).remove(as_read(search), "x", expired)
+
+
+# Requests of a queue that one write concerns. The expression of more of them has more equal terms.
+_QUEUED = ("me", "second", "third")
+
+
+def _weights(search: Search, count: int, weight: Any) -> list[Any]:
+    return [search.integer(f"weight {number}") if weight == "any" else weight for number in range(count)]
+
+
+def _grant(count: int, weight: Any = "any", *, paced: bool = False) -> Step:
+    """A grant of so many starts. Without a rate also of a wrong plan, since the condition alone must be enough."""
+
+    def make(recorder: Recorder, search: Search) -> Any:
+        seen = as_read(search, paced=paced)
+        starts = [PlannedStart(*each) for each in zip(_QUEUED, _weights(search, count, weight), strict=False)]
+        free = _Free(seen, NOW)
+        for start in starts if paced else ():
+            if free.refuses(start.weight):
+                return None
+            free.take(start.weight)
+        return _of(Grants, recorder).grant(seen, starts, free.next_start, NOW)
+
+    return make
+
+
+def _remove_reservations(name: str, weight: Any) -> Step:
+    return lambda recorder, search: getattr(_of(Grants, recorder), name)(
+        "p", dict(zip(_QUEUED, _weights(search, len(_QUEUED), weight), strict=False))
+    )
+
+
+def _expire(recorder: Recorder, _: Search) -> Any:
+    lease = Holder("LEASED", NOW - 90, "", None, {}, weight=2, until=NOW - 60, code="of x")
+    return _of(Grants, recorder).expire(Process("p", 9, 2, {"x": lease}, False, "job"), "x")
+
+
+def _rows(recorder: Recorder) -> RequestTable:
+    return RequestTable(recorder, ROWS, "table")  # type: ignore[arg-type]
+
+
+def _work(recorder: Recorder, _: Search) -> Any:
+    outside: Any = SimpleNamespace(client=lambda _: recorder, ask=lambda _: None)
+    return queue_actors.work(outside, "p", "me")
+
+
+_LEAVINGS = [Leaving(name, "CANCELLED", "", "") for name in _QUEUED]
 
 
 def _repair_counter(recorder: Recorder, search: Search) -> Any:
@@ -184,6 +240,17 @@ OTHERS: dict[str, Step] = {
     "lose": lambda recorder, _: _of(LostRequests, recorder).lose(_NOTED, _CLEARED, NOW),
     "report a lost request": lambda recorder, _: _of(LostRequests, recorder).mark_reported("p", "me", NOW),
     "drop a lost request": lambda recorder, _: _of(LostRequests, recorder).drop("p", "me"),
+    **{
+        f"{name}, weight {weight}": _remove_reservations(name, weight)
+        for name in ("put_back", "drop")
+        for weight in (1, "any")
+    },
+    "expire": _expire,
+    "note a ring": lambda recorder, _: _of(Grants, recorder).note_ring("p", NOW),
+    "refuse": lambda recorder, _: _rows(recorder).refuse("p", _LEAVINGS[0], NOW),
+    "leave": lambda recorder, _: _rows(recorder).leave("p", _LEAVINGS, NOW),
+    "end without a target": lambda recorder, _: _rows(recorder).end_homeless("p", _LEAVINGS, NOW, exists=True),
+    "the workflow of a queued request": _work,
     "cancel a request": lambda recorder, _: _of(Cancellations, recorder).add("p", "me", NOW),
     "drop a cancellation": lambda recorder, _: _of(Cancellations, recorder).drop("p", "me", Cancellation(NOW)),
     "set the limit": lambda recorder, _: _of(Processes, recorder).set_limit("p", 7),
@@ -205,7 +272,12 @@ GRANTS: dict[str, Step] = {
     for weight in (None, 1, "any")
     for lease in (False, True)
     for reads_first in (False, True)
-} | {"reserve for a caller": _reserve(1, lease=False, reads_first=False, token="t"), "take over": _take_over}
+} | {
+    "reserve for a caller": _reserve(1, lease=False, reads_first=False, token="t"),
+    "take over": _take_over,
+    "grant, 2 starts of weight 1": _grant(2, 1),
+    **{f"grant, {count} starts": _grant(count) for count in (1, 2, 3)},
+}
 
 # The same for a process that was read with a rate.
 PACED: dict[str, Step] = {
@@ -214,7 +286,10 @@ PACED: dict[str, Step] = {
     )
     for weight in (1, "any")
     for lease in (False, True)
-} | {"take over, with a rate": lambda recorder, search: _take_over(recorder, search, paced=True)}
+} | {
+    "take over, with a rate": lambda recorder, search: _take_over(recorder, search, paced=True),
+    **{f"grant, {count} starts, with a rate": _grant(count, paced=True) for count in (1, 3)},
+}
 GRANTS |= PACED
 
 # The writes that begin a new count.
@@ -234,8 +309,8 @@ ADOPT: dict[str, Step] = {
 
 def writing_functions() -> set[str]:
     """The functions of the product that update an item of SlotTable."""
-    modules = (protocol, lease_protocol, lost_requests, processes)
-    return {
+    modules = (protocol, lease_protocol, lost_requests, processes, grants, request_table)
+    found = {
         f"{owner.name}.{function.name}"
         for module in modules
         for owner in ast.parse(inspect.getsource(module)).body
@@ -244,5 +319,6 @@ def writing_functions() -> set[str]:
         if isinstance(function, ast.FunctionDef)
         for call in ast.walk(function)
         if isinstance(call, ast.Call)
-        and ast.unparse(call.func) in ("self._table.update", "self._table.update_and_read")
+        and ast.unparse(call.func) in ("self._table.update", "self._table.update_and_read", "transact")
     }
+    return found - {"RequestTable.mark_started"}  # of the request's row

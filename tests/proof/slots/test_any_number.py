@@ -12,14 +12,17 @@ and the claim is false. S1 has three premises, one of which is enough:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from z3 import And, BoolRef, BoolVal, Implies, Int, Or
+from z3 import And, BoolRef, BoolVal, If, Implies, Int, Or
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots import lease_protocol, protocol, rate
+from slotkeeper.slots import grants, lease_protocol, protocol, rate, request_table
+from slotkeeper.slots.plan import _Free
+from slotkeeper.slots.process import MAX_HOLDERS
 from tests.proof.slots.any_item import AnyItem, Effect, effect, text_number
 from tests.proof.slots.steps import (
     ADOPT,
@@ -85,6 +88,14 @@ def corrects_the_counter(_: AnyItem, after: Effect, __: Any) -> BoolRef:
     return after.drift == 0
 
 
+def adds_no_holder_above_the_most(item: AnyItem, after: Effect, _: Any) -> BoolRef:
+    return Implies(after.count > item.count, after.count <= MAX_HOLDERS)
+
+
+def removes_an_expired_lease(item: AnyItem, _: Effect, __: Any) -> BoolRef:
+    return item.holder("x").numbers["until"] + CLOCK_SKEW_SECONDS <= NOW
+
+
 def extends_only_its_own(item: AnyItem, after: Effect, _: Any) -> BoolRef:
     before, now = item.holder("me").numbers, after.named["me"].numbers
     return And(now["until"] > before["until"], before["code"] == now["code"], before["code"] == text_number("own"))
@@ -101,10 +112,17 @@ def ends_the_lease_as_it_was_seen(item: AnyItem, after: Effect, request: dict[st
 INTERVAL, LEAD = Int("interval read"), Int("lead read")
 
 
-def starts_when_due(item: AnyItem, after: Effect, _: Any) -> BoolRef:
-    """A start at NOW comes not before it is due, and moves the next one by an interval, and to one after itself."""
-    moved = And(after.next_start >= item.next_start + INTERVAL, after.next_start >= NOW * 1000 + INTERVAL)
-    return Implies(item.has_rate, And(item.is_as_read, item.next_start <= NOW * 1000 + LEAD, moved))
+def starts_when_due(item: AnyItem, after: Effect, request: dict[str, Any]) -> BoolRef:
+    """A start at NOW comes not before it is due, and moves the next one by an interval, and to one after itself.
+
+    A grant has several starts, of which each moves the next.
+    """
+    starts = sum(bool(re.fullmatch(r":h\d+", name)) for name in request["ExpressionAttributeValues"]) or 1
+    next_start, due = item.next_start, []
+    for _ in range(starts):
+        due.append(next_start <= NOW * 1000 + LEAD)
+        next_start = If(next_start > NOW * 1000, next_start, NOW * 1000) + INTERVAL
+    return Implies(item.has_rate, And(item.is_as_read, *due, after.next_start >= next_start))
 
 
 def is_no_start(item: AnyItem, after: Effect, _: Any) -> BoolRef:
@@ -115,10 +133,12 @@ CLAIMS: dict[str, tuple[Claim, dict[str, Step]]] = {
     "kept": (keeps_the_drift, GRANTS | OTHERS | ADOPT | SET_RATE),
     "repaired": (corrects_the_counter, REPAIRS),
     "fits": (admits_what_fits, GRANTS),
+    "most": (adds_no_holder_above_the_most, GRANTS),
     "adds nothing": (adds_no_weight, OTHERS | REPAIRS | SET_RATE),
     "due": (starts_when_due, GRANTS),
     "no start": (is_no_start, OTHERS | REPAIRS | ADOPT),
     "extension": (extends_only_its_own, {"extend a lease": OTHERS["extend a lease"]}),
+    "expired": (removes_an_expired_lease, {"expire": OTHERS["expire"]}),
     "end": (ends_the_lease_as_it_was_seen, {name: ALL[name] for name in LEASE_ENDS}),
 }
 
@@ -178,6 +198,22 @@ WEAKENED = [
     (rate, "SAME_START", "rate = :rate AND ", "", "due", "reserve, weight 1, with a rate"),
     (rate, "SAME_START", " AND next_start = :seen_start", "", "due", "lease, weight any, with a rate"),
     (rate, "SAME_START", " AND next_start = :seen_start", "", "due", "take over, with a rate"),
+    (grants, "GRANT_CONDITION", "slots_in_use <= :counted AND ", "", "fits", "grant, 2 starts"),
+    (grants, "GRANT_CONDITION", "slot_limit = :limit AND ", "", "fits", "grant, 2 starts"),
+    (grants, "GRANT_CONDITION", "size(holders) <= :room ", f"{ANY} ", "fits", "grant, 2 starts of weight 1"),
+    (grants, "GRANT_CONDITION", "size(holders) <= :room ", f"{ANY} ", "most", "grant, 2 starts"),
+    (grants, "GRANT_ABSENT", "attribute_not_exists(holders.#n{0})", ANY, "kept", "grant, 2 starts"),
+    (grants, "GRANT_UPDATE", "slots_in_use + :weight", "slots_in_use", "kept", "grant, 3 starts"),
+    (grants, "PUT_BACK_UPDATE", "slots_in_use - :weight", "slots_in_use", "kept", "put_back, weight any"),
+    (grants, "OF_WEIGHT", "holders.#n{0}.weight = :w{0}", ANY, "kept", "put_back, weight any"),
+    (grants, "OF_WEIGHT_ONE", "(attribute_not_exists(holders.#n{0}.weight) OR", f"({ANY} OR", "kept", "drop, weight 1"),
+    (grants, "DROP_UPDATE", "slots_in_use - :weight", "slots_in_use", "kept", "drop, weight any"),
+    (grants, "EXPIRE_UPDATE", "if_not_exists(holders.#n.weight, :one)", ":one", "kept", "expire"),
+    (grants, "EXPIRE_CONDITION", "holders.#n.#until = :until", "attribute_exists(holders.#n)", "expired", "expire"),
+    (grants, "NO_RATE", "attribute_not_exists(rate)", ANY, "due", "grant, 2 starts"),
+    (grants, "SAME_START", " AND next_start = :seen_start", "", "due", "grant, 3 starts, with a rate"),
+    (request_table, "REFUSE_PROCESS_CONDITION", "holders.#me.#state = :reserved", ANY, "kept", "refuse"),
+    (request_table, "REFUSE_PROCESS_UPDATE", "if_not_exists(holders.#me.weight, :one)", ":one", "kept", "refuse"),
     (rate, "START_UPDATE", ":next_start", ":seen_start", "due", "reserve, weight any, with a rate"),
 ]
 
@@ -203,3 +239,13 @@ def _uncorrected(weight: Any, seen: Any) -> dict[str, Any]:
 def test_a_counter_below_its_holders_is_corrected_by_the_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "_room", _uncorrected)
     assert counterexamples(GRANTS["reserve, weight any"], admits_what_fits)
+
+
+def test_a_counter_below_its_holders_is_corrected_by_the_read_of_a_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grants, "max", lambda *_: 0, raising=False)  # what the counter lacks
+    assert counterexamples(GRANTS["grant, 2 starts"], admits_what_fits)
+
+
+def test_a_plan_that_starts_more_than_the_rate_permits_has_a_counterexample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Free, "take", lambda *_: None)
+    assert counterexamples(GRANTS["grant, 3 starts, with a rate"], starts_when_due)
