@@ -1,4 +1,4 @@
-"""A process of clients in a race on DynamoDB Local, for slots or for leases: threads that lose some answers."""
+"""A process of clients in a race on DynamoDB Local: threads that lose some answers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ Change = tuple[str, str, str]  # a constant of the protocol's module, a part of 
 LOST = 0.04  # the share of UpdateItem's answers that is lost
 
 
-def serve(race: Callable[[Any, Any, range], None]) -> None:
+def serve(race: Callable[[Any, Any, range], None], lost: float = LOST) -> None:
     """Run the process.
 
     Args:
         race: runs one race: client of DynamoDB, orders, and the number of each thread, from 1.
+        lost: the share of UpdateItem's answers that is lost.
     """
     endpoint, number, threads = json.loads(sys.argv[1])
     dynamodb = local_client("dynamodb", endpoint, connections=threads)
     chance = random.Random(number)  # noqa: S311
-    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < LOST)
+    lose_answers(dynamodb, "UpdateItem", lambda: chance.random() < lost)
     send_line("ready")
     while True:
         race(dynamodb, receive_line(), range(number * threads + 1, (number + 1) * threads + 1))
