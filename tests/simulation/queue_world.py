@@ -59,6 +59,7 @@ class Plan(NamedTuple):
         limits: that an operator sets, at any time, one after the other.
         leased: seconds from the beginning for which a lease holds a slot; 0: none does.
         rejects: ids of requests whose input Step Functions refuses.
+        only_deaths: whether the only fault is an invocation that dies.
     """
 
     requests: tuple[Sent, ...]
@@ -70,6 +71,7 @@ class Plan(NamedTuple):
     rate: Rate | None = None
     leased: int = 0
     rejects: tuple[str, ...] = ()
+    only_deaths: bool = False
 
 
 class QueueWorld(World):
@@ -162,6 +164,9 @@ class QueueWorld(World):
 
     def possible_faults(self) -> list[Choice]:
         choices = []
+        if self.plan.only_deaths:
+            dying = (name for name in self.actors if name.startswith(("starter", "dispatcher")))
+            return [Choice("call", name, DIE, True) for name in dying if self.actors[name].question.service != "actor"]
         for name, actor in self.actors.items():
             if actor.question.service != "actor" and not name.startswith("workflow"):
                 kinds = (DIE, DIE_AFTER, LOSE, THROTTLE, NOT_SENT)

@@ -392,7 +392,7 @@ SMALL: dict[str, Small] = {
     "queue, 2 requests": _queue(_A, _B, dispatchers=2),
     "queue, 2 requests, any fault": _queue(_A, _B, faults=1, dispatchers=2, effort=LONG),
     "queue, 2 requests in a batch, 2 slots, any fault": _queue(_A, _B, limit=2, batch=True, faults=1, effort=LONG),
-    "queue, 2 priorities, any fault": _queue(_A, Sent("b", "high"), faults=1, effort=LONG),
+    "queue, 2 priorities, one dies": _queue(_A, Sent("b", "high"), faults=1, only_deaths=True, effort=LONG),
     "queue, 2 requests, both cancelled": _queue(_A, _B, cancels=("a", "b"), effort=LONG),
     "queue, 2 requests, the limit goes down and up": _queue(
         _A, Sent("b", weight=2), limit=2, limits=(1, 2), effort=SHORT
@@ -403,8 +403,8 @@ SMALL: dict[str, Small] = {
     "queue, 1 request, refused, any fault": _queue(_A, rejects=("a",), faults=1),
     "queue, 2 requests, one is refused": _queue(_A, _B, rejects=("a",)),
     "queue, 2 requests, one skips": _queue(_A, Sent("b", skips=True)),
-    "queue, 2 requests that skip, any fault": _queue(
-        Sent("a", skips=True), Sent("b", skips=True), faults=1, effort=LONG
+    "queue, 2 requests that skip, one dies": _queue(
+        Sent("a", skips=True), Sent("b", skips=True), faults=1, only_deaths=True, effort=LONG
     ),
     "queue, 3 requests, a heavy one between": _queue(_A, Sent("b", weight=2), _C, limit=2, batch=True),
     "queue, a blocked head, the limit is raised": _queue(Sent("a", weight=2), _B, limits=(2,), effort=SHORT),
