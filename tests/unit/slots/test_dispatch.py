@@ -63,6 +63,14 @@ def test_a_request_that_holds_a_slot_of_a_process_that_is_now_for_leases_ends_wi
     assert (scene.states, scene.rings) == ({"a": "QUEUED"}, [])
 
 
+def test_a_request_behind_many_that_hold_slots_of_a_process_for_leases_is_rejected(scene: QueueScene) -> None:
+    scene.hold({name: running() for name in scene.queue(*(f"h{number}" for number in range(MAX_LEAVES)))})
+    scene.queue("a")
+    scene.change(target={"S": "none"})
+    scene.dispatch()
+    assert [name for name, state in scene.states.items() if state == "REJECTED"] == ["a"]
+
+
 def test_a_malformed_process_is_reported_and_its_requests_wait(scene: QueueScene) -> None:
     scene.queue("a")
     scene.change(slot_limit={"S": "1"})

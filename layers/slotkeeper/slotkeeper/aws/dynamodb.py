@@ -90,21 +90,19 @@ class Table:
         # DynamoDB refuses an empty map of names or values (API Reference, UpdateItem).
         given = {"ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
         given = {name: mapping for name, mapping in given.items() if mapping}
-        retried = False
-        for wait in (*CONFLICT_WAITS, None):
+        retried, waits = False, iter(CONFLICT_WAITS)
+        while True:
             try:
                 answer = call(TableName=self.name, ConditionExpression=condition, **given, **request)
+                return Write(True, answer.get("Attributes", {}))
             except ClientError as error:
                 code, answer = error.response["Error"]["Code"], cast(dict[str, Any], error.response)
                 retried = retried or answer.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
                 if code == "ConditionalCheckFailedException":
                     return Write(False, answer.get("Item", {}), retried)
-                if code != "TransactionConflictException" or wait is None:
+                if code != "TransactionConflictException" or (wait := next(waits, None)) is None:
                     raise
-            else:
-                return Write(True, answer.get("Attributes", {}))
             time.sleep(wait)
-        raise AssertionError("unreachable")
 
     def key(self, key: Key) -> Item:
         """The key in DynamoDB's format."""
@@ -131,20 +129,19 @@ def transact(dynamodb: DynamoDBClient, parts: Sequence[Any]) -> list[Transaction
         ClientError, BotoCoreError: another error, or one after which the transaction may have been written. So what is
             returned is never the refusal of a busy or throttled item.
     """
-    for wait in (*CONFLICT_WAITS, None):
+    waits = iter(CONFLICT_WAITS)
+    while True:
         try:
             dynamodb.transact_write_items(TransactItems=parts)
+            return []
         except ClientError as error:
             reasons = cast(dict[str, Any], error.response).get("CancellationReasons", [])
             codes = {reason.get("Code", "None") for reason in reasons}
             if codes and codes <= {"None", "ConditionalCheckFailed"}:
                 return [TransactionPart(reason.get("Code", "None"), reason.get("Item", {})) for reason in reasons]
-            if "TransactionConflict" not in codes or wait is None:
+            if "TransactionConflict" not in codes or (wait := next(waits, None)) is None:
                 raise
-        else:
-            return []
         time.sleep(wait)
-    raise AssertionError("unreachable")
 
 
 def number(value: float) -> Item:

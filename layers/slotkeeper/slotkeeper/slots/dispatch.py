@@ -216,8 +216,8 @@ class _Dispatch:
             if number == MAX_PAGES:
                 self.report.is_cut = True
                 return planned
-        # Only now: what was not read between the two may come before those that must leave. The query has passed over
-        # those above the limit, which are blocked wherever they are.
+        # After the queue, since a request that was not read yet may have a place before them. The query leaves out
+        # those above the limit, which are blocked at every place.
         last = read[-1].place if read else ""
         more = [each for each in leavers if each.place > last or (each.weight or 0) > seen.slot_limit]
         return plan(seen, [*read, *more], now, age=age, most=most)
@@ -253,8 +253,10 @@ class _Dispatch:
         """
         process, requests = self.bell.process, self.tools.requests
         code, reason = ("UnknownProcess", _UNKNOWN) if seen is None else ("LeasesOnly", _LEASES_ONLY)
-        page = next(requests.queue(process, MAX_SLOT_LIMIT, MAX_LEAVES), [])
-        leavings = [Leaving(each.execution, "REJECTED", code, reason.format(process)) for each in page]
+        held = seen.holders if seen else {}
+        page = next(requests.queue(process, MAX_SLOT_LIMIT, len(held) + MAX_LEAVES), [])
+        homeless = [each.execution for each in page if each.execution not in held]
+        leavings = [Leaving(name, "REJECTED", code, reason.format(process)) for name in homeless]
         ended = requests.end_homeless(process, leavings, now, exists=seen is not None)
         self.report.left += ended
         return bool(ended)
@@ -262,8 +264,8 @@ class _Dispatch:
     def _look_again(self, seen: Process, at: float | None, now: float) -> None:
         """Ring at a time at which something changes without a write, unless such a ring is under way.
 
-        First the ring, then the note: a note without a ring would suppress the rings of others. The own ring has come,
-        although it is early by this machine's clock if that of the sender was ahead.
+        First the ring, then the note: a note without a ring would suppress the rings of others. The ring that caused
+        this dispatch is under way no more, although by this machine's clock it may be early.
         """
         if at is None or (now < seen.ring_at <= at and seen.ring_at != self.bell.at):
             return

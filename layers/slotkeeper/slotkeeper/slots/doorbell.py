@@ -42,7 +42,7 @@ class Bell:
 
 
 class Doorbell:
-    """DispatchQueue, for everyone who rings."""
+    """DispatchQueue, for its senders."""
 
     def __init__(self, sqs: SQSClient, queue_url: str) -> None:
         self._sqs = sqs
