@@ -19,8 +19,10 @@
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
     open           N, until it has ended and its end was published: when it was accepted
     granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant
+    put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
     started, ended N: seconds since the epoch
     code, reason   S: why it ended without a start
+    error, cause   S, of FAILED
     expires        N, once it has ended: when DynamoDB deletes the row
 
 Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
@@ -148,7 +150,7 @@ class RequestTable:
         }
         while True:
             answer = self._dynamodb.query(**request)
-            yield [_queued(item) for item in answer["Items"]]
+            yield [read_queued(item) for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
                 return
             request.pop("Limit", None)
@@ -164,7 +166,7 @@ class RequestTable:
             ExpressionAttributeValues={":process": {"S": process}, ":until": number(until)},
             Limit=MAX_LEAVES,
         )
-        return [_queued(item) for item in answer["Items"]]
+        return [read_queued(item) for item in answer["Items"]]
 
     def bodies(self, process: str, executions: Sequence[str]) -> dict[str, QueuedBody | None]:
         """The body of each row, read consistently; None if there is no row. One that was not read is missing.
@@ -186,7 +188,7 @@ class RequestTable:
         rows = [Attributes(item) for item in answer["Responses"].get(self._table.name, [])]
         found = {
             row.text("execution"): QueuedBody(
-                row.parsed("state", _state), row.text("body", ""), row.number("open", None)
+                row.parsed("state", read_state), row.text("body", ""), row.number("open", None)
             )
             for row in rows
         }
@@ -287,7 +289,8 @@ class RequestTable:
         }
 
 
-def _queued(item: Item) -> Queued:
+def read_queued(item: Item) -> Queued:
+    """Parse an entry of the index `place` or `deadline`, in DynamoDB's format. Raises MalformedAttribute."""
     entry = Attributes(item)
     return Queued(
         execution=entry.text("execution"),
@@ -298,7 +301,8 @@ def _queued(item: Item) -> Queued:
     )
 
 
-def _state(text: str) -> State:
+def read_state(text: str) -> State:
+    """Parse the state of a row. Raises ValueError."""
     states = get_args(State)
     if text not in states:
         raise ValueError(f"must be one of {', '.join(states)}, got {text!r}")

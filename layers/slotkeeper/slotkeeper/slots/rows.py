@@ -1,0 +1,223 @@
+"""The rows of RequestTable as they are read. request_table.py describes their attributes, and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
+from slotkeeper.slots.plan import Queued
+from slotkeeper.slots.request import PRIORITIES, Priority
+from slotkeeper.slots.request_table import State, read_queued, read_state
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# Of 1 MB each: some 40,000 queued requests, or a thousand rows with a body of 10 KB.
+MAX_PAGES = 10
+# What a list shows. Without the body and the task token, which a reader of lists need not be permitted to read.
+LISTED = (
+    "process_name, execution, #state, request_id, attempt, message_id, priority, weight, skips, start_before, sent, "
+    "place, placed, #open, granted, put_back, started, ended, code, reason, #error, cause, expires"
+)
+
+
+@dataclass(frozen=True)
+class RequestRow:
+    """A request's row. Times are seconds since the epoch; None and "": the row does not have the attribute.
+
+    `body` and `task_token` are "" in lists. `granted` and `put_back` order grants (request_table.py).
+    """
+
+    process: str
+    execution: str
+    state: State
+    request_id: str
+    attempt: int
+    priority: Priority
+    sent: float
+    place: str = ""
+    placed: str = ""
+    weight: int | None = None
+    skips: bool = False
+    start_before: float | None = None
+    open: float | None = None
+    granted: str = ""
+    put_back: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    code: str = ""
+    reason: str = ""
+    error: str = ""
+    cause: str = ""
+    expires: float | None = None
+    message_id: str = ""
+    body: str = field(default="", repr=False)
+    task_token: str = field(default="", repr=False)
+
+    @property
+    def queued(self) -> Queued | None:
+        """The request as `plan` reads it; None if it is not in the queue."""
+        return Queued(self.execution, self.place, self.weight, self.start_before, self.skips) if self.place else None
+
+
+@dataclass(frozen=True)
+class QueuedRow:
+    """A queued request, as the index of the queue contains it. `sent`: seconds since the epoch."""
+
+    queued: Queued
+    request_id: str
+    priority: Priority
+    sent: float
+
+
+class MalformedRow(ValueError):
+    """A row does not have the documented types. The message names it and its attribute."""
+
+
+def read_row(item: Item) -> RequestRow:
+    """Parse a row in DynamoDB's format. Raises MalformedRow."""
+    row = Attributes(item)
+    try:
+        return RequestRow(
+            process=row.text("process_name"),
+            execution=row.text("execution"),
+            state=row.parsed("state", read_state),
+            request_id=row.text("request_id"),
+            attempt=row.whole("attempt"),
+            priority=row.parsed("priority", _priority),
+            sent=row.number("sent"),
+            place=row.text("place", ""),
+            placed=row.text("placed", ""),
+            weight=row.whole("weight", None),
+            skips=row.flag("skips", False),
+            start_before=row.number("start_before", None),
+            open=row.number("open", None),
+            granted=row.text("granted", ""),
+            put_back=row.whole("put_back", None),
+            started=row.number("started", None),
+            ended=row.number("ended", None),
+            code=row.text("code", ""),
+            reason=row.text("reason", ""),
+            error=row.text("error", ""),
+            cause=row.text("cause", ""),
+            expires=row.number("expires", None),
+            message_id=row.text("message_id", ""),
+            body=row.text("body", ""),
+            task_token=row.text("task_token", ""),
+        )
+    except MalformedAttribute as error:
+        raise MalformedRow(f"request {item.get('execution', {}).get('S', '?')}: {error}") from None
+
+
+def _priority(text: str) -> Priority:
+    return next(each for each in PRIORITIES if each == text)
+
+
+@dataclass
+class Listed[T]:
+    """What a bounded read has found.
+
+    Attributes:
+        rows: what was read.
+        malformed: why rows could not be read.
+        is_cut: whether there is more than was read.
+    """
+
+    rows: list[T] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+
+class RequestRows:
+    """Reads RequestTable consistently. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table = Table(dynamodb, table_name, "process_name", "execution")
+
+    def row(self, process: str, execution: str) -> RequestRow | None:
+        """The whole row of an execution; None if there is none. Raises MalformedRow."""
+        item = self._table.read((process, execution))
+        return read_row(item) if item else None
+
+    def rows(
+        self, process: str, states: Sequence[State] = (), request_id: str = "", max_pages: int = MAX_PAGES
+    ) -> Listed[RequestRow]:
+        """The rows of a process, without bodies and tokens, in the order of their executions' names.
+
+        Args:
+            states: those to return; by default all.
+            request_id: of the rows to return; by default of any.
+        """
+        names = {"#state": "state", "#open": "open", "#error": "error"}
+        values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
+        filters = [f"#state IN ({', '.join(values)})"] if states else []
+        if request_id:
+            filters.append("request_id = :id")
+            values[":id"] = {"S": request_id}
+        options = {"FilterExpression": " AND ".join(filters)} if filters else {}
+        return self._list(process, values, names, max_pages, ProjectionExpression=LISTED, **options)
+
+    def open(self, process: str, states: Sequence[State] = (), max_pages: int = MAX_PAGES) -> list[tuple[str, State]]:
+        """The executions of a process that have not ended, or whose end was not told, with their states.
+
+        The oldest come first. There may be more than `max_pages` contain.
+        """
+        values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
+        options = {"FilterExpression": f"#state IN ({', '.join(values)})"} if states else {}
+        found: list[tuple[str, State]] = []
+        names = {"#state": "state"} if states else {}
+        for page, _ in self._pages(process, values, names, max_pages, IndexName="open", **options):
+            found += [(item["execution"]["S"], read_state(item["state"]["S"])) for item in page]
+        return found
+
+    def queue(self, process: str, max_pages: int = MAX_PAGES) -> Listed[QueuedRow]:
+        """The queue of a process in its order, also the requests whose weight is above the limit."""
+        listed = Listed[QueuedRow]()
+        for page, listed.is_cut in self._pages(process, {}, {}, max_pages, IndexName="place"):
+            for item in page:
+                try:
+                    listed.rows.append(_queued_row(item))
+                except (MalformedAttribute, ValueError) as error:
+                    listed.malformed.append(f"request {item['execution']['S']}: {error}")
+        return listed
+
+    def _list(
+        self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
+    ) -> Listed[RequestRow]:
+        listed = Listed[RequestRow]()
+        for page, listed.is_cut in self._pages(process, values, names, max_pages, **options):
+            for item in page:
+                try:
+                    listed.rows.append(read_row(item))
+                except MalformedRow as error:
+                    listed.malformed.append(str(error))
+        return listed
+
+    def _pages(
+        self, process: str, values: Item, names: Mapping[str, str], max_pages: int, **options: Any
+    ) -> Iterator[tuple[list[Item], bool]]:
+        """Up to `max_pages` pages of a query, each with whether the read ends there although there is more."""
+        request: dict[str, Any] = {
+            "TableName": self._table.name,
+            "ConsistentRead": True,
+            "KeyConditionExpression": "process_name = :process",
+            "ExpressionAttributeValues": {":process": {"S": process}, **values},
+            **({"ExpressionAttributeNames": dict(names)} if names else {}),
+            **options,
+        }
+        for number in range(1, max_pages + 1):
+            answer = self._dynamodb.query(**request)
+            last = answer.get("LastEvaluatedKey")
+            yield answer["Items"], last is not None and number == max_pages
+            if last is None:
+                return
+            request["ExclusiveStartKey"] = last
+
+
+def _queued_row(item: Item) -> QueuedRow:
+    entry = Attributes(item)
+    rank, sent, _ = entry.text("place").split("#")
+    return QueuedRow(read_queued(item), entry.text("request_id"), PRIORITIES[int(rank)], int(sent) / 1000)
