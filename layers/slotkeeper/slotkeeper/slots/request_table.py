@@ -22,7 +22,7 @@
     put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
     started, ended N: seconds since the epoch
     code, reason   S: why it ended without a start
-    error, cause   S, of FAILED
+    error, cause   S, of FAILED: as in the error of its execution
     expires        N, once it has ended: when DynamoDB deletes the row
 
 Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
@@ -32,6 +32,9 @@ secondary indexes").
 A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
 it ends without a start, or its work has already ended. The second also requires, in the same transaction, that the
 process has no holder of it, and changes `grants`: so no grant that was planned before can succeed after it.
+
+The workflow records its outcome itself, before it releases its slot (statemachines/slot_workflow.asl.json, state
+RecordOutcome). Its expressions are repeated here, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ State = Literal[
     "REDRIVEN",
 ]
 End = Literal["SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED"]
+Outcome = Literal["SUCCEEDED", "FAILED"]
 ENDED_WITHOUT_START: tuple[State, ...] = ("SKIPPED", "TOO_LATE", "CANCELLED", "REJECTED")
 # Step Functions keeps the names of closed executions for 90 days (API Reference, StartExecution, `name`). For as long,
 # a request id means one request.
@@ -66,9 +70,23 @@ RETENTION_SECONDS = 90 * 86400
 # In one transaction, whose items may have 4 MB together (API Reference, TransactWriteItems): a row has up to 70 KB with
 # its body and a task token, and the process's item up to 400 KB.
 MAX_LEAVES = 50
+# Of a failure, in characters. With a body of 64 KiB, also of characters of four bytes, a row is below the 400 KB of an
+# item (DynamoDB guide, "Quotas").
+MAX_ERROR, MAX_CAUSE = 256, 30_000
 
 QUEUED = "#state = :queued AND attribute_exists(place)"
 MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE place, deadline"
+# A redriven execution may find that work which was recorded as failed has succeeded after all.
+RECORD_CONDITION = "#state IN (:queued, :started, :failed)"
+RECORD_UPDATE: Mapping[Outcome, str] = {
+    "SUCCEEDED": (
+        "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, #error, cause"
+    ),
+    "FAILED": (
+        "SET #state = :end, ended = :now, expires = :expires, #error = :error, cause = :cause "
+        "REMOVE place, deadline, #open"
+    ),
+}
 END_UPDATE = (
     "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires REMOVE place, deadline"
 )
@@ -205,6 +223,22 @@ class RequestTable:
             ":granted": {"S": granted},
         }
         return self._table.update((process, execution), MARK_UPDATE, QUEUED, values, {"#state": "state"}).held
+
+    def record(
+        self, process: str, execution: str, outcome: Outcome, now: float, error: str = "", cause: str = ""
+    ) -> bool:
+        """Record how the work of a request has ended; False if it is neither queued, started nor failed.
+
+        Args:
+            error, cause: of a failure, cut as the workflow cuts them.
+        """
+        values: Item = {f":{state.lower()}": {"S": state} for state in ("QUEUED", "STARTED", "FAILED")}
+        values |= {":end": {"S": outcome}, ":now": number(now), ":expires": number(int(now) + RETENTION_SECONDS)}
+        if outcome == "FAILED":
+            values |= {":error": {"S": error[:MAX_ERROR]}, ":cause": {"S": cause[:MAX_CAUSE]}}
+        names = {"#state": "state", "#open": "open", "#error": "error"}
+        update = RECORD_UPDATE[outcome]
+        return self._table.update((process, execution), update, RECORD_CONDITION, values, names).held
 
     def leave(self, process: str, leavings: Sequence[Leaving], now: float) -> list[Leaving]:
         """End queued requests without a start, in one transaction. Returns those that have ended so.
