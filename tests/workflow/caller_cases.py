@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from slotkeeper.slots.request import execution_name
 from tests.workflow.case import MANUAL_INPUTS, REQUEST, case, caught, of_input
 from tests.workflow.confirm_cases import PERMITTED
 from tests.workflow.interpreter import ME, Variables
@@ -12,7 +11,7 @@ from tests.workflow.walks import MACHINE, TOKEN
 
 CALLER = "0" * 32
 _CHILD_REQUEST = {"process": "p", "request_id": "order-1", "attempt": 1, "input": {"day": 1}}
-_KNOWN = {"token": {"task_token": TOKEN}}
+_KNOWN = {"task_token": TOKEN}
 
 
 def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
@@ -22,8 +21,6 @@ def _chosen(caller: str = "NONE", target: str = "j") -> Variables:
 def _wrong_input(target: str, given: Any, expected: bool) -> Any:
     return case("ChooseWork.Choices.2.Condition", expected, _chosen(target=target), of_input(given))
 
-
-_RETURNED = '{"process":"p","request_id":"order-1","attempt":2,"input":{"day":1},"caller":"%s","task_token":"%s"}'
 
 CASES = [
     _wrong_input("j", REQUEST, False),
@@ -66,15 +63,13 @@ CASES = [
         {"target": "j"},
     ),
     case("ChooseWork.Choices.4.Condition", False, _chosen(target="an arn: in the name")),
-    *(case("IsCallerLost.Choices.0.Condition", caller == "LOST", {"caller": caller}) for caller in ("LOST", "WAITS")),
     case(
         "ReadToken.Arguments",
         {
-            "TableName": "${SlotTableName}",
-            "Key": {"process_name": {"S": "p"}},
+            "TableName": "${RequestTableName}",
+            "Key": {"process_name": {"S": "p"}, "execution": {"S": ME}},
             "ConsistentRead": True,
-            "ProjectionExpression": "holders.#me.task_token",
-            "ExpressionAttributeNames": {"#me": ME},
+            "ProjectionExpression": "task_token",
         },
     ),
     caught(
@@ -150,15 +145,4 @@ CASES = [
         {"caller_error": "FAILED, and the caller was not answered: Glue.X"},
     ),
     case("AnswerFailed.Cause", "why", {"caller_error": "why"}),
-    case(
-        "ReturnRequest.Arguments",
-        {
-            "QueueUrl": "${RequestQueueUrl}",
-            "MessageBody": _RETURNED % (CALLER, TOKEN),
-            "MessageGroupId": "p",
-            "MessageDeduplicationId": execution_name("p", "order-1", 2, CALLER),
-        },
-        _KNOWN,
-        of_input(_CHILD_REQUEST | {"caller": CALLER}),
-    ),
 ]

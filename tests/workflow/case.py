@@ -14,21 +14,6 @@ ENTERED = 1767229200_000  # milliseconds since the epoch: EnteredTime
 CONTEXT = {"Execution": EXECUTION, "State": {"EnteredTime": "2026-01-01T01:00:00.000Z"}}
 REDRIVEN = CONTEXT | {"Execution": EXECUTION | {"RedriveCount": 1}}
 LOST = {"Error": "Glue.X", "Cause": "lost"}
-# The length of a turn in seconds; when it began, in milliseconds from now; the delay of a wake of a lower priority.
-DELAYS = (
-    (1, -ENTERED, 0),  # no turn
-    (1, 0, 1),
-    (1, -1, 1),
-    (1, -999, 1),
-    (1, -1000, 0),
-    (1, -60_000, 0),
-    (1, 600_000, 1),  # the clock of its writer is ahead
-    (3, -1, 3),
-    (3, -1500, 2),
-    (3, -2999, 1),
-    (0, 0, 0),  # switched off
-    (0, -1, 0),
-)
 # Inputs of executions that were started manually, which no schema has checked.
 MANUAL_INPUTS: tuple[Any, ...] = ("text", 5, None, [], [REQUEST], {"process": 5, "input": "text", "arguments": "text"})
 

@@ -89,7 +89,7 @@ CASES = [
     case("RunStateMachine.TimeoutSeconds", 3600, {"timeout_minutes": 60}),
     caught(
         "RunStateMachine.Catch.1.Assign",
-        _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "return_request": True, "must_stop": True},
+        _STARTED | {"failure": {"error": "Glue.X", "cause": "lost"}, "outcome": "RETURNED", "must_stop": True},
         context=REDRIVEN,
     ),
     *(
@@ -98,7 +98,7 @@ CASES = [
             _STARTED
             | {
                 "failure": {"error": "States.Timeout", "cause": "no cause given"},
-                "return_request": False,
+                "outcome": "",
                 "must_stop": True,
             },
             errorOutput={"Error": "States.Timeout", **cause},

@@ -10,7 +10,6 @@ from tests.workflow.walks import MACHINE
 
 CALLED = REQUEST | {"caller": "0" * 32}
 _RUNNING = {"Attributes": {"holders": {"M": {ME: {"M": {"job": {"S": "j"}}}}}, "run_settings": {"M": {}}}}
-_SLOT_LOST = {"error": "SlotLost", "cause": "The reservation was released before the workflow confirmed it"}
 
 
 def _with_settings(settings: dict[str, int]) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def _confirmed(target: str, timeout_minutes: int, settle_seconds: int = 0) -> Va
     return {
         "target": target,
         "permitted": PERMITTED,
-        "token": {},
+        "failure": {},
         "timeout_minutes": timeout_minutes,
         "settle_seconds": settle_seconds,
         "caller": "NONE",
@@ -56,21 +55,12 @@ CASES = [
         for given in (CALLED, *MANUAL_INPUTS)
     ),
     caught(
-        "ConfirmSlot.Catch.0.Assign",
-        {"caller": "NONE", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
-    ),
-    caught(
-        "ConfirmSlot.Catch.0.Assign",
-        {"caller": "LOST", "token": {}, "run_state": "NOT_STARTED", "failure": _SLOT_LOST},
-        context=of_input(CALLED),
-    ),
-    caught(
         "ConfirmSlot.Catch.1.Assign",
         {"caller": "NONE", "run_state": "NOT_STARTED", "failure": {"error": "Glue.X", "cause": "lost"}},
     ),
     caught(
         "ConfirmSlot.Catch.1.Assign",
-        {"caller": "LOST", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
+        {"caller": "UNKNOWN", "run_state": "UNKNOWN", "failure": {"error": "Glue.X", "cause": "lost"}},
         context=of_input(CALLED),
     ),
     case(

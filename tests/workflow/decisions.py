@@ -26,7 +26,7 @@ def _decisions(state: str, usual: Variables, *rows: tuple[Variables, str]) -> li
 
 
 def _failed(error: str, cause: str = "", *, redriven: bool = False) -> Variables:
-    return {"failure": {"error": error, "cause": cause}, "return_request": redriven}
+    return {"failure": {"error": error, "cause": cause}, "outcome": "RETURNED" if redriven else ""}
 
 
 # Only these errors of RunGlueJob show that no run is alive.
@@ -56,7 +56,7 @@ _ENDED = _decisions(
     (_failed("Glue.AccessDeniedException", denial("glue:GetJobRun")), "WaitForGlueRun"),
 )
 
-_TO_KEEP: Variables = {"return_request": False, "start_again": False, "must_stop": False, "starts": 1}
+_TO_KEEP: Variables = {"outcome": "", "start_again": False, "must_stop": False, "starts": 1}
 
 # Only two complete searches show that no run exists. A throttled start is repeated up to twenty times.
 _FOUND = _decisions(
@@ -64,7 +64,7 @@ _FOUND = _decisions(
     {"next_page": "", "pages": 1, "run_id": "", "failed_reads": 0} | _TO_KEEP,
     ({"searches": 1}, "WaitForGlueRun"),
     ({"searches": 2}, "KeepRequest"),
-    ({"searches": 2, "return_request": True}, "ReturnRequest"),
+    ({"searches": 2, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({"searches": 2, "start_again": True}, "RunGlueJob"),
     ({"searches": 2, "start_again": True, "starts": 20}, "RunGlueJob"),
     ({"searches": 2, "start_again": True, "starts": 21}, "KeepRequest"),
@@ -86,12 +86,12 @@ _RUN = _decisions(
     {"run_state": "RUNNING", "run_has_ended": False, "run_minutes": 1, "failed_reads": 0, "stops": 0}
     | {"timeout_minutes": 60}
     | _TO_KEEP,
-    ({"run_state": "SUCCEEDED", "run_has_ended": True}, "ReleaseSlot"),
-    ({"run_state": "SUCCEEDED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReleaseSlot"),
+    ({"run_state": "SUCCEEDED", "run_has_ended": True}, "RecordOutcome"),
+    ({"run_state": "SUCCEEDED", "run_has_ended": True, "must_stop": True, "outcome": "RETURNED"}, "RecordOutcome"),
     ({"run_state": "FAILED", "run_has_ended": True}, "GlueRunNotSucceeded"),
     ({"run_state": "FAILED", "run_has_ended": True, "start_again": True}, "GlueRunNotSucceeded"),
     ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True}, "KeepRequest"),
-    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True, "return_request": True}, "ReturnRequest"),
+    ({"run_state": "STOPPED", "run_has_ended": True, "must_stop": True, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({}, "WaitForEndOfGlueRun"),
     ({"start_again": True}, "WaitForEndOfGlueRun"),
     ({"failed_reads": 59}, "WaitForEndOfGlueRun"),
@@ -113,7 +113,7 @@ _CHILD = _decisions(
         "is_ours": True,
         "closed_seconds": 0,
         "settle_seconds": 90,
-        "return_request": False,
+        "outcome": "",
         "must_stop": False,
         "run_minutes": 4,
         "timeout_minutes": 5,
@@ -122,13 +122,13 @@ _CHILD = _decisions(
         "stops": 0,
     },
     ({}, "WaitForChild"),
-    ({"run_state": "SUCCEEDED"}, "ReleaseSlot"),
-    ({"run_state": "SUCCEEDED", "must_stop": True, "return_request": True, "stops": 120}, "ReleaseSlot"),
+    ({"run_state": "SUCCEEDED"}, "RecordOutcome"),
+    ({"run_state": "SUCCEEDED", "must_stop": True, "outcome": "RETURNED", "stops": 120}, "RecordOutcome"),
     ({"run_state": "SUCCEEDED", "is_ours": False}, "NameTaken"),
     ({"run_state": "RUNNING", "is_ours": False, "must_stop": True}, "NameTaken"),
     ({"run_state": "FAILED"}, "ChildNotSucceeded"),
     ({"run_state": "FAILED", "must_stop": True}, "KeepRequest"),
-    ({"run_state": "FAILED", "must_stop": True, "return_request": True}, "ReturnRequest"),
+    ({"run_state": "FAILED", "must_stop": True, "outcome": "RETURNED"}, "ReleaseSlot"),
     ({"run_state": "ABORTED"}, "SettleChild"),
     ({"run_state": "ABORTED", "settle_seconds": 0}, "ChildNotSucceeded"),
     ({"run_state": "ABORTED", "closed_seconds": 89}, "SettleChild"),
@@ -137,7 +137,7 @@ _CHILD = _decisions(
     ({"run_state": "ABORTED", "must_stop": True, "stops": 120, "closed_seconds": 90}, "KeepRequest"),
     ({"run_state": "NOT_FOUND", "searches": 2}, "WaitForChild"),
     ({"run_state": "NOT_FOUND", "searches": 3}, "KeepRequest"),
-    ({"run_state": "NOT_FOUND", "searches": 3, "return_request": True, "must_stop": True}, "ReturnRequest"),
+    ({"run_state": "NOT_FOUND", "searches": 3, "outcome": "RETURNED", "must_stop": True}, "ReleaseSlot"),
     ({"failed_reads": 1}, "WaitForChild"),
     ({"failed_reads": 59, "must_stop": True}, "WaitForChild"),
     ({"failed_reads": 60}, "WorkIsUnknown"),
@@ -149,34 +149,23 @@ _CHILD = _decisions(
 )
 
 
-def _registered(weight: int) -> Variables:
-    return {"first": {"receipt_handle": {"S": "handle"}, "weight": {"N": str(weight)}}, "room": 3}
-
-
 _AFTER_THE_WORK = [
-    Decision("IsCallerLost", {"caller": "LOST"}, "KeepRequest"),
-    Decision("IsCallerLost", {"caller": "NONE"}, "ReturnRequest"),
     *_decisions(
-        "MayWorkBeAlive",
+        "MustSlotStay",
         {"outcome": "KEPT", "caller": "NONE"},
         ({"run_state": "UNKNOWN"}, "LeaveSlotToJanitor"),
-        ({"run_state": "NOT_FOUND", "caller": "WAITS"}, "ReleaseSlot"),
-        ({"run_state": "FAILED", "outcome": "NOT_KEPT"}, "ReleaseSlot"),
+        ({"run_state": "NOT_RECORDED"}, "OutcomeNotRecorded"),
+        ({"run_state": "NOT_FOUND", "caller": "WAITS"}, "RecordOutcome"),
+        ({"run_state": "FAILED", "outcome": "NOT_KEPT"}, "RecordOutcome"),
         ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "WAITS"}, "LeaveSlotToJanitor"),
-        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}, "ReleaseSlot"),
+        ({"run_state": "FAILED", "outcome": "NOT_KEPT", "caller": "GONE"}, "RecordOutcome"),
     ),
-    Decision("IsRequestWaiting", _registered(3), "WakeWaiting"),
-    Decision("IsRequestWaiting", _registered(4), "ChooseOutcome"),
-    Decision("IsRequestWaiting", {"first": {}, "room": 3}, "ChooseOutcome"),
-    Decision("IsReceiptHandleRefused", {"is_refused": True, "wakes": 2}, "ClearWaiting"),
-    Decision("IsReceiptHandleRefused", {"is_refused": True, "wakes": 3}, "ChooseOutcome"),
-    Decision("IsReceiptHandleRefused", {"is_refused": False, "wakes": 0}, "ChooseOutcome"),
     *_decisions(
         "ChooseOutcome",
         {"run_state": "FAILED", "outcome": "KEPT", "caller": "WAITS"},
         ({"run_state": "SUCCEEDED"}, "AnswerSuccess"),
         ({"run_state": "SUCCEEDED", "caller": "NONE"}, "PublishSuccessEvent"),
-        ({"outcome": "RETURNED"}, "RequestReturned"),
+        ({"outcome": "RETURNED"}, "SlotLost"),
         ({}, "NotifyFailure"),
     ),
     Decision("WasAnswerOfSuccess", {"run_state": "SUCCEEDED"}, "PublishSuccessEvent"),

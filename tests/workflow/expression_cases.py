@@ -6,6 +6,7 @@ interpreter, the embedded AWS (tests/conformance/test_jsonata.py) and JSONata 2.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +15,15 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.request_table import (
+    MAX_CAUSE,
+    MAX_ERROR,
+    RECORD_CONDITION,
+    RECORD_UPDATE,
+    RETENTION_SECONDS,
+    Outcome,
+)
 from tests.simulation.frozen import freeze
 from tests.workflow import caller_cases, child_cases, confirm_cases, decisions, interpreter
 from tests.workflow.case import (
@@ -34,7 +43,6 @@ from tests.workflow.interpreter import ME, Variables, mentioned
 from tests.workflow.walks import MACHINE, Scenario, walks
 
 FIELDS = ("Arguments", "Assign", "TimeoutSeconds", "Seconds", "Cause")
-NO_TURN = {"turns": {"high": 0, "normal": 0, "low": 0}, "turn_seconds": 1, "interval": 0, "due": 0}
 INPUTS_OF_A_FIELD = 2  # from the walks, with different values of the field
 FAILURE = {"error": "Glue.X", "cause": "no\x00,\ufffe"}
 
@@ -60,7 +68,7 @@ def template(path: str) -> Any:
 def _searched(starts: int, **more: Any) -> Variables:
     return {
         "failure": {"error": "Glue.X", "cause": "lost", "reason": ""},
-        "return_request": False,
+        "outcome": "",
         "start_again": False,
         "must_stop": False,
         "starts": starts,
@@ -74,12 +82,6 @@ def _searched(starts: int, **more: Any) -> Variables:
         "stops": 0,
         **more,
     }
-
-
-def _registered(priority: str, weight: int = 1) -> dict[str, Any]:
-    """The registration of a priority's request, as in the item."""
-    entry = {"receipt_handle": {"S": "handle"}, "priority": {"S": priority}, "weight": {"N": str(weight)}}
-    return {"M": _POSITION | entry | _REQUEST_NAME}
 
 
 def _of_priority(priority: str) -> dict[str, Any]:
@@ -97,15 +99,27 @@ def _event(kind: str, status: str, **more: Any) -> dict[str, Any]:
     return {"Entries": [entry | {"Detail": detail}]}
 
 
+def _recorded(end: Outcome, **failure: str) -> dict[str, Any]:
+    """The arguments of RecordOutcome in DynamoDB's format, at the time of CONTEXT."""
+    now = ENTERED // 1000
+    numbers = {":now": {"N": str(now)}, ":expires": {"N": str(now + RETENTION_SECONDS)}}
+    texts = {":queued": "QUEUED", ":started": "STARTED", ":failed": "FAILED", ":end": end}
+    texts |= {f":{name}": text for name, text in failure.items()}
+    return {
+        "TableName": "${RequestTableName}",
+        "Key": {"process_name": {"S": "p"}, "execution": {"S": ME}},
+        "UpdateExpression": RECORD_UPDATE[end],
+        "ConditionExpression": RECORD_CONDITION,
+        "ExpressionAttributeNames": {"#state": "state", "#open": "open", "#error": "error"},
+        "ExpressionAttributeValues": {name: {"S": text} for name, text in texts.items()} | numbers,
+    }
+
+
 def _glue_answer(state: str) -> str:
     return f'{{"Id":"jr_1","JobName":"j","JobRunState":"{state}"}}'
 
 
-_FREE = {"slots_in_use": {"N": "7"}, "slot_limit": {"N": "10"}}
-_POSITION = {"sequence": {"S": "7".zfill(40)}, "receives": {"N": "2"}}
-_REQUEST_NAME = {"since": {"N": "1"}, "execution": {"S": "p-2"}}
-_BODY = r'{"process":"p","request_id":"order-1","attempt":%d,"arguments":{"--day":"\ufffe\uffff"}}'
-_BODY_OF = _BODY[:-1] % 2 + ',"priority":"%s","weight":5}'
+_BODY = r'{"process":"p","request_id":"order-1","attempt":1,"arguments":{"--day":"\ufffe\uffff"}}'
 _RUN = {"target": "j", "run_id": "jr_1", "run_state": "STOPPED"}
 _ABOUT_TO_END = {"error": "Glue.JobRunNotSucceeded", "cause": "Glue run jr_1 of job j ended as STOPPED"}
 _LATE = {"error": "States.Timeout", "cause": "Glue run jr_1 of job j was STOPPED after its time limit"}
@@ -182,7 +196,7 @@ CASES = [
         for cause in ({"Cause": ""}, {})
     ),
     case("RunGlueJob.TimeoutSeconds", 4500, {"timeout_minutes": 60}),
-    caught("RunGlueJob.Catch.0.Assign", _searched(2, return_request=True, must_stop=True), {"starts": 1}, REDRIVEN),
+    caught("RunGlueJob.Catch.0.Assign", _searched(2, outcome="RETURNED", must_stop=True), {"starts": 1}, REDRIVEN),
     case(
         "RunGlueJob.Catch.0.Assign",
         _searched(
@@ -237,25 +251,11 @@ CASES = [
     case("WaitForEndOfGlueRun.Seconds", Between(30, 59), {"must_stop": True, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(600, 629), {"must_stop": False, "run_minutes": 9000}),
     case("WaitForEndOfGlueRun.Seconds", Between(60, 89), {"must_stop": False, "run_minutes": 60}),
-    *(
-        case(
-            "ReturnRequest.Arguments",
-            {
-                "QueueUrl": "${RequestQueueUrl}",
-                "MessageBody": _BODY_OF % priority,
-                "MessageGroupId": group,
-                "MessageDeduplicationId": execution_name("p", "order-1", 2),
-            },
-            context=_of_priority(priority),
-        )
-        for priority, group in (("high", "p#high"), ("low", "p#low"), ("normal", "p"), ("other", "p"))
-    ),
-    caught("ReturnRequest.Catch.0.Assign", {"failure": {"error": "RequestNotReturned", "cause": "Glue.X: lost"}}),
     case(
         "KeepRequest.Arguments",
         {
             "QueueUrl": "${FailedRequestQueueUrl}",
-            "MessageBody": _BODY % 1,
+            "MessageBody": _BODY,
             "MessageAttributes": {
                 "execution_name": {"DataType": "String", "StringValue": ME},
                 "error": {"DataType": "String", "StringValue": "Glue.X"},
@@ -266,30 +266,31 @@ CASES = [
         {"failure": FAILURE},
     ),
     *(
-        case("ReadWaiting.Assign", {"first": first, "room": room, **NO_TURN}, result=result)
-        for result, first, room in (
-            ({}, {}, 0),  # the process was removed
-            ({"Item": {}}, {}, 0),
-            ({"Item": _FREE | {"waiting": {"M": {"receipt_handle": {"S": "handle"}}}}}, {}, 3),  # of an earlier version
-            ({"Item": _FREE | {"waiting": {"M": {"low": _registered("low", 10)}}}}, _registered("low", 10)["M"], 3),
+        case("RecordOutcome.Arguments", _recorded("SUCCEEDED"), {"run_state": "SUCCEEDED", "failure": failure})
+        for failure in ({}, FAILURE)  # a lost answer of a run that has succeeded
+    ),
+    *(
+        case(
+            "RecordOutcome.Arguments",
+            _recorded("FAILED", error="e" * MAX_ERROR, cause=FAILURE["cause"] + "\U0001f600" * (MAX_CAUSE - 5)),
+            {"run_state": state, "failure": {"error": "e" * 300, "cause": FAILURE["cause"] + "\U0001f600" * MAX_CAUSE}},
         )
+        for state in ("FAILED", "NOT_FOUND")
+    ),
+    *(
+        caught(
+            "RecordOutcome.Catch.1.Assign",
+            {"run_state": left, "record_error": "Glue.X"},
+            {"run_state": state},
+        )
+        for state, left in (("SUCCEEDED", "NOT_RECORDED"), ("FAILED", "UNKNOWN"), ("NOT_FOUND", "UNKNOWN"))
     ),
     case(
-        "ClearWaiting.Arguments",
-        {
-            "TableName": "${SlotTableName}",
-            "Key": {"process_name": {"S": "p"}},
-            "UpdateExpression": "SET waiting.#priority = :entry, #turn = :turn",
-            "ConditionExpression": "waiting.#priority.receipt_handle = :handle",
-            "ExpressionAttributeNames": {"#priority": "low", "#turn": "turn_low"},
-            "ExpressionAttributeValues": {
-                ":entry": {"M": _POSITION | _REQUEST_NAME | {"request_id": {"S": "order-1"}}},
-                ":handle": {"S": "handle"},
-                ":turn": {"N": str(ENTERED)},
-            },
-        },
-        {"first": _registered("low")["M"] | {"request_id": {"S": "order-1"}}},
+        "OutcomeNotRecorded.Cause",
+        "The work has succeeded, and RequestTable could not be written: States.Timeout",
+        {"record_error": "States.Timeout"},
     ),
+    case("Ring.Arguments", {"QueueUrl": "${DispatchQueueUrl}", "MessageBody": json.loads(Bell("p").to_json())}),
     case(
         "NotifyFailure.Arguments",
         {

@@ -133,12 +133,12 @@ def main() -> None:
     of_cases = [
         Question(text, case.states, case.variables) for case in cases for text in expressions_in(template(case.path))
     ]
-    pairs = [(number, question) for number in value_cases.numbers() for question in value_cases.sent_again(number)]
-    asked = of_cases + value_cases.questions() + [question for _, question in pairs]
+    numbers = value_cases.numbers()
+    asked = of_cases + value_cases.questions() + [value_cases.kept(number) for number in numbers]
     reference = reference_answers(asked)
     found = disagreements(asked, [interpreter_answer(question) for question in asked], reference)
     found += wrong_cases(cases, iter(reference))
-    found += changed_numbers([number for number, _ in pairs], reference[-len(pairs) :])
+    found += changed_numbers(numbers, reference[-len(numbers) :])
     expressions = len({question.expression for question in of_cases})
     print(
         f"{PACKAGE}: {len(found)} disagreements; compared {expressions} expressions of the workflow in {len(cases)} "

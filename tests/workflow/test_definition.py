@@ -10,9 +10,8 @@ import pytest
 from botocore.session import Session
 
 from slotkeeper.slots import protocol as slots
-from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE
-from slotkeeper.slots.process import WAKE_PROJECTION
-from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE, execution_name
+from slotkeeper.slots.executions import ACCOUNTED_FOR, CHILD_TOO_LARGE, OUTCOME_NOT_RECORDED, SLOT_LOST
+from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES, SCHEMA_FILE
 from slotkeeper.slots.work import ENDED_STATES, MARKER
 from tests.workflow.decisions import DECISIONS, Decision
 from tests.workflow.definition import ENDS, FILE, definition, states, targets
@@ -94,10 +93,21 @@ def test_every_retry_backs_off_with_jitter_to_a_cap(name: str) -> None:
             assert retrier["MaxDelaySeconds"] >= retrier["IntervalSeconds"]
 
 
-@pytest.mark.parametrize("name", ["ConfirmSlot", "ReleaseSlot", "ClearWaiting"])
+WRITES = ("ConfirmSlot", "RecordOutcome", "ReleaseSlot")
+
+
+@pytest.mark.parametrize("name", WRITES)
 def test_a_condition_that_failed_is_not_retried(name: str) -> None:
-    first = states()[name]["Retry"][0]
-    assert first == {"ErrorEquals": ["DynamoDB.ConditionalCheckFailedException"], "MaxAttempts": 0}
+    assert STATES[name].retry_after("DynamoDB.ConditionalCheckFailedException", {}) is None
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_met_a_transaction_is_retried_within_a_second_each_time(name: str) -> None:
+    """A transaction takes milliseconds. The other errors of a write are retried for a minute, ever less often."""
+    retried: dict[int, int] = {}
+    waits = [STATES[name].retry_after("DynamoDB.TransactionConflictException", retried) for _ in range(20)]
+    assert waits == [1] * 20  # at most, because of the jitter
+    assert STATES[name].retry_after("States.Timeout", retried) is not None
 
 
 def test_only_refusals_that_start_job_run_alone_returns_are_retried_in_the_same_state() -> None:
@@ -143,12 +153,13 @@ def test_no_glue_run_starts_before_the_slot_is_confirmed() -> None:
         "AskCaller",
     }
     (taken_back, _) = states()["ConfirmSlot"]["Catch"]
-    assert taken_back["Next"] == "IsCallerLost"
+    assert taken_back["Next"] == "SlotLost"
 
 
 def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -> None:
     errors = {state["Error"] for state in states().values() if state["Type"] == "Fail"}
-    assert errors == ACCOUNTED_FOR | {"RequestNotKept", CHILD_TOO_LARGE}
+    assert errors == ACCOUNTED_FOR | {"RequestNotKept", CHILD_TOO_LARGE, OUTCOME_NOT_RECORDED}
+    assert SLOT_LOST in ACCOUNTED_FOR
 
 
 @pytest.mark.parametrize(
@@ -161,12 +172,6 @@ def test_the_janitor_has_the_errors_after_which_the_request_is_accounted_for() -
 def test_the_workflow_and_the_layer_write_with_the_same_expressions(name: str, update: str, condition: str) -> None:
     arguments = states()[name]["Arguments"]
     assert (arguments["UpdateExpression"], arguments["ConditionExpression"]) == (update, condition)
-
-
-def test_the_wake_reads_the_same_attributes_as_the_layer() -> None:
-    arguments = states()["ReadWaiting"]["Arguments"]
-    assert arguments["ProjectionExpression"] == WAKE_PROJECTION
-    assert arguments["ConsistentRead"] is True
 
 
 def test_the_runs_argument_is_the_one_that_the_janitor_searches_for_and_requests_cannot_set() -> None:
@@ -209,24 +214,6 @@ def test_glue_ends_a_run_before_the_tasks_timeout() -> None:
     assert task["TimeoutSeconds"] == "{% $timeout_minutes * 60 + 900 %}"
     longest_glue_minutes = 10079
     assert longest_glue_minutes * 60 + 900 < definition()["TimeoutSeconds"]
-
-
-@pytest.mark.parametrize("request_id", ["order-1", "Größe 7 \U0001f600", 'quote " and \\ slash'])
-def test_a_returned_request_is_deduplicated_by_its_next_execution_name(request_id: str) -> None:
-    request = {"process": "p", "request_id": request_id, "attempt": 1}
-    expression = states()["ReturnRequest"]["Arguments"]["MessageDeduplicationId"]
-    computed = evaluate(expression, {"context": {"Execution": {"Input": request}}})
-    assert computed == execution_name("p", request_id, 2)
-
-
-def test_f13_a_returned_request_differs_only_in_its_attempt() -> None:
-    """SQS and Step Functions would treat the same attempt as a duplicate."""
-    request = {"process": "p", "request_id": "order-1", "attempt": 1, "arguments": {"--day": "1"}}
-    request |= {"priority": "low", "weight": 4}
-    body = evaluate(
-        states()["ReturnRequest"]["Arguments"]["MessageBody"], {"context": {"Execution": {"Input": request}}}
-    )
-    assert json.loads(body) == request | {"attempt": 2}
 
 
 @pytest.mark.parametrize("decision", DECISIONS, ids=[f"{n} {each.state}" for n, each in enumerate(DECISIONS)])

@@ -8,17 +8,13 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from slotkeeper.slots.executions import ANSWER_FAILED, SUCCEEDED_CAUSE
-from tests.workflow.caller_cases import CALLER
-from tests.workflow.case import of_input
 from tests.workflow.interpreter import STATES, StateFailed, Variables, mentioned
 from tests.workflow.walks import MACHINE, TOKEN, Path, Scenario, all_walks, redriven
 
 _READ = {name: mentioned(state.fields) for name, state in STATES.items()}
 ANSWERS = ("AnswerSuccess", "AnswerFailure")
 WORK = ("RunGlueJob", "RunStateMachine")
-# The only places of the token: the arguments of the answers, and the body of a request that is queued again.
-WITH_TOKEN = {"AskCaller": "TaskToken", "AnswerSuccess": "TaskToken", "AnswerFailure": "TaskToken"}
-WITH_TOKEN |= {"ReturnRequest": "MessageBody"}
+WITH_TOKEN = ("AskCaller", "AnswerSuccess", "AnswerFailure")
 
 
 def _walks(redrives: int = 0) -> tuple[Path, ...]:
@@ -43,13 +39,12 @@ def _entered() -> Iterator[tuple[str, Variables]]:
 def test_every_path_answers_the_caller_or_leaves_the_answer_to_the_next_attempt_or_to_the_janitor() -> None:
     """The next attempt answers for a returned request, and the janitor where the slot or AnswerFailed is left to it."""
     for walk in _walks() + _walks(redrives=1):
-        caller = walk.variables["caller"]
+        caller = walk.variables.get("caller")
         ways = {
             "answered": bool(set(ANSWERS) & set(walk.names)),
-            "returned": walk.names[-1] == "RequestReturned",
-            "janitor": bool({"LeaveSlotToJanitor", "ChildTooLarge"} & set(walk.names)),
-            "gone": caller == "GONE",
-            "lost": caller == "LOST" and walk.variables["failure"]["error"] == "SlotLost",
+            "returned": walk.names[-1] == "SlotLost",
+            "janitor": bool({"LeaveSlotToJanitor", "ChildTooLarge", "OutcomeNotRecorded"} & set(walk.names)),
+            "gone": caller == "GONE" and "LeaveSlotToJanitor" not in walk.names,
         }
         assert sum(ways.values()) == 1, (ways, walk.names)
 
@@ -78,19 +73,19 @@ def test_nothing_starts_for_a_caller_that_is_gone_and_its_request_is_kept() -> N
     gone = [walk for walk in _walks() if "CallerGone" in walk.names]
     assert {walk.variables["caller_error"] for walk in gone} == {
         "Sfn.TaskTimedOutException",
-        "its slot has no task token",
+        "its row has no task token",
     }
     for walk in gone:
-        assert not {*WORK, *ANSWERS, "ReturnRequest"} & set(walk.names), walk.names
+        assert not {*WORK, *ANSWERS} & set(walk.names), walk.names
         assert "CountCallerGone" in walk.names
         assert walk.variables["failure"]["error"] == "CallerGone"
-        assert walk.names.index("KeepRequest") < walk.names.index("ReleaseSlot") < walk.names.index("ReadWaiting")
+        assert "KeepRequest" in walk.names
 
 
 def test_an_error_that_does_not_show_that_the_caller_is_gone_does_not_stop_its_work() -> None:
     """For example a throttle, or a role that may not call SendTaskHeartbeat."""
     for error in ("Sfn.SfnException", "States.Timeout", "Sfn.SdkClientException"):
-        following, variables = STATES["AskCaller"].catch(StateFailed(error, "said so"), {}, {"token": {}})
+        following, variables = STATES["AskCaller"].catch(StateFailed(error, "said so"), {}, {})
         assert (following, variables["caller"]) == ("ChooseWork", "WAITS")
 
 
@@ -103,7 +98,7 @@ def test_the_slot_of_a_caller_whose_token_could_not_be_read_is_left_to_the_janit
 
 
 def test_the_slot_is_left_to_the_janitor_if_only_it_can_keep_the_request_of_a_waiting_caller() -> None:
-    """The slot has the only copy of the token. RequestNotKept has no answer yet."""
+    """RequestNotKept has no answer yet."""
     for walk in _walks():
         if walk.variables.get("outcome") == "NOT_KEPT" and walk.variables["caller"] == "WAITS":
             assert "LeaveSlotToJanitor" in walk.names
@@ -135,10 +130,10 @@ def test_a_spent_token_is_counted_and_does_not_change_the_end(state: str) -> Non
     assert not {walk.names[-1] for walk in spent} - {"PublishSuccessEvent", "RequestSucceeded", "RequestFailed"}
 
 
-def test_the_token_is_only_in_answers_and_in_the_body_of_a_returned_request() -> None:
+def test_the_token_is_only_where_the_caller_is_asked_or_answered() -> None:
     found, context = set[str](), Scenario(0, waits=True).context
     for name, variables in _entered():
-        assert TOKEN not in str({**variables, "token": ""}), name
+        assert TOKEN not in str({**variables, "task_token": ""}), name
         for field in {"Arguments", "Cause", "Error", "Output"} & STATES[name].fields.keys():
             try:
                 value = STATES[name].value(field, context, variables)
@@ -146,9 +141,9 @@ def test_the_token_is_only_in_answers_and_in_the_body_of_a_returned_request() ->
                 continue  # it fails on this path too, and so calls nothing
             sent = dict(value) if isinstance(value, dict) else value
             if field == "Arguments" and name in WITH_TOKEN:
-                found |= {name} if TOKEN in json.dumps(sent.pop(WITH_TOKEN[name])) else set()
+                found |= {name} if sent.pop("TaskToken") == TOKEN else set()
             assert TOKEN not in json.dumps(sent), (name, field)
-    assert found == WITH_TOKEN.keys()
+    assert found == {*WITH_TOKEN}
 
 
 def test_every_variable_has_a_value_where_a_state_reads_it() -> None:
@@ -158,16 +153,8 @@ def test_every_variable_has_a_value_where_a_state_reads_it() -> None:
             assert not _READ[name] - variables.keys(), name
 
 
-def test_a_redriven_execution_returns_its_request_with_the_token_for_the_next_attempt() -> None:
-    returned = [
-        walk for walk in _walks(redrives=1) if walk.names[-1] == "RequestReturned" and "AskCaller" in walk.names
-    ]
+def test_a_redriven_execution_leaves_the_answer_to_the_next_attempt() -> None:
+    returned = [walk for walk in _walks(redrives=1) if walk.names[-1] == "SlotLost" and "AskCaller" in walk.names]
     assert returned
     for walk in returned:
         assert not set(ANSWERS) & set(walk.names)
-    body = STATES["ReturnRequest"].value(
-        "Arguments",
-        of_input({"process": "p", "request_id": "order-1", "attempt": 1, "caller": CALLER}),
-        {"token": {"task_token": TOKEN}},
-    )["MessageBody"]
-    assert json.loads(body)["task_token"] == TOKEN

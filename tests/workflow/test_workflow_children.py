@@ -12,7 +12,7 @@ from tests.workflow.interpreter import STATES, StateFailed
 from tests.workflow.walks import MACHINE, SETTLE_SECONDS, Path, all_walks, redriven
 
 DURING_WORK = ("ReadToken", "AskCaller", "RunStateMachine", "ReadChild", "WaitForChild", "StopChild", "SettleChild")
-AFTER_RELEASE = ("ReadWaiting", "NotifyFailure", "AnswerSuccess", "AnswerFailure", "AnswerFailed", "RequestFailed")
+AFTER_RELEASE = ("Ring", "NotifyFailure", "AnswerSuccess", "AnswerFailure", "AnswerFailed", "RequestFailed")
 
 
 def _walks(redrives: int = 0) -> tuple[Path, ...]:
@@ -25,12 +25,9 @@ def _entries(walk: Path, state: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("target", ["job", MACHINE])
-def test_a_success_takes_nine_transitions_with_the_wake_of_a_waiting_request(target: str) -> None:
+def test_a_success_takes_eight_transitions(target: str) -> None:
     """Step Functions charges for each transition; docs/costs.md has the price of a request."""
-    lengths = [
-        len(walk.names) for walk in all_walks(0, target) if walk.status == "SUCCEEDED" and "WakeWaiting" in walk.names
-    ]
-    assert min(lengths) == 9
+    assert min(len(walk.names) for walk in all_walks(0, target) if walk.status == "SUCCEEDED") == 8
 
 
 def test_a_state_machine_is_started_once_for_each_execution() -> None:
@@ -39,7 +36,7 @@ def test_a_state_machine_is_started_once_for_each_execution() -> None:
 
 
 @pytest.mark.parametrize("state", ["RunStateMachine", "ReadChild"])
-def test_a_child_too_large_to_be_read_is_neither_kept_nor_returned_nor_released_by_the_workflow(state: str) -> None:
+def test_a_child_too_large_to_be_read_is_neither_kept_nor_recorded_nor_released_by_the_workflow(state: str) -> None:
     """Whether States.ALL catches the error or not (ALL_CATCHES_DATA_LIMIT in interpreter.py)."""
     too_large = StateFailed("States.DataLimitExceeded", "")
     assert STATES[state].retry_after(too_large.error, {}) is None
@@ -47,7 +44,7 @@ def test_a_child_too_large_to_be_read_is_neither_kept_nor_returned_nor_released_
     ends = [walk for walk in _walks() + _walks(redrives=1) if "ChildTooLarge" in walk.names]
     assert ends
     for walk in ends:
-        assert not {"KeepRequest", "ReturnRequest", "ReleaseSlot"} & set(walk.names), walk.names
+        assert not {"KeepRequest", "RecordOutcome", "ReleaseSlot"} & set(walk.names), walk.names
 
 
 def test_a_child_that_has_succeeded_is_a_success_after_any_error_of_its_task() -> None:
@@ -55,7 +52,7 @@ def test_a_child_that_has_succeeded_is_a_success_after_any_error_of_its_task() -
         seen = _entries(walk, "HasChildEnded")
         succeeded = bool(seen) and seen[-1]["run_state"] == "SUCCEEDED" and seen[-1]["is_ours"]
         if seen and walk.names[-1] != "ChildTooLarge":
-            assert ("KeepRequest" not in walk.names and "ReturnRequest" not in walk.names) == succeeded, walk.names
+            assert ("KeepRequest" not in walk.names and walk.names[-1] != "SlotLost") == succeeded, walk.names
 
 
 def test_an_execution_of_the_same_name_that_is_not_ours_is_not_touched_and_its_outcome_not_taken_over() -> None:
@@ -110,7 +107,7 @@ def test_f4_an_execution_that_is_redriven_in_any_state_starts_nothing_and_loses_
         if after.status == "SUCCEEDED":
             assert after.variables["run_state"] == "SUCCEEDED"
         elif "ReleaseSlot" in after.names:
-            accounted = {"KeepRequest", "ReturnRequest"} & {*before.names, *after.names}
+            accounted = "KeepRequest" in before.names + after.names or after.names[-1] == "SlotLost"
             assert accounted or after.variables["run_state"] == "SUCCEEDED", (before.names, after.names)
     assert states_redriven >= {"ConfirmSlot", "ChooseWork", *DURING_WORK, "KeepRequest", "ReleaseSlot", *AFTER_RELEASE}
 

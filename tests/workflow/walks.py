@@ -22,15 +22,6 @@ SETTLE_SECONDS = 90
 START_TIME, NOW, LONG_AGO = "2026-01-01T00:00:00.000Z", "2026-01-01T00:10:00.000Z", "2025-12-31T00:00:00.000Z"
 
 _run = {"StartedOn": START_TIME, "Arguments": {"--slotkeeper-execution": ME}}
-_registered = {
-    "sequence": {"S": "1"},
-    "receives": {"N": "1"},
-    "receipt_handle": {"S": "handle"},
-    "priority": {"S": "low"},
-    "weight": {"N": "1"},
-}
-_none_waits = {"Item": {"slots_in_use": {"N": "1"}, "slot_limit": {"N": "1"}}}
-_low_waits = {"slots_in_use": {"N": "0"}, "slot_limit": {"N": "1"}, "waiting": {"M": {"low": {"M": _registered}}}}
 
 
 def child(status: str, parent: str = ARN, started: str = NOW, **more: str) -> dict[str, Any]:
@@ -40,10 +31,7 @@ def child(status: str, parent: str = ARN, started: str = NOW, **more: str) -> di
 
 
 RESULTS: dict[str, list[Any]] = {
-    "ReadToken": [
-        {"Item": {"holders": {"M": {ME: {"M": {"task_token": {"S": TOKEN}}}}}}},
-        {},
-    ],
+    "ReadToken": [{"Item": {"task_token": {"S": TOKEN}}}, {}],
     "RunGlueJob": [{"Id": "jr_1", "JobRunState": "SUCCEEDED"}, {"Id": "jr_1", "JobRunState": "STOPPED"}],
     "FindGlueRun": [
         {"JobRuns": []},
@@ -67,7 +55,6 @@ RESULTS: dict[str, list[Any]] = {
         child("SUCCEEDED", parent="arn:of-another", Output='"not ours"'),
         child("RUNNING", parent="arn:of-another", started=LONG_AGO),
     ],
-    "ReadWaiting": [_none_waits, {"Item": _low_waits}],
 }
 SPENT = "Sfn.TaskTimedOutException"
 CAUSES = {
@@ -85,7 +72,6 @@ CAUSES = {
     "AskCaller": [(SPENT, "Provided task does not exist anymore"), ("States.Timeout", None)],
     "AnswerSuccess": [("Sfn.SfnException", f"denied: {TOKEN}")],
     "AnswerFailure": [("Sfn.SfnException", f"denied: {TOKEN}")],
-    "WakeWaiting": [("Sqs.SqsException", "Value h for parameter ReceiptHandle is invalid"), ("States.Timeout", None)],
 }
 
 
@@ -150,8 +136,6 @@ class Scenario(NamedTuple):
             settings = {} if self.target == "job" else {"settle_seconds": {"N": str(SETTLE_SECONDS)}}
             holders = {"M": {ME: {"M": {"job": {"S": self.target}, "state": {"S": "RUNNING"}}}}}
             return [{"Attributes": {"holders": holders, "run_settings": {"M": settings}}}]
-        if name == "ReadWaiting" and (self.waits or self.redrives):
-            return RESULTS[name][:1]  # the wakes are those of the other walks
         return RESULTS.get(name, [{}])
 
 

@@ -1,0 +1,160 @@
+"""The outcome of a request's work: recorded in its row, before its slot is released and the doorbell is rung."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from slotkeeper.slots.request_table import MAX_CAUSE, Outcome, RequestTable, State
+from tests.support.in_process_aws import InProcessAws
+from tests.support.quick_clients import shared_client
+from tests.workflow.case import CONTEXT, ENTERED
+from tests.workflow.interpreter import ME, STATES, StateFailed
+from tests.workflow.test_paths import every_walk
+from tests.workflow.walks import Path
+
+TO_THE_RELEASE = ("RecordOutcome", "ReleaseSlot", "Ring", "ChooseOutcome")
+WITH_AN_OUTCOME: tuple[State, ...] = ("QUEUED", "STARTED", "FAILED")
+FAILURE = {"error": "States.TaskFailed", "cause": "x" * (MAX_CAUSE + 1)}
+REFUSED = "DynamoDB.ConditionalCheckFailedException"
+
+
+@pytest.fixture(autouse=True)
+def _region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+class _Account(InProcessAws):
+    """An account whose RequestTable has one row, in this state."""
+
+    def __init__(self, state: State | None) -> None:
+        super().__init__()
+        self.dynamodb = shared_client("dynamodb")
+        self.answer_calls_of(self.dynamodb)
+        if state:
+            texts = {"process_name": "p", "execution": ME, "state": state, "body": "{}", "task_token": "t"}
+            texts |= {"place": "1#", "placed": "1#"} if state == "QUEUED" else {}
+            texts |= {"error": "States.Timeout", "cause": "late"} if state == "FAILED" else {}
+            numbers = {"open": {"N": "1"}} | ({"deadline": {"N": "2"}} if state == "QUEUED" else {})
+            self.tables.put("requests", {name: {"S": text} for name, text in texts.items()} | numbers)
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return self.tables.item("requests", f"p\n{ME}")
+
+
+def _recorded(run_state: str, row_state: State | None) -> tuple[bool, dict[str, Any]]:
+    """Whether the workflow's write was accepted, and the row after it."""
+    arguments = STATES["RecordOutcome"].value("Arguments", CONTEXT, {"run_state": run_state, "failure": FAILURE})
+    account = _Account(row_state)
+    try:
+        account.dynamodb.update_item(**arguments | {"TableName": "requests"})
+    except account.dynamodb.exceptions.ConditionalCheckFailedException:
+        return False, account.row
+    return True, account.row
+
+
+def _at(walk: Path, state: str) -> dict[str, Any]:
+    """The variables at the first entry of a state."""
+    return walk.entered[walk.names.index(state)]
+
+
+# What is written
+
+
+@pytest.mark.parametrize("row_state", [*get_args(State), None])
+def test_only_a_row_without_another_end_has_its_outcome_recorded(row_state: State | None) -> None:
+    """A redriven execution may find that work which was recorded as failed has succeeded after all."""
+    for run_state in ("SUCCEEDED", "FAILED"):
+        is_written, row = _recorded(run_state, row_state)
+        assert is_written == (row_state in WITH_AN_OUTCOME)
+        assert is_written or row == _Account(row_state).row
+
+
+@pytest.mark.parametrize("row_state", WITH_AN_OUTCOME)
+def test_an_outcome_takes_the_request_out_of_all_indexes(row_state: State) -> None:
+    _, succeeded = _recorded("SUCCEEDED", row_state)
+    _, failed = _recorded("NOT_FOUND", row_state)
+    assert (succeeded["state"], failed["state"]) == ({"S": "SUCCEEDED"}, {"S": "FAILED"})
+    for row in (succeeded, failed):
+        assert not {"place", "deadline", "open"} & row.keys()
+        assert row["ended"] == {"N": str(ENTERED // 1000)}
+        assert row["task_token"] == {"S": "t"}  # its caller may still have to be answered
+    assert not {"body", "error", "cause"} & succeeded.keys()
+    assert (failed["error"]["S"], failed["cause"]["S"]) == ("States.TaskFailed", "x" * MAX_CAUSE)
+    assert failed["body"] == {"S": "{}"}  # for the next attempt
+
+
+@pytest.mark.parametrize("row_state", [*get_args(State), None])
+def test_the_layer_records_as_the_workflow_does(row_state: State | None) -> None:
+    for outcome in get_args(Outcome):
+        account = _Account(row_state)
+        table = RequestTable(account.dynamodb, "requests", "slots")
+        is_written = table.record("p", ME, outcome, ENTERED / 1000, FAILURE["error"], FAILURE["cause"])
+        assert (is_written, account.row) == _recorded(outcome, row_state)
+
+
+# When it is written
+
+
+def test_an_outcome_is_recorded_before_the_release_and_the_doorbell_is_rung_after_it() -> None:
+    """A request without an outcome, whose start is not marked, would be granted a slot again after the release. A ring
+    before the release would find no free slot. A redriven execution started no work: its next attempt has an outcome.
+    """
+    for walk in (*every_walk(), *every_walk(redrives=1)):
+        if "ReleaseSlot" not in walk.names:
+            assert "Ring" not in walk.names, walk.names
+        elif walk.names[-1] == "SlotLost":
+            assert walk.names[-4:-1] == TO_THE_RELEASE[1:], walk.names
+        else:
+            at = walk.names.index("RecordOutcome")
+            assert walk.names[at : at + 4] == TO_THE_RELEASE, walk.names
+
+
+def test_the_outcome_that_is_recorded_is_that_of_the_execution() -> None:
+    for walk in (*every_walk(), *every_walk(redrives=1)):
+        if "RecordOutcome" in walk.names and walk.names[-1] not in ("AnswerFailed", "OutcomeNotRecorded"):
+            assert (_at(walk, "RecordOutcome")["run_state"] == "SUCCEEDED") == (walk.status == "SUCCEEDED"), walk.names
+
+
+def test_a_slot_is_released_also_if_the_row_has_another_end() -> None:
+    """The request may be redriven already, and a manually started execution has no row. The janitor would find no
+    reason to keep such a slot, but would free it only after its checks.
+    """
+    following, _ = STATES["RecordOutcome"].catch(StateFailed(REFUSED, "refused"), {}, {"run_state": "FAILED"})
+    assert following == "ReleaseSlot"
+
+
+@pytest.mark.parametrize("error", ["DynamoDB.TransactionConflictException", "States.Timeout", "DynamoDB.SdkClient"])
+@pytest.mark.parametrize(
+    ("run_state", "following"), [("SUCCEEDED", "OutcomeNotRecorded"), ("NOT_FOUND", "LeaveSlotToJanitor")]
+)
+def test_a_slot_stays_taken_while_its_outcome_is_not_recorded(error: str, run_state: str, following: str) -> None:
+    """The holder is what lets the janitor find the request, and what keeps it from a second start."""
+    known = {"run_state": run_state, "outcome": "KEPT", "caller": "NONE"}
+    after, variables = STATES["RecordOutcome"].catch(StateFailed(error, "no answer"), {}, known)
+    assert STATES[after].choose({}, variables) == following
+
+
+def test_an_execution_whose_success_is_not_recorded_ends_without_an_answer_and_an_event() -> None:
+    ends = [walk for walk in (*every_walk(), *every_walk(redrives=1)) if walk.names[-1] == "OutcomeNotRecorded"]
+    assert ends
+    for walk in ends:
+        assert _at(walk, "RecordOutcome")["run_state"] == "SUCCEEDED"
+        assert walk.after("RecordOutcome") == ("MustSlotStay", "OutcomeNotRecorded")
+
+
+def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
+    """A failed request can be redriven, beside the work that is alive."""
+    unknown = [walk for walk in every_walk() if "WorkIsUnknown" in walk.names]
+    assert unknown
+    for walk in unknown:
+        assert not {"RecordOutcome", "ReleaseSlot", "Ring"} & set(walk.names), walk.names
+        assert "LeaveSlotToJanitor" in walk.names
+
+
+def test_neither_a_refused_release_nor_a_lost_ring_changes_what_follows() -> None:
+    """The janitor frees the slot, and dispatches each process with queued requests once a minute."""
+    for state, error in (("ReleaseSlot", REFUSED), ("ReleaseSlot", "States.Timeout"), ("Ring", "States.Timeout")):
+        assert STATES[state].catch(StateFailed(error), {}, {}) == STATES[state].leave({}, {})
