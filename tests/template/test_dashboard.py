@@ -57,7 +57,8 @@ def test_counts_are_summed_and_times_are_not(widget: dict[str, Any]) -> None:
     units = {metric.name: metric.unit for metric in in_source()}
     names = {asked.name for asked in asked_by_widget(widget) if asked.namespace == "Slotkeeper"}
     # Levels, not numbers of events.
-    levels = {"SlotsInUse", "SlotLimit", "BlockedRequests", "WorkHops", "BreakerOpen", "PermittedCallers"}
+    levels = {"SlotsInUse", "SlotLimit", "QueuedRequests", "BlockedRequests", "StartsOverdue", "RequestsUntold"}
+    levels |= {"DispatchChain", "WorkHops", "BreakerOpen", "PermittedCallers"}
     summed = widget["properties"]["stat"] == "Sum"
     for name in names:
         assert summed is (units[name] == "Count" and name not in levels) or name == "TokenWait"
@@ -76,7 +77,7 @@ def test_the_dashboard_shows_every_metric_of_the_application() -> None:
         "ColdStart",
         "JanitorRuns",
         "JanitorRunsSkipped",
-        "LeaseWakesSkipped",
+        "LeaseRingsSkipped",
         "RetryReports",
         "StatusEventsHandled",
         "TokenRefresherRuns",

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dev.tools import bootstrap, merged
+from slotkeeper.slots.dispatch import RESERVE_SECONDS
+from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS
 from slotkeeper.slots.janitor import RUN_SECONDS
-from slotkeeper.slots.process import RETENTION_SECONDS
-from slotkeeper.slots.request import ADDED_BYTES, MAX_BODY_BYTES
 from tests.support.client_configs import client_configs, longest_call
 from tests.support.template import parsed_template
 from tests.workflow.definition import FILE, definition
@@ -30,7 +30,8 @@ def _properties(name: str) -> Any:
 
 # Outputs that producers and operators read, by flow.
 PROMISED = {
-    "slots": "RequestQueueUrl RequestDeadLetterQueueUrl FailedRequestQueueUrl SlotTableName WorkflowArn DataBucketName",
+    "slots": "RequestQueueUrl RequestDeadLetterQueueUrl DispatchQueueUrl FailedRequestQueueUrl SlotTableName "
+    "RequestTableName WorkflowArn DataBucketName",
     "worker": "WorkQueueUrl WorkDeadLetterQueueUrl RequestLedgerTableName DownstreamTableName WorkerFunctionName "
     "RetryPolicyParameterName RetryScheduleGroupName RetryScheduleDeadLetterQueueUrl",
     "chatbot": "ChatbotUrl ChatbotFunctionName TokenTableName SeenSignatureTableName ApiCredentialsSecretArn "
@@ -43,18 +44,21 @@ def test_the_outputs_of_the_contract_exist(flow: str) -> None:
     assert set(PROMISED[flow].split()) <= TEMPLATE["Outputs"].keys()
 
 
-def test_a_message_is_hidden_by_default_for_six_times_the_starters_timeout() -> None:
-    visibility = _properties("RequestQueue")["VisibilityTimeout"]
-    assert visibility == 6 * FUNCTIONS["StarterFunction"]["Timeout"]
-    environment = FUNCTIONS["StarterFunction"]["Environment"]["Variables"]
-    assert environment["QUEUE_VISIBILITY_SECONDS"] == str(visibility)
-    assert environment["QUEUE_RETENTION_SECONDS"] == str(_properties("RequestQueue")["MessageRetentionPeriod"])
-    assert environment["QUEUE_RETENTION_SECONDS"] == str(RETENTION_SECONDS)
+@pytest.mark.parametrize("queue", ["RequestQueue", "DispatchQueue"])
+def test_a_message_is_hidden_for_six_times_the_starters_timeout(queue: str) -> None:
+    assert _properties(queue)["VisibilityTimeout"] == 6 * FUNCTIONS["StarterFunction"]["Timeout"]
 
 
-def test_two_calls_with_all_their_attempts_fit_the_starters_timeout() -> None:
+def test_the_longest_call_fits_what_a_dispatch_keeps_of_its_invocation() -> None:
     exhausted = longest_call(client_configs("starter")["_client_config"])
-    assert exhausted + (exhausted - 1) <= FUNCTIONS["StarterFunction"]["Timeout"]
+    assert exhausted <= RESERVE_SECONDS < FUNCTIONS["StarterFunction"]["Timeout"]
+
+
+def test_a_ring_outlives_its_delay_and_its_deliveries_and_is_gone_after_an_hour() -> None:
+    """The janitor repeats what was dropped. An older ring has nothing to start."""
+    queue = _properties("DispatchQueue")
+    assert MAX_DELAY_SECONDS + 2 * queue["VisibilityTimeout"] < queue["MessageRetentionPeriod"] == 3600
+    assert "RedrivePolicy" not in queue
 
 
 def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
@@ -74,7 +78,7 @@ def test_no_role_loses_a_job_before_the_check_that_no_request_uses_it() -> None:
 
 
 def test_the_queue_is_fifo_by_group() -> None:
-    """As the simulated SQS assumes."""
+    """Of any group, and senders of different groups do not share a limit of messages a second."""
     for name in ("RequestQueue", "RequestDeadLetterQueue"):
         queue = _properties(name)
         assert (queue["FifoQueue"], queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == (
@@ -86,25 +90,55 @@ def test_the_queue_is_fifo_by_group() -> None:
 
 
 def test_f21_the_receive_count_is_a_backstop_only() -> None:
-    allowed = _properties("RequestQueue")["RedrivePolicy"]["maxReceiveCount"]
-    assert allowed == 1000
-    assert FUNCTIONS["StarterFunction"]["Environment"]["Variables"]["QUEUE_MAX_RECEIVES"] == str(allowed)
+    """SQS dead-letters without a reason, so an hour of failing calls must come first."""
+    queue = _properties("RequestQueue")
+    assert queue["RedrivePolicy"]["maxReceiveCount"] * queue["VisibilityTimeout"] >= 3600
 
 
-def test_the_queue_takes_the_largest_request_with_the_fields_that_a_resend_adds() -> None:
-    assert _properties("RequestQueue")["MaximumMessageSize"] == MAX_BODY_BYTES + ADDED_BYTES
+def test_no_message_is_too_large_for_the_queue_or_its_dead_letter_queue() -> None:
+    """The starter rejects a request that is too large, and states its size. SQS would only refuse the sender's call."""
+    for name in ("RequestQueue", "RequestDeadLetterQueue"):
+        assert _properties(name)["MaximumMessageSize"] == 1_048_576  # SQS guide, "Amazon SQS message quotas"
 
 
-@pytest.mark.parametrize(("function", "source"), [("StarterFunction", "Requests"), ("WorkerFunction", "Work")])
-def test_a_function_takes_one_message_at_a_time_and_reports_failed_items(function: str, source: str) -> None:
+@pytest.mark.parametrize(
+    ("function", "source", "messages"),
+    [("StarterFunction", "Requests", 10), ("StarterFunction", "Rings", 10), ("WorkerFunction", "Work", 1)],
+)
+def test_a_function_receives_batches_of_a_size_and_reports_failed_items(
+    function: str, source: str, messages: int
+) -> None:
+    """Without a window, in which a batch would wait for more messages."""
     properties = FUNCTIONS[function]["Events"][source]["Properties"]
-    assert (properties["BatchSize"], properties["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+    assert (properties["BatchSize"], properties["FunctionResponseTypes"]) == (messages, ["ReportBatchItemFailures"])
+    assert "MaximumBatchingWindowInSeconds" not in properties
+
+
+# Index -> the type of its sort key, and what it contains in addition to keys.
+INDEXES = {
+    "place": ("S", {"weight", "start_before", "skips", "request_id"}),
+    "deadline": ("N", {"place", "weight", "start_before", "skips"}),
+    "open": ("N", {"state", "request_id"}),
+}
+
+
+def test_an_index_of_the_requests_contains_what_a_dispatch_needs_and_no_body_or_token() -> None:
+    """All exist from the table's creation: none can be added later (DynamoDB guide, "Local secondary indexes")."""
+    table = _properties("RequestTable")
+    types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
+    found = {}
+    for index in table["LocalSecondaryIndexes"]:
+        (process, name), projection = (key["AttributeName"] for key in index["KeySchema"]), index["Projection"]
+        assert (process, name, projection["ProjectionType"]) == ("process_name", index["IndexName"], "INCLUDE")
+        found[name] = (types[name], set(projection["NonKeyAttributes"]))
+    assert found == INDEXES
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
 
 
 def test_no_event_source_takes_the_accounts_whole_concurrency() -> None:
     sources = [event for function in FUNCTIONS.values() for event in function.get("Events", {}).values()]
     limits = [each["Properties"].get("ScalingConfig") for each in sources if each["Type"] == "SQS"]
-    most = ({"Ref": "StarterConcurrency"}, 2, {"Ref": "WorkerConcurrency"})
+    most = (*[{"Ref": "StarterConcurrency"}] * 2, 2, {"Ref": "WorkerConcurrency"})
     assert limits == [{"MaximumConcurrency": each} for each in most]
 
 

@@ -27,6 +27,7 @@ WRITTEN = parsed_template()
 
 # The stateful resources that are deleted with the stack, and the reasons.
 EXPENDABLE = {
+    "DispatchQueue": "the janitor dispatches the processes whose rings it drops",
     "SettledTable": "without its items, some requests are kept twice",
     "StatusEventQueue": "the janitor handles the events that it drops",
     "TokenTable": "the API issues another token",
@@ -119,7 +120,7 @@ def test_a_protected_table_does_not_block_a_rollback() -> None:
             assert _held()[name]["DeletionPolicy"] == "Retain"
 
 
-@pytest.mark.parametrize("table", ["SlotTable", "RequestLedgerTable"])
+@pytest.mark.parametrize("table", ["SlotTable", "RequestTable", "RequestLedgerTable"])
 def test_a_table_that_cannot_be_recreated_is_protected_and_backed_up(table: str) -> None:
     properties = _template()["Resources"][table]["Properties"]
     assert properties["DeletionProtectionEnabled"] is True

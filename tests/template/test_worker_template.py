@@ -44,7 +44,8 @@ MEBIBYTE = 1_048_576  # SQS guide, "Amazon SQS message quotas": the largest mess
 DAY = 86_400
 
 WORKER = FUNCTIONS["WorkerFunction"]
-TERMINATED = [name for name in FUNCTIONS if name != "WorkerFunction"]
+LOOPING = ("StarterFunction", "WorkerFunction")
+TERMINATED = [name for name in FUNCTIONS if name not in LOOPING]
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
 
 
@@ -196,15 +197,15 @@ def test_a_function_has_only_the_variables_that_it_uses() -> None:
 # --------------------------------------------------------------------------------------------------------- recursion
 
 
-def test_f27_lambda_stops_the_loops_of_all_functions_but_the_worker() -> None:
-    """Of the worker it would drop the 17th hop of a chain that a policy still allows."""
+def test_f27_lambda_stops_the_loops_of_all_functions_but_two() -> None:
+    """Of the worker it would drop the 17th hop of a chain that a policy still allows, of the starter a wake."""
     assert TEMPLATE["Globals"]["Function"]["RecursiveLoop"] == "Terminate"
-    assert {name: each["RecursiveLoop"] for name, each in FUNCTIONS.items() if "RecursiveLoop" in each} == {
-        "WorkerFunction": "Allow"
-    }
+    assert {
+        name: each["RecursiveLoop"] for name, each in FUNCTIONS.items() if "RecursiveLoop" in each
+    } == dict.fromkeys(LOOPING, "Allow")
 
 
-def test_f27_only_the_worker_may_send_to_the_queue_that_invokes_it() -> None:
+def test_f27_only_these_functions_may_send_to_a_queue_that_invokes_them() -> None:
     """Another such function needs a setting and a bound for its loop."""
     senders = []
     for name, function in FUNCTIONS.items():
@@ -213,7 +214,7 @@ def test_f27_only_the_worker_may_send_to_the_queue_that_invokes_it() -> None:
             resources = statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
             if "sqs:SendMessage" in statement["Action"] and sources & set(map(str, resources)):
                 senders.append(name)
-    assert senders == ["WorkerFunction"]
+    assert senders == list(LOOPING)
 
 
 def _dropped_alarms() -> dict[str, Any]:
@@ -232,11 +233,12 @@ def test_f27_an_alarm_rings_when_lambda_stops_a_loop(name: str) -> None:
     assert RESOURCES[alarm].get("Condition") == RESOURCES[name].get("Condition")
 
 
-def test_f28_an_alarm_on_workhops_watches_the_allowed_loop_instead() -> None:
+@pytest.mark.parametrize("metric", ["DispatchChain", "WorkHops"])
+def test_f28_an_alarm_on_its_length_watches_an_allowed_loop_instead(metric: str) -> None:
     """Lambda guide, "Types of metrics for Lambda functions": the other one is not written where loops are allowed."""
-    assert "WorkerFunction" not in _dropped_alarms()
-    alarm = ALARMS["WorkHopsAlarm"]
-    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Slotkeeper", "WorkHops", "Maximum")
+    assert not _dropped_alarms().keys() & set(LOOPING)
+    alarm = ALARMS[f"{metric}Alarm"]
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Slotkeeper", metric, "Maximum")
     assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
