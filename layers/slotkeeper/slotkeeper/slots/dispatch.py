@@ -29,8 +29,8 @@ from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS, Bell, Doorbell
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Grants
 from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, Queued, orphans, plan
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
-from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, RequestTable
-from slotkeeper.slots.starts import ReservationStarter, Reserved, Settled
+from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody, RequestTable
+from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Reserved, Settled
 from slotkeeper.slots.targets import NO_TARGET
 
 # Refused grants after which a dispatch rings and ends. A refused write is billed in full (DynamoDB guide, "Read and
@@ -52,13 +52,16 @@ AFTER_THROTTLE_SECONDS = 2
 class DispatchFailed(RuntimeError):
     """A dispatch has ended early. What it has done is done, and the cause is this error's cause.
 
-    `again_after`: seconds after which its message, or a ring, must come. If it leaves reservations that it has not
-    settled, that is when each dispatch sees that they are old, although a holder's time is in whole seconds and clocks
-    differ; otherwise 0.
+    Attributes:
+        report: what it has done.
+        again_after: seconds after which its message, or a ring, must come. If it leaves reservations that it has not
+            settled, that is when each dispatch sees that they are old, although a holder's time is in whole seconds and
+            clocks differ; otherwise 0.
     """
 
-    def __init__(self, unsettled: bool, age: float) -> None:
+    def __init__(self, report: Report, unsettled: bool, age: float) -> None:
         super().__init__("a dispatch has failed" + (", and left reservations" if unsettled else ""))
+        self.report = report
         self.again_after = age + 1 + CLOCK_SKEW_SECONDS if unsettled else 0
 
 
@@ -71,10 +74,11 @@ class Report:
     """What a dispatch has done.
 
     Attributes:
+        started: execution -> what was read of its row.
         is_cut: whether it has read so many blocked requests that it has not found the head of the queue.
     """
 
-    started: list[str] = field(default_factory=list)
+    started: dict[str, QueuedBody] = field(default_factory=dict)
     left: list[Leaving] = field(default_factory=list)
     put_back: list[str] = field(default_factory=list)
     refused_grants: int = 0
@@ -86,7 +90,7 @@ class Tools:
     """What dispatches work with. They live as long as their container.
 
     Attributes:
-        age: seconds after which no invocation of a function that dispatches still runs.
+        age: seconds after which no invocation can still be starting what it has granted.
         clock: seconds since the epoch.
         seconds_left: of the invocation.
     """
@@ -95,7 +99,7 @@ class Tools:
     requests: RequestTable
     starter: ReservationStarter
     doorbell: Doorbell
-    age: float
+    age: float = AGE_SECONDS
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[float, float], float] = random.uniform
@@ -119,7 +123,7 @@ def dispatch(tools: Tools, bell: Bell, *, leavers: bool = False) -> Report:
     except MalformedProcess:
         raise
     except Exception as error:
-        raise DispatchFailed(started.is_unsettled, tools.age) from error
+        raise DispatchFailed(started.report, started.is_unsettled, tools.age) from error
 
 
 class _Dispatch:
@@ -178,7 +182,7 @@ class _Dispatch:
                 return self._after_refusal(), write.seen
             granted = write
         again = [name for name in planned.again if name not in self.tried][:MAX_STARTS]
-        settled = self._start(seen, planned, again, granted)
+        settled = self._start(seen, planned, again, granted, now)
         if settled.not_started:
             self._ring(delay=AFTER_THROTTLE_SECONDS)
             return False, seen
@@ -191,7 +195,7 @@ class _Dispatch:
 
     def _may_change(self, seen: Process, now: float) -> bool:
         """Whether the queue can contain anything to do. A read of it costs more than that of the item."""
-        if not seen.paused and max(seen.slots_in_use, seen.held_weight) < seen.slot_limit:
+        if seen.room > 0 and not seen.paused:
             return True
         return (
             self.leavers
@@ -222,17 +226,17 @@ class _Dispatch:
         more = [each for each in leavers if each.place > last or (each.weight or 0) > seen.slot_limit]
         return plan(seen, [*read, *more], now, age=age, most=most)
 
-    def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade) -> Settled:
+    def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade, now: float) -> Settled:
         fresh = {start.execution: start.weight for start in planned.starts}
         old = {name: seen.holders[name].weight for name in again}
         if not fresh and not old:
             return Settled()
         self.tried.update(again)
         self.is_unsettled = bool(fresh)
-        settled = self.tools.starter.start(Reserved(seen.name, fresh, old, granted.grants))
+        settled = self.tools.starter.start(Reserved(seen.name, fresh, old, granted.grants, now))
         self.is_unsettled = False
         self.unsure += settled.unsure
-        self.report.started += settled.started
+        self.report.started |= settled.started
         self.report.put_back += settled.put_back
         self.report.left += settled.rejected
         return settled

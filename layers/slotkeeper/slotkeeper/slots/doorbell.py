@@ -25,11 +25,14 @@ class Bell:
     Attributes:
         at: for a timed ring: when its dispatch begins, in seconds since the epoch.
         count: the number of dispatches that have rung for each other before it. Such a chain should be short.
+        ended: executions whose requests an operator has ended without a start. Their callers are told after the ring,
+            because operators may not answer callers.
     """
 
     process: str
     at: float | None = None
     count: int = 0
+    ended: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The body of its message."""
@@ -38,7 +41,24 @@ class Bell:
             fields["at"] = self.at
         if self.count:
             fields["count"] = self.count
+        if self.ended:
+            fields["ended"] = list(self.ended)
         return json.dumps(fields)
+
+
+def parse_bell(body: str) -> Bell:
+    """Parse the body of a message. Raises ValueError: what it is, and what was expected."""
+    try:
+        fields = json.loads(body)
+        at = fields.get("at")
+        return Bell(
+            str(fields["process"]),
+            None if at is None else float(at),
+            int(fields.get("count", 0)),
+            tuple(map(str, fields.get("ended", ()))),
+        )
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise ValueError(f'must be {{"process": NAME}}, got {body[:200]!r}') from error
 
 
 class Doorbell:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slotkeeper.aws.dynamodb import Item, Table, Write, number
+from slotkeeper.aws.dynamodb import Attributes, Item, Table, Write, number
 from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
 from slotkeeper.slots.rate import NO_RATE, SAME_START, as_seen
@@ -68,6 +68,14 @@ class GrantRefused:
 
     seen: Process | None
     unsure: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Reservations that were removed: execution -> weight. `grants`: its value after the write; 0 if none was."""
+
+    weights: Mapping[str, int]
+    grants: int = 0
 
 
 class Grants:
@@ -125,8 +133,8 @@ class Grants:
         own = tuple(start.execution for start in starts)
         return GrantMade(changed.grants) if changed.grants == seen.grants + 1 else GrantRefused(changed, own)
 
-    def put_back(self, process: str, reserved: Mapping[str, int]) -> Mapping[str, int]:
-        """Remove reservations of requests that stay queued: for them no start was made. Return what was removed.
+    def put_back(self, process: str, reserved: Mapping[str, int]) -> Removed:
+        """Remove reservations of requests that stay queued: for them no start was made.
 
         What has been confirmed or freed meanwhile is left as it is.
 
@@ -135,11 +143,11 @@ class Grants:
         """
         return self._remove(PUT_BACK_UPDATE, process, reserved)
 
-    def drop(self, process: str, reserved: Mapping[str, int]) -> Mapping[str, int]:
+    def drop(self, process: str, reserved: Mapping[str, int]) -> Removed:
         """Remove reservations of requests that have ended, as `put_back`. No plan can still contain these requests."""
         return self._remove(DROP_UPDATE, process, reserved)
 
-    def _remove(self, update: str, process: str, reserved: Mapping[str, int]) -> Mapping[str, int]:
+    def _remove(self, update: str, process: str, reserved: Mapping[str, int]) -> Removed:
         left = dict(reserved)
         while left:
             values: Item = {":weight": number(sum(left.values())), ":reserved": {"S": "RESERVED"}}
@@ -152,9 +160,10 @@ class Grants:
                 STILL_RESERVED.format(at, (OF_WEIGHT_ONE if weight == 1 else OF_WEIGHT).format(at))
                 for at, weight in enumerate(left.values())
             )
-            write = self._table.update(process, update.format(holders=removed), condition, values, names)
+            update_of = update.format(holders=removed)
+            write = self._table.update(process, update_of, condition, values, names, ReturnValues="UPDATED_NEW")
             if write.held:
-                return left
+                return Removed(left, Attributes(write.item).whole("grants", 0))
             now = self._current(process, write)
             holders = now.holders if now else {}
             reserved_now = {name: each.weight for name, each in holders.items() if each.state == "RESERVED"}
@@ -162,7 +171,7 @@ class Grants:
             if kept == left:  # it was granted again in between
                 continue
             left = kept
-        return left
+        return Removed(left)
 
     def expire(self, seen: Process, lease: str) -> bool:
         """Remove a lease that has expired; False if it was released, extended or removed meanwhile."""

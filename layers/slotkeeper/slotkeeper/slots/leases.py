@@ -20,8 +20,8 @@ Lambda enforces the second premise: it stops an invocation at its deadline. In t
 
 There, pass `seconds`, and check `remaining()` before each step that needs the slot.
 
-A lease is granted only if no registered request counts, so callers that poll never delay the queue. Leases among each
-other have no order. lease_protocol.py has the writes.
+A lease is granted only if no request waits that could start, so callers that poll never delay the queue. Leases among
+each other have no order. lease_protocol.py has the writes.
 """
 
 from __future__ import annotations
@@ -46,19 +46,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.clients import client_config
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.lease_protocol import LeaseSteps, logger
-from slotkeeper.slots.process import MAX_HOLDERS, PROCESS_NAME, MalformedProcess, Process
-from slotkeeper.slots.protocol import (
-    Candidate,
-    Full,
-    Granted,
-    LeaseTerm,
-    Misconfigured,
-    Paused,
-    Reservation,
-    UnknownProcess,
-)
+from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Refused, Taken, UnknownProcess, logger
+from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, TooEarly, TooManyHolders
+from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.request import MAX_WEIGHT
+from slotkeeper.slots.request_table import RequestTable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -157,21 +150,23 @@ def check_arguments(process: str, wait: float, weight: int | None) -> None:
         raise ValueError(f"weight must be a whole number from 1 to {MAX_WEIGHT}, got {weight!r}")
 
 
-def unavailable(weight: int | None, waited: float, seen: Process, now: float) -> SlotUnavailable:
+def unavailable(weight: int | None, waited: float, refused: Refused, now: float) -> SlotUnavailable:
     """Return the error for a process that refused a lease. `waited`: seconds; `now`: seconds since the epoch."""
+    seen = refused.seen
     weighs = weight or seen.default_weight
-    if weighs > seen.slot_limit:
-        why = f"the lease's weight {weighs} is above the limit. An operator must raise the limit"
-    elif seen.paused:
-        why = "the process is paused. An operator must resume it"
-    elif len(seen.holders) >= MAX_HOLDERS:
-        why = f"a process can have {MAX_HOLDERS} holders"
-    elif seen.first:
-        why = "requests in the queue come first"
-    elif seen.fits(weighs) and (left := seen.seconds_until_due(now)):
-        why = f"its rate of {seen.rate} permits the next start in {left:.1f} s"
-    else:
-        why = "all slots are in use" if weighs == 1 else f"a lease of weight {weighs} does not fit"
+    match refused.reason:
+        case Blocked() | Stopped():
+            why = f"the lease's weight {weighs} is above the limit. An operator must raise the limit"
+        case InPause():
+            why = "the process is paused. An operator must resume it"
+        case TooManyHolders(most):
+            why = f"a process can have {most} holders"
+        case Behind():
+            why = "requests in the queue come first"
+        case TooEarly(due):
+            why = f"its rate of {seen.rate} permits the next start in {max(0.0, due / 1000 - now):.1f} s"
+        case _:
+            why = "all slots are in use" if weighs == 1 else f"a lease of weight {weighs} does not fit"
     ages = sorted((max(0, int(now - holder.since)) for holder in seen.holders.values()), reverse=True)
     held = "no holder" if not ages else f"{len(ages)} holders, since " if len(ages) > 1 else "1 holder, since "
     held += ", ".join(f"{age} s" for age in ages[:_MOST_AGES]) + (", ..." if len(ages) > _MOST_AGES else "")
@@ -306,7 +301,8 @@ class Leases:
     """Takes leases of the processes in one table. Threads can share it.
 
     Args:
-        dynamodb, sqs: clients; by default with timeouts for a Lambda function. `sqs` wakes queued requests.
+        dynamodb, sqs: clients; by default with timeouts for a Lambda function. `sqs` rings the doorbell.
+        request_table_name, dispatch_queue_url: of the stack, for processes that also run requests.
         owner: a part of the holders' names, for operators; by default the Lambda function's name, or the host's.
         clock: seconds since the epoch.
         monotonic: seconds.
@@ -320,6 +316,8 @@ class Leases:
         dynamodb: DynamoDBClient | None = None,
         sqs: SQSClient | None = None,
         *,
+        request_table_name: str = "",
+        dispatch_queue_url: str = "",
         owner: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -328,15 +326,15 @@ class Leases:
         new_code: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.clock, self.monotonic = clock, monotonic
-        self.table_name, self._sqs = table_name, sqs
+        self.table_name, self._sqs, self._dispatch_queue_url = table_name, sqs, dispatch_queue_url
         self._sleep, self._jitter, self._new_code = sleep, jitter, new_code
         owner = owner or os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or socket.gethostname()
         self._owner = re.sub(r"[^A-Za-z0-9_-]", "-", owner)[:40]
         if dynamodb is None:
             with _lock:
                 dynamodb = boto3.client("dynamodb", config=client_config(read_timeout=2, attempts=3))
-        self.steps = LeaseSteps(dynamodb, table_name, self._sqs_client, _count_skipped_wake, clock)
-        self._were_refused: set[str] = set()  # processes whose last attempt was refused
+        requests = RequestTable(dynamodb, request_table_name, table_name) if request_table_name else None
+        self.steps = LeaseSteps(dynamodb, table_name, requests, self._doorbell, _count_skipped_ring, clock)
 
     def lease(
         self,
@@ -370,9 +368,8 @@ class Leases:
             name = f"lease-{self._owner}-{self._new_code()[:8]}"
             # The time before the call: the lease must not end later here than in the table.
             clock, term = self.clock(), length.term(self.clock(), self.monotonic(), code)
-            reservation = self._attempt(Candidate(process, name, weight, lease=term), clock)
-            match reservation:
-                case Granted():
+            match self._attempt(process, name, weight, term, clock):
+                case Taken():
                     lease = Lease(self, process, name, term, length.context)
                     if not lease.remaining():
                         with suppress(SlotLost):
@@ -387,47 +384,38 @@ class Leases:
                         f"process {process!r} does not exist in table {self.table_name}. Add it with slotkeeper "
                         "process add, or in a table of your own with Processes.create. Nothing was taken"
                     )
-                case Misconfigured(reason):
-                    raise MalformedProcess(f"process {process!r} of table {self.table_name}: {reason}")
-                case Full(seen) | Paused(seen):
+                case Refused(seen, reason) as refused:
                     left = give_up - self.monotonic()
                     if left <= 0:
-                        raise unavailable(weight, self.monotonic() - began, seen, self.clock())
+                        raise unavailable(weight, self.monotonic() - began, refused, self.clock())
                     longest = min(2 * longest, LONGEST_WAIT_SECONDS)
                     pause = longest * (1 + len(seen.holders) / HOLDERS_PER_WAIT)
-                    due = seen.seconds_until_due(self.clock())
+                    due = reason.due / 1000 - self.clock() if isinstance(reason, TooEarly) else 0.0
                     self._sleep(min(left, max(due, self._jitter(FIRST_WAIT_SECONDS, pause))))
-                case _:  # another holder has this name: try the next one
-                    continue
 
-    def _attempt(self, candidate: Candidate, now: float) -> Reservation:
-        """Take a slot. After a refusal, the next attempt reads first: a refused write costs the item's size."""
-        process = candidate.process
-        if process in self._were_refused:
-            seen = self.steps.slots.read(process)
-            is_admitted = seen and candidate.is_admitted_by(seen) and seen.is_due(now)
-            if seen and not is_admitted and not seen.expired_leases(now):
-                return Full(seen)
+    def _attempt(
+        self, process: str, name: str, weight: int | None, term: LeaseTerm, now: float
+    ) -> Taken | Refused | UnknownProcess:
         try:
-            reservation = self.steps.take(candidate, now)
+            return self.steps.take(process, name, weight, term, now)
+        except MalformedProcess as error:
+            raise MalformedProcess(f"process {process!r} of table {self.table_name}: {error}") from error
+        except LookupError:
+            raise
         except BaseException:
             # The call may have been effective, and nothing would free the slot before the end of the lease. A signal
             # may interrupt it too.
             with suppress(ClientError, BotoCoreError):
-                if candidate.lease:
-                    self.steps.release(process, candidate.execution, candidate.lease.code)
+                self.steps.release(process, name, term.code)
             raise
-        if isinstance(reservation, Granted):
-            self._were_refused.discard(process)
-        else:
-            self._were_refused.add(process)
-        return reservation
 
-    def _sqs_client(self) -> SQSClient:
+    def _doorbell(self) -> Doorbell | None:
+        if not self._dispatch_queue_url:
+            return None
         if self._sqs is None:
             with _lock:
                 self._sqs = boto3.client("sqs", config=client_config(read_timeout=2, attempts=3))
-        return self._sqs
+        return Doorbell(self._sqs, self._dispatch_queue_url)
 
 
 def lease(
@@ -447,7 +435,8 @@ def lease(
             context, at most the time that is left.
         wait: seconds for which to wait for a free slot. With a context, less if the invocation would end before.
         weight: in the limit's unit. By default the process's default weight.
-        table: the name of the slot table. By default the environment variable SLOT_TABLE_NAME.
+        table: the name of the slot table. By default the environment variable SLOT_TABLE_NAME. For a process that also
+            runs requests, the environment must have REQUEST_TABLE_NAME and DISPATCH_QUEUE_URL.
 
     Raises:
         ValueError: an argument is not valid, or the lease would be longer than the invocation. Nothing was taken.
@@ -455,7 +444,7 @@ def lease(
         SlotUnavailable: no slot was free within `wait`. The block did not run.
         SlotLost: at the end of the block, if the lease ended before and its slot was used by another caller. An
             exception of the block is raised instead. Before the block, if taking the slot lasted longer than the lease.
-        LookupError: the process does not exist.
+        LookupError: the process does not exist, or runs requests, and the environment lacks their table.
         MalformedProcess: the process's item does not have the documented types.
         ClientError, BotoCoreError: DynamoDB refused the lease, or could not be reached.
     """
@@ -468,14 +457,15 @@ def lease(
 
 @functools.cache
 def _leases_of(table: str, process_id: int) -> Leases:  # noqa: ARG001 a fork must not share connections
-    return Leases(table)
+    requests, queue = (os.environ.get(name, "") for name in ("REQUEST_TABLE_NAME", "DISPATCH_QUEUE_URL"))
+    return Leases(table, request_table_name=requests, dispatch_queue_url=queue)
 
 
-def _count_skipped_wake(process: str) -> None:
+def _count_skipped_ring(process: str) -> None:
     """Count in Lambda, where stdout becomes metrics; elsewhere the log line of LeaseSteps has to do."""
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
         from aws_lambda_powertools.metrics import MetricUnit  # noqa: PLC0415 seldom needed, and slow to import
 
         from slotkeeper.observability import measure_process  # noqa: PLC0415
 
-        measure_process(process, MetricUnit.Count, LeaseWakesSkipped=1)
+        measure_process(process, MetricUnit.Count, LeaseRingsSkipped=1)

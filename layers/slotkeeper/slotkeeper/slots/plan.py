@@ -167,7 +167,7 @@ class _Free:
 
     def __init__(self, process: Process, now: float) -> None:
         self.process, self.now = process, now
-        self.room = process.slot_limit - max(process.slots_in_use, process.held_weight)
+        self.room = process.room
         self.holders = MAX_HOLDERS - len(process.holders)
         self.next_start = process.next_start
 

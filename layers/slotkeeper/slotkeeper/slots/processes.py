@@ -1,7 +1,7 @@
-"""The writes by which operators and deployments add and change processes, and cancel requests.
+"""The writes by which operators and deployments add and change processes.
 
 A process is data. Adding one, or changing its limit, is a conditional write and needs no deployment. Operations are the
-commands on a process in use: one that frees a slot also wakes the waiting request.
+commands on a process in use: after each that may allow a start, a dispatch follows.
 """
 
 from __future__ import annotations
@@ -9,23 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Item, Table
+from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import (
     MAX_SLOT_LIMIT,
-    MAX_TURN_SECONDS,
     PROCESS_NAME,
-    TURN_SECONDS,
-    Cancellation,
     MalformedProcess,
     Process,
     read_process,
 )
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.rate import Rate, check_rate
+from slotkeeper.slots.rate import Rate, check_rate, milliseconds
 from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
 
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
 
 _EXISTS = "attribute_exists(process_name)"
 # The maps whose entries are replaced one by one, so that a change of another entry does not refuse the write.
-_MAPS = ("holders", "waiting", "cancelled", "lost")
+_MAPS = ("holders",)
 # Entries and attributes that one repair replaces. An expression has at most 4 KB and 300 operators (DynamoDB guide,
 # "Service, account, and table quotas").
 MAX_REPLACED = 50
@@ -48,7 +43,6 @@ def check_settings(
     *,
     timeout_minutes: int | None = None,
     settle_seconds: int = 0,
-    turn_seconds: int = TURN_SECONDS,
     rate: Rate | None = None,
 ) -> None:
     """Raise ValueError if a setting of a process is not valid. The message names the setting and the valid values."""
@@ -58,8 +52,6 @@ def check_settings(
         raise ValueError(f"slot limit must be a whole number from 0 to {MAX_SLOT_LIMIT}, got {slot_limit!r}")
     if isinstance(default_weight, bool) or not isinstance(default_weight, int) or not 1 <= default_weight <= MAX_WEIGHT:
         raise ValueError(f"default weight must be a whole number from 1 to {MAX_WEIGHT}, got {default_weight!r}")
-    if isinstance(turn_seconds, bool) or not isinstance(turn_seconds, int) or not 0 <= turn_seconds <= MAX_TURN_SECONDS:
-        raise ValueError(f"turn must be a whole number of seconds from 0 to {MAX_TURN_SECONDS}, got {turn_seconds!r}")
     if rate is not None:
         try:
             check_rate(rate)
@@ -71,11 +63,15 @@ def check_settings(
 
 
 class Processes:
-    """Adds and changes processes. Changes that free a slot do not wake a waiting request here; `operations` does."""
+    """Adds and changes processes, without a dispatch; Operations ring afterwards.
 
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time) -> None:
         self._table = Table(dynamodb, table_name, "process_name")
-        self.cancellations = Cancellations(dynamodb, table_name)
+        self._clock = clock
 
     def create(
         self,
@@ -87,9 +83,7 @@ class Processes:
         *,
         timeout_minutes: int | None = None,
         settle_seconds: int = 0,
-        turn_seconds: int = TURN_SECONDS,
         rate: Rate | None = None,
-        queue_url: str = "",
     ) -> bool:
         """Add a process; return False and change nothing if it exists.
 
@@ -100,9 +94,7 @@ class Processes:
             timeout_minutes: minutes after which the workflow ends the work. None: the stack's parameter.
             settle_seconds: for state machines: seconds for which a slot is kept after a child execution was aborted or
                 has timed out, because the work that the child started may outlive it.
-            turn_seconds: for how long a turn delays the wakes of lower priorities. 0: never.
             rate: how many requests and leases may start in a time. None: any number.
-            queue_url: of the queue in which the process's requests wait.
 
         Raises:
             ValueError: a setting is not valid.
@@ -114,7 +106,6 @@ class Processes:
             default_weight,
             timeout_minutes=timeout_minutes,
             settle_seconds=settle_seconds,
-            turn_seconds=turn_seconds,
             rate=rate,
         )
         run_settings = {"timeout_minutes": timeout_minutes, "settle_seconds": settle_seconds}
@@ -123,34 +114,27 @@ class Processes:
             "slot_limit": {"N": str(slot_limit)},
             "slots_in_use": {"N": "0"},
             "holders": {"M": {}},
-            "waiting": {"M": {}},
+            # Not 0: a dispatch may still have a plan of an earlier process of this name.
+            "grants": {"N": str(milliseconds(self._clock()))},
             "target": {"S": target},
             # Always: the workflow's confirm reads it, and returns only attributes that it sets.
             "run_settings": {"M": {key: {"N": str(value)} for key, value in run_settings.items() if value}},
         }
-        if queue_url:
-            item["queue_url"] = {"S": queue_url}
         if default_weight != 1:
             item["default_weight"] = {"N": str(default_weight)}
-        if turn_seconds != TURN_SECONDS:
-            item["turn_seconds"] = {"N": str(turn_seconds)}
         if rate:
             item |= {"rate": rate.item, "next_start": {"N": "0"}}
         if paused:
             item["paused"] = {"BOOL": True}
         return self._table.put(item, "attribute_not_exists(process_name)").held
 
-    def remove(self, name: str) -> Mapping[str, Any] | None:
-        """Remove a process that is paused and has no holder; return the removed item.
-
-        Returns None and changes nothing if the process is not paused or has a holder.
-        """
+    def remove(self, name: str) -> bool:
+        """Remove a process that is paused and has no holder; False, without effect, for any other one."""
         values = {":true": {"BOOL": True}, ":none": {"N": "0"}}
-        deleted = self._table.delete(name, "paused = :true AND size(holders) = :none", values)
-        return deleted.item if deleted.held else None
+        return self._table.delete(name, "paused = :true AND size(holders) = :none", values).held
 
     def set_limit(self, name: str, slot_limit: int) -> None:
-        """Change the limit. Below slots_in_use, no request is admitted until enough holders release.
+        """Change the limit. Below slots_in_use, no request starts until enough holders release.
 
         Raises:
             ValueError: the limit is not valid.
@@ -158,16 +142,6 @@ class Processes:
         """
         check_settings(name, slot_limit, "unchanged")
         self._change_existing(name, "SET slot_limit = :limit", {":limit": {"N": str(slot_limit)}})
-
-    def set_turn(self, name: str, seconds: int) -> None:
-        """Change for how long a turn delays the wakes of lower priorities; 0 switches turns off.
-
-        Raises:
-            ValueError: the number of seconds is not valid.
-            LookupError: the process does not exist.
-        """
-        check_settings(name, 0, "unchanged", turn_seconds=seconds)
-        self._change_existing(name, "SET turn_seconds = :seconds", {":seconds": {"N": str(seconds)}})
 
     def set_rate(self, name: str, rate: Rate | None) -> None:
         """Change how many requests and leases may start in a time; None: any number. The count begins anew.
@@ -190,7 +164,7 @@ class Processes:
         return self._table.update(name, "SET target = :target", f"{_EXISTS} AND target = :before", values).held
 
     def pause(self, name: str) -> None:
-        """Admit no further request. Running workflows continue. Raises LookupError."""
+        """Start no further request. Running workflows continue. Raises LookupError."""
         self._change_existing(name, "SET paused = :true", {":true": {"BOOL": True}})
 
     def resume(self, name: str) -> None:
@@ -272,170 +246,53 @@ def _differences(before: Item, after: Item) -> Iterator[tuple[tuple[str, ...], A
             yield (key,), old, new
 
 
-# Each cancellation adds up to 200 bytes to the item, and so to the price of each write.
-MAX_CANCELLATIONS = 100
-_LONGEST_BY = 64
-
-CANCEL_UPDATE = "SET cancelled.#me = :entry"
-# A holder is no longer queued: its workflow has started, or is about to start.
-CANCEL_CONDITION = (
-    "attribute_exists(process_name) AND attribute_not_exists(holders.#me) "
-    "AND (attribute_exists(cancelled.#me) OR size(cancelled) < :most)"
-)
-
-
-class CancelOutcome(Enum):
-    """The result of cancelling a request."""
-
-    CANCELLED = auto()
-    HOLDS_SLOT = auto()
-    TOO_MANY = auto()  # the process has MAX_CANCELLATIONS already
-
-
-class Cancellations:
-    """Cancels requests while they are on RequestQueue. Errors of DynamoDB itself pass through as ClientError.
-
-    SQS has no call that removes a message from the middle of a FIFO queue, and receiving it manually would invalidate
-    the receipt handle that wakes it. Draining the queue and sending the rest again would change the order and lose
-    messages in flight. So the message stays, and a cancellation is recorded in its process's item: `cancelled`,
-    execution name -> {since, by}. It makes every reserve of the request fail (protocol.py), and the starter then
-    dead-letters the message.
-
-    The janitor removes a cancellation only when the queue can no longer hold the message. With an earlier removal, a
-    cancelled request could start:
-
-    1. The starter sends the message to the dead-letter queue and dies before it deletes the original.
-    2. The cancellation is removed.
-    3. SQS delivers the original again, and the request starts. A redrive of the dead-letter message may start it twice.
-    """
-
-    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
-        self._table = Table(dynamodb, table_name, "process_name")
-
-    def add(self, process: str, execution: str, now: float, by: str = "") -> tuple[CancelOutcome, Item]:
-        """Record that a request is cancelled, and return the outcome and the item after the write. Safe to repeat.
-
-        Raises:
-            LookupError: the process does not exist.
-        """
-        # Two updates: DynamoDB cannot set a key of a map that does not exist, and an item has no map at first.
-        add_map = "SET cancelled = if_not_exists(cancelled, :none)"
-        self._table.update(process, add_map, "attribute_exists(process_name)", {":none": {"M": {}}})
-        entry = {"since": {"N": str(int(now))}} | ({"by": {"S": by[:_LONGEST_BY]}} if by else {})
-        values = {":entry": {"M": entry}, ":most": {"N": str(MAX_CANCELLATIONS)}}
-        names = {"#me": execution}
-        added, item, _ = self._table.update_and_read(process, CANCEL_UPDATE, CANCEL_CONDITION, values, names)
-        if added:
-            return CancelOutcome.CANCELLED, item
-        if not item:
-            raise LookupError(f"process {process!r} does not exist in table {self._table.name}")
-        is_holder = execution in item.get("holders", {}).get("M", {})
-        return (CancelOutcome.HOLDS_SLOT if is_holder else CancelOutcome.TOO_MANY), item
-
-    def drop_expired(self, process: str, cancellations: Mapping[str, Cancellation], now: float) -> int:
-        """Remove those of these cancellations whose messages no queue holds any more; return how many."""
-        expired = [(execution, each) for execution, each in cancellations.items() if each.is_expired(now)]
-        return sum(self.drop(process, execution, each) for execution, each in expired)
-
-    def drop(self, process: str, execution: str, seen: Cancellation) -> bool:
-        """Remove a cancellation; False if it was repeated since it was read.
-
-        Before it expires, call this only if an execution with the name exists: no message can start a second one.
-        """
-        names = {"#me": execution, "#since": "since"}
-        values = {":since": {"N": str(seen.since)}}
-        return self._table.update(process, "REMOVE cancelled.#me", "cancelled.#me.#since = :since", values, names).held
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """An item was repaired. `woken`: whether a waiting request was woken."""
-
-    woken: bool
-
-
 @dataclass(frozen=True)
 class Operations:
-    """Changes processes while they are in use. A change applies to the next reserve; running workflows continue.
+    """Changes processes while they are in use. A change applies to the next grant; running workflows continue.
 
-    Each method raises LookupError if the process does not exist.
-
-    Args:
-        clock: seconds since the epoch.
+    Each method raises LookupError if the process does not exist. After the write it rings, so that what may start now
+    does; if the ring fails, ClientError or BotoCoreError passes through, and the janitor's next run does the same.
     """
 
     processes: Processes
-    slots: Slots
-    queue: RequestQueue
-    clock: Callable[[], float] = time.time
+    doorbell: Doorbell
 
-    def set_limit(self, process: str, slot_limit: int) -> bool:
-        """Change the limit; True if that woke a waiting request. Raises ValueError if the limit is not valid.
+    def set_limit(self, process: str, slot_limit: int) -> None:
+        """Change the limit. Raises ValueError if it is not valid.
 
-        Below slots_in_use, no request is admitted until enough holders release. A waiting request whose weight is above
-        the limit is blocked until it is raised.
+        Below slots_in_use, no request starts until enough holders release. A request whose weight is above the limit is
+        blocked until it is raised.
         """
         self.processes.set_limit(process, slot_limit)
-        return wake_next(self.slots, self.queue, process, self.clock())
+        self.doorbell.ring(Bell(process))
 
-    def set_rate(self, process: str, rate: Rate | None) -> bool:
-        """Change the rate; True if that woke a waiting request. Raises ValueError if the rate is not valid."""
+    def set_rate(self, process: str, rate: Rate | None) -> None:
+        """Change the rate. Raises ValueError if it is not valid."""
         self.processes.set_rate(process, rate)
-        return wake_next(self.slots, self.queue, process, self.clock())
+        self.doorbell.ring(Bell(process))
 
     def pause(self, process: str) -> None:
-        """Admit no request until `resume`."""
+        """Start no request until `resume`."""
         self.processes.pause(process)
 
-    def resume(self, process: str) -> bool:
-        """Lift the pause; True if that woke a waiting request."""
+    def resume(self, process: str) -> None:
+        """Lift the pause."""
         self.processes.resume(process)
-        return wake_next(self.slots, self.queue, process, self.clock())
+        self.doorbell.ring(Bell(process))
 
-    def repair(self, process: str, seen: Item, repaired: Item) -> Repaired | None:
-        """Replace the malformed attributes of an item; None, without effect, if any has changed (Processes.repair).
-
-        The message of a registration that is replaced becomes visible, so that it registers again.
-        """
-        if not self.processes.repair(process, seen, repaired):
-            return None
-        replaced = _handles(seen).items() - _handles(repaired).items()
-        visible = [self.queue.make_visible(handle) for _, handle in sorted(replaced)]
-        return Repaired(wake_next(self.slots, self.queue, process, self.clock()) or any(visible))
+    def repair(self, process: str, seen: Item, repaired: Item) -> bool:
+        """Replace the malformed attributes of an item; False, without effect, if any has changed (Processes.repair)."""
+        is_repaired = self.processes.repair(process, seen, repaired)
+        if is_repaired:
+            self.doorbell.ring(Bell(process))
+        return is_repaired
 
     def remove(self, process: str) -> bool:
-        """Remove a paused process without holders; return False, without effect, for any other process.
+        """Remove a paused process without holders; False, without effect, for any other process.
 
-        Its queued requests are dead-lettered as UnknownProcess: the heads immediately, since they are woken.
+        Its queued requests end as REJECTED, with the code UnknownProcess.
         """
-        item = self.processes.remove(process)
-        if item is not None:
-            self._wake_to_dead_letter(item)
-        return item is not None
-
-    def cancel_request(self, process: str, execution: str, now: float, by: str = "") -> CancelOutcome:
-        """Cancel a queued request. The starter dead-letters its message with the time and the operator's name.
-
-        It does so immediately if the request is the head of the queue, else when those before it have started. Safe to
-        repeat.
-        """
-        outcome, item = self.processes.cancellations.add(process, execution, now, by)
-        if outcome is CancelOutcome.CANCELLED:
-            self._wake_to_dead_letter(item, execution)
-        return outcome
-
-    def _wake_to_dead_letter(self, item: Mapping[str, Any], execution: str | None = None) -> None:
-        """Wake the registered requests, or one of them, whether or not it fits: the starter dead-letters it."""
-        for handle in _handles(item, execution).values():
-            self.queue.make_visible(handle)
-
-
-def _handles(item: Mapping[str, Any], execution: str | None = None) -> dict[str, str]:
-    """The receipt handle of each registration of an item, or of one execution's, by priority. It may be malformed."""
-    handles = {}
-    for priority, entry in item.get("waiting", {}).get("M", {}).items():
-        registration = entry.get("M", {})
-        handle, registered = (registration.get(name, {}).get("S") for name in ("receipt_handle", "execution"))
-        if handle and execution in (None, registered):
-            handles[priority] = handle
-    return handles
+        is_removed = self.processes.remove(process)
+        if is_removed:
+            self.doorbell.ring(Bell(process))
+        return is_removed

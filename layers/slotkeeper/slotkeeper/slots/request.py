@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -17,10 +17,8 @@ import fastjsonschema
 from slotkeeper.schema import InvalidBody, compile_schema, decode, encode
 
 SCHEMA_FILE = Path(__file__).with_name("request.schema.json")
-# Bytes of the body of a first attempt. A request that is sent again also contains its id and attempt. RequestQueue
-# takes `ADDED_BYTES` bytes more for these, so that every request can be returned to the queue, kept and redriven.
+# Bytes of a request's body. Its row has at most 400 KB, and each of its writes is paid by the row's size.
 MAX_BODY_BYTES = 65_536
-ADDED_BYTES = 1024
 # Bytes of `input`. The child's whole input, and its description, must stay far below 256 KiB, above which a task fails
 # with States.DataLimitExceeded (Step Functions guide, "Service quotas", input or output size of a task).
 MAX_INPUT_BYTES = 32_768
@@ -38,47 +36,32 @@ PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in 
 DEFAULT_PRIORITY: Priority = "normal"
 MAX_WEIGHT = 100_000
 WhenBusy = Literal["wait", "skip"]
-_FRESH_SECONDS = 1  # after it was sent; SQS delivers a message that waits for no other in less
-Position = tuple[str, int]  # of a delivery in its message group: sortable sequence number, receive count
 
 
 class InvalidRequest(ValueError):
     """A message that is not a valid request. The message states what is wrong and what was expected."""
 
 
+class RequestTooLarge(InvalidRequest):
+    """A valid request that is too large. `request`: without its arguments and input."""
+
+    def __init__(self, message: str, request: Request) -> None:
+        super().__init__(message)
+        self.request = replace(request, arguments={}, input=None)
+
+
 @dataclass(frozen=True)
 class Delivery:
-    """One receive of one message, as the event source mapping delivers it.
+    """A message of RequestQueue, as the event source mapping delivers it.
 
-    Times are seconds since the epoch. `sequence` and `receives` order the deliveries of a group: a later message has
-    a larger sequence number, a later receive of the same message a larger receive count.
+    `sent_at`: seconds since the epoch. `sequence`: its sequence number, which grows within a message group.
     """
 
     message_id: str
     body: str = field(repr=False)  # it may contain a task token
     group_id: str
-    receipt_handle: str
     sequence: str
-    receives: int
     sent_at: float
-
-    @property
-    def sortable_sequence(self) -> str:
-        """The sequence number as text that sorts like the number.
-
-        A DynamoDB number has at most 38 digits, and a sequence number up to 39: it has 128 bits (SQS API Reference,
-        SendMessage).
-        """
-        return self.sequence.zfill(40)
-
-    def has_waited(self, now: float) -> bool:
-        """Whether the message was received before, or has been on the queue for a second, as in a backlog."""
-        return self.receives > 1 or now - self.sent_at >= _FRESH_SECONDS
-
-    @property
-    def position(self) -> Position:
-        """Larger for a later message of the group, and for a later receive of the same message."""
-        return self.sortable_sequence, self.receives
 
 
 def execution_name(process: str, request_id: str, attempt: int, caller: str = "") -> str:
@@ -86,8 +69,7 @@ def execution_name(process: str, request_id: str, attempt: int, caller: str = ""
 
     The name depends only on the request, so a redelivered message cannot take a second slot or start a second
     execution. The line feed separates ("a1", 1) from ("a", 11). A request with a task token is another one for each
-    token (`caller_of`), because a caller's own Retry has a new token, and waits for its own answer. The workflow's
-    ReturnRequest state computes the name in the same way.
+    token (`caller_of`), because a caller's own Retry has a new token, and waits for its own answer.
 
     Source of the 80: Step Functions API Reference, StartExecution, `name`.
     """
@@ -102,21 +84,6 @@ def caller_of(task_token: str) -> str:
 
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
-
-
-def message_group(process: str, priority: str = DEFAULT_PRIORITY) -> str:
-    """The message group of a process's requests of one priority: `<process>`, `<process>#high` or `<process>#low`.
-
-    SQS keeps the order of messages within a group, and delivers the head of each group independently. A process name
-    cannot contain "#", and a MessageGroupId can (SQS API Reference, SendMessage). The workflow's ReturnRequest state
-    computes the group in the same way.
-    """
-    return process if priority == DEFAULT_PRIORITY else f"{process}#{priority}"
-
-
-def process_of(group: str) -> str:
-    """The process of a message group."""
-    return group.partition("#")[0]
 
 
 def process_of_execution(name: str) -> str:
@@ -157,10 +124,6 @@ class Request:
         """`start_before` in seconds since the epoch. Raises ValueError if it is no time, which a request never has."""
         return datetime.fromisoformat(self.start_before).timestamp() if self.start_before else None
 
-    def is_too_late(self, now: float) -> bool:
-        """Whether `start_before` has passed at an epoch time in seconds."""
-        return self.deadline is not None and now >= self.deadline
-
     @property
     def execution_name(self) -> str:
         return execution_name(self.process, self.request_id, self.attempt, self.caller)
@@ -198,8 +161,8 @@ def parse_request(delivery: Delivery) -> Request:
     """Parse a delivery's body.
 
     Raises:
-        InvalidRequest: the body is not JSON, does not match request.schema.json, or is too large, or the message is in
-            the message group of another process or priority.
+        InvalidRequest: the body is not JSON, or does not match request.schema.json.
+        RequestTooLarge: it matches, and is too large.
     """
     fields = _decode(delivery.body)
     request = Request(
@@ -221,15 +184,11 @@ def parse_request(delivery: Delivery) -> Request:
     if request.input is not None:
         _check_input(request)
         check_numbers(delivery.body, "input")
-    if request.attempt == 1 and (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
-        raise InvalidRequest(
-            f"body has {size:,} bytes; the first attempt of a request may have at most {MAX_BODY_BYTES:,}. "
-            "Put large input into S3 and send its key"
-        )
-    if delivery.group_id != (group := message_group(request.process, request.priority)):
-        raise InvalidRequest(
-            f"MessageGroupId is {delivery.group_id!r}, but a request of process {request.process!r} with priority "
-            f"{request.priority!r} must have {group!r}, because SQS keeps the order of requests per message group"
+    if (size := len(delivery.body.encode())) > MAX_BODY_BYTES:
+        raise RequestTooLarge(
+            f"body has {size:,} bytes; it may have at most {MAX_BODY_BYTES:,}. "
+            "Put large input into S3 and send its key",
+            request,
         )
     return request
 
@@ -238,9 +197,10 @@ def _check_input(request: Request) -> None:
     if request.arguments:
         raise InvalidRequest("body has arguments and input; a Glue job takes arguments, a state machine takes input")
     if (size := len(encode(request.input).encode())) > MAX_INPUT_BYTES:
-        raise InvalidRequest(
+        raise RequestTooLarge(
             f"input has {size:,} bytes; it may have at most {MAX_INPUT_BYTES:,}. "
-            "Put large input into S3 and send its key"
+            "Put large input into S3 and send its key",
+            request,
         )
 
 

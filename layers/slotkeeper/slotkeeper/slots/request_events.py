@@ -7,57 +7,46 @@ from typing import Any
 
 from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution, failure_reason
-from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery, Request, process_of
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery
+from slotkeeper.slots.rows import RequestRow
 
 _FLOW = "slots"
 
 
 class RequestEvents:
-    """Publishes the requests that one function dead-letters or keeps.
+    """Publishes the ends of requests that one function records.
 
     Args:
-        kept_in: the URL of the queue that stores these requests.
+        kept_in: where they are kept: the URL of a queue, or the name of a table.
     """
 
     def __init__(self, events: CompletionEvents, kept_in: str) -> None:
         self._events = events
         self._kept_in = kept_in.rpartition("/")[2]
 
-    def dead_lettered(self, delivery: Delivery, request: Request | None, code: str, reason: str) -> bool:
-        """Publish that the starter has dead-lettered a message. `request` is None if the message contained none."""
+    def dead_lettered(self, delivery: Delivery, code: str, reason: str) -> bool:
+        """Publish that the starter has dead-lettered a message, which is no request."""
+        detail = {"process": delivery.group_id, "message_id": delivery.message_id, "code": code, "reason": reason}
         return self._events.publish(
-            "DEAD_LETTERED",
-            delivery.message_id,
-            {
-                "flow": _FLOW,
-                "process": process_of(delivery.group_id),
-                "request_id": request.request_id if request else None,
-                "attempt": request.attempt if request else None,
-                "priority": request.priority if request else None,
-                "weight": request.weight or 0 if request else None,
-                "message_id": delivery.message_id,
-                "code": code,
-                "reason": reason,
-                "kept_in": self._kept_in,
-            },
+            "DEAD_LETTERED", delivery.message_id, {"flow": _FLOW, **detail, "kept_in": self._kept_in}
         )
 
-    def skipped(self, delivery: Delivery, request: Request, reason: str) -> bool:
-        """Publish that the starter has skipped a request."""
-        return self._events.publish(
-            "SKIPPED",
-            delivery.message_id,
-            {
-                "flow": _FLOW,
-                "process": request.process,
-                "request_id": request.request_id,
-                "attempt": request.attempt,
-                "priority": request.priority,
-                "weight": request.weight or 0,
-                "message_id": delivery.message_id,
-                "reason": reason,
-            },
-        )
+    def ended(self, row: RequestRow) -> bool:
+        """Publish that a request has ended without a start."""
+        detail: dict[str, Any] = {
+            "flow": _FLOW,
+            "process": row.process,
+            "request_id": row.request_id,
+            "attempt": row.attempt,
+            "priority": row.priority,
+            "weight": row.weight or 0,
+            "message_id": row.message_id,
+            "reason": row.reason,
+        }
+        if row.state == "SKIPPED":
+            return self._events.publish("SKIPPED", row.execution, detail, finished=row.ended)
+        detail |= {"code": row.code, "kept_in": self._kept_in}
+        return self._events.publish("DEAD_LETTERED", row.execution, detail, finished=row.ended)
 
     def succeeded(self, execution: Execution, finished: float | None) -> bool:
         """Publish that a request has succeeded whose workflow could not, with the fields of PublishSuccessEvent.

@@ -17,7 +17,7 @@
     place          S, while it is queued and its start is not marked: its place in the queue
     placed         S: the place that it has or had
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
-    open           N, until it has ended and its end was published: when it was accepted
+    open           N, until it has ended and its end was told: when it was accepted; below 0 once it has ended
     granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant
     put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
     started, ended N: seconds since the epoch
@@ -26,7 +26,7 @@
     expires        N, once it has ended: when DynamoDB deletes the row
 
 Three local indexes contain a part of the rows: `place` the queue in its order, `deadline` what may have to leave it,
-`open` what has not ended, or whose end was not published. Reads of them are consistent (DynamoDB guide, "Local
+`open` what has not ended, or whose end was not told. Reads of them are consistent (DynamoDB guide, "Local
 secondary indexes").
 
 A request leaves the queue in three ways, each under the condition that it is QUEUED with a place: its start is marked,
@@ -87,8 +87,10 @@ RECORD_UPDATE: Mapping[Outcome, str] = {
         "REMOVE place, deadline, #open"
     ),
 }
+# `open` below 0: its end must be told, which one query finds.
 END_UPDATE = (
-    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires REMOVE place, deadline"
+    "SET #state = :end, ended = :now, code = :code, reason = :reason, expires = :expires, #open = :untold "
+    "REMOVE place, deadline"
 )
 LEAVE_PROCESS_UPDATE = "SET grants = grants + :one"
 REFUSE_PROCESS_UPDATE = (
@@ -117,11 +119,14 @@ class QueuedBody:
 
     Attributes:
         text: the input of the execution.
-        accepted: seconds since the epoch; None if the row has ended, and its end was published.
+        sent: seconds since the epoch.
+        accepted: seconds since the epoch; None or below 0 if the row has ended.
     """
 
     state: State
     text: str
+    sent: float
+    priority: str
     accepted: float | None = None
 
 
@@ -198,7 +203,7 @@ class RequestTable:
                 self._table.name: {
                     "Keys": [self._table.key((process, execution)) for execution in executions],
                     "ConsistentRead": True,
-                    "ProjectionExpression": "execution, #state, body, #open",
+                    "ProjectionExpression": "execution, #state, body, sent, priority, #open",
                     "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
                 }
             }
@@ -206,7 +211,11 @@ class RequestTable:
         rows = [Attributes(item) for item in answer["Responses"].get(self._table.name, [])]
         found = {
             row.text("execution"): QueuedBody(
-                row.parsed("state", read_state), row.text("body", ""), row.number("open", None)
+                row.parsed("state", read_state),
+                row.text("body", ""),
+                row.number("sent"),
+                row.text("priority"),
+                row.number("open", None),
             )
             for row in rows
         }
@@ -239,6 +248,11 @@ class RequestTable:
         names = {"#state": "state", "#open": "open", "#error": "error"}
         update = RECORD_UPDATE[outcome]
         return self._table.update((process, execution), update, RECORD_CONDITION, values, names).held
+
+    def note_put_back(self, process: str, execution: str, grants: int) -> None:
+        """Note the value of `grants` from which the order of a queued request counts: its slot was taken back then."""
+        values: Item = {":queued": {"S": "QUEUED"}, ":grants": number(grants)}
+        self._table.update((process, execution), "SET put_back = :grants", QUEUED, values, {"#state": "state"})
 
     def leave(self, process: str, leavings: Sequence[Leaving], now: float) -> list[Leaving]:
         """End queued requests without a start, in one transaction. Returns those that have ended so.
@@ -292,6 +306,7 @@ class RequestTable:
             ":queued": {"S": "QUEUED"},
             ":end": {"S": leaving.end},
             ":now": number(now),
+            ":untold": number(-now),
             ":code": {"S": leaving.code},
             ":reason": {"S": leaving.reason},
             ":expires": number(int(now) + RETENTION_SECONDS),
@@ -302,7 +317,7 @@ class RequestTable:
                 "Key": self._table.key((process, leaving.execution)),
                 "UpdateExpression": END_UPDATE,
                 "ConditionExpression": QUEUED,
-                "ExpressionAttributeNames": {"#state": "state"},
+                "ExpressionAttributeNames": {"#state": "state", "#open": "open"},
                 "ExpressionAttributeValues": values,
             }
         }

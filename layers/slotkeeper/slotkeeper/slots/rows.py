@@ -160,18 +160,21 @@ class RequestRows:
         options = {"FilterExpression": " AND ".join(filters)} if filters else {}
         return self._list(process, values, names, max_pages, ProjectionExpression=LISTED, **options)
 
-    def open(self, process: str, states: Sequence[State] = (), max_pages: int = MAX_PAGES) -> list[tuple[str, State]]:
-        """The executions of a process that have not ended, or whose end was not told, with their states.
+    def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
+        """The executions of a process that have not ended, with their states: QUEUED, STARTED. The oldest come first."""
+        return self._open(process, "> :zero", max_pages)
 
-        The oldest come first. There may be more than `max_pages` contain.
-        """
-        values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
-        options = {"FilterExpression": f"#state IN ({', '.join(values)})"} if states else {}
-        found: list[tuple[str, State]] = []
-        names = {"#state": "state"} if states else {}
-        for page, _ in self._pages(process, values, names, max_pages, IndexName="open", **options):
-            found += [(item["execution"]["S"], read_state(item["state"]["S"])) for item in page]
-        return found
+    def untold(self, process: str, max_pages: int = 1) -> Listed[tuple[str, State]]:
+        """The executions of a process that have ended without a start, and whose end must still be told."""
+        return self._open(process, "< :zero", max_pages)
+
+    def _open(self, process: str, compared: str, max_pages: int) -> Listed[tuple[str, State]]:
+        listed = Listed[tuple[str, State]]()
+        names, condition = {"#open": "open"}, f"process_name = :process AND #open {compared}"
+        options = {"IndexName": "open", "KeyConditionExpression": condition}
+        for page, listed.is_cut in self._pages(process, {":zero": {"N": "0"}}, names, max_pages, **options):
+            listed.rows += [(item["execution"]["S"], read_state(item["state"]["S"])) for item in page]
+        return listed
 
     def queue(self, process: str, max_pages: int = MAX_PAGES) -> Listed[QueuedRow]:
         """The queue of a process in its order, also the requests whose weight is above the limit."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
+from slotkeeper.aws.clients import client_config
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.request_table import Leaving, QueuedBody, RequestTable, granted_as
@@ -84,8 +85,7 @@ class Starts:
     """The state machine that runs a request's work.
 
     Args:
-        stepfunctions: a client without retries. After a retry, a refusal would not show whether the try before it,
-            whose answer was lost, has started the execution.
+        stepfunctions: a client with CLIENT_CONFIG.
     """
 
     def __init__(self, stepfunctions: SFNClient, state_machine_arn: str) -> None:
@@ -123,6 +123,13 @@ class Starts:
 
 # Calls at the same time.
 AT_THE_SAME_TIME = 8
+# Seconds after a grant in which its requests are started. A call takes at most five (CLIENT_CONFIG), so a reservation
+# that is older than AGE_SECONDS is not being started by anybody, however long the invocation of its grant may last.
+LATEST_START_SECONDS = 25
+AGE_SECONDS = 32
+# One attempt: after a retry, a refusal would not show whether the try before it, whose answer was lost, has started the
+# execution.
+CLIENT_CONFIG = client_config(read_timeout=4, attempts=1)
 
 
 def in_threads[T, R](work: Callable[[T], R], listed: Sequence[T]) -> list[R]:
@@ -141,12 +148,14 @@ class Reserved:
         fresh: of this invocation's own grant, in its order.
         old: of invocations that have died.
         grants: the value of the process's `grants` after the grant.
+        at: before the grant, in seconds since the epoch.
     """
 
     process: str
     fresh: Mapping[str, int]
     old: Mapping[str, int]
     grants: int
+    at: float
 
 
 @dataclass
@@ -154,12 +163,13 @@ class Settled:
     """What came of the reservations.
 
     Attributes:
+        started: execution -> what was read of its row.
         removed: whether one was removed together with its request, so that its slot is free for others.
         not_started: why some were put back; empty if none was.
         unsure: those of which it is not known whether they were started.
     """
 
-    started: list[str] = field(default_factory=list)
+    started: dict[str, QueuedBody] = field(default_factory=dict)
     put_back: list[str] = field(default_factory=list)
     rejected: list[Leaving] = field(default_factory=list)
     unsure: list[str] = field(default_factory=list)
@@ -202,7 +212,10 @@ class ReservationStarter:
             """Start one request, and mark it; None if it was not tried, since another was not started."""
             if settled.not_started:
                 return None
-            outcome = self._starts.start(name, queued[name].text)
+            if self._clock() > reserved.at + LATEST_START_SECONDS:
+                outcome: StartOutcome = NotStarted("too late after the grant")
+            else:
+                outcome = self._starts.start(name, queued[name].text)
             if isinstance(outcome, NotStarted):
                 settled.not_started = outcome.reason
             if isinstance(outcome, Running):
@@ -216,14 +229,17 @@ class ReservationStarter:
             settled.not_started = settled.not_started or "the row was not read"
         back = {name for name, outcome in {**outcomes, **unread}.items() if isinstance(outcome, NotStarted | None)}
         if put_back := {name: weight for name, weight in reserved.fresh.items() if name in back}:
-            settled.put_back += self._grants.put_back(reserved.process, put_back)
+            removed = self._grants.put_back(reserved.process, put_back)
+            settled.put_back += removed.weights
+            for name in removed.weights:
+                self._requests.note_put_back(reserved.process, name, removed.grants)
         if ended:
             gone = {name: weights[name] for name in ended}
-            settled.removed = bool(self._grants.drop(reserved.process, gone))
+            settled.removed = bool(self._grants.drop(reserved.process, gone).weights)
         for name, outcome in outcomes.items():
             match outcome:
                 case Running():
-                    settled.started.append(name)
+                    settled.started[name] = queued[name]
                 case Unsure() | OtherExecution(None):
                     settled.unsure.append(name)
                 case StartRefused(reason):
