@@ -24,9 +24,9 @@ from slotkeeper.observability import logger, metrics, tracer
 from slotkeeper.settings import ClosedExecutionSettings, JanitorSettings, load_settings
 from slotkeeper.slots.closed_executions import AFTER_FAILURE_SECONDS, ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
 from slotkeeper.slots.work import Children, GlueRuns
@@ -44,7 +44,7 @@ _slots = Slots(_dynamodb, _settings.slot_table_name)
 _completion_events = CompletionEvents.from_environment()
 _closed = ClosedExecutions(
     _slots,
-    RequestQueue(_sqs, _settings.request_queue_url),
+    Doorbell(_sqs, _settings.dispatch_queue_url),
     _workflow,
     Settlement.from_settings(_settings, _workflow, _dynamodb, _sqs, _stepfunctions, _completion_events),
     DeadHolders(

@@ -67,7 +67,7 @@ def _register(properties: dict[str, Any], before: dict[str, Any], stack_id: str)
         _check_state_machine(target, stack_id, properties.get("KmsKeyArn", ""))
     else:
         _check_job(target)
-    created = _processes.create(name, slot_limit, target, queue_url=os.environ["REQUEST_QUEUE_URL"])
+    created = _processes.create(name, slot_limit, target)
     if created:
         logger.info("Added the process", process_name=name)
     elif before.get("ProcessName") == name and _processes.change_target(name, target, before.get("Target", "")):

@@ -1,4 +1,4 @@
-"""The starter: takes a slot for each request on RequestQueue and starts its workflow."""
+"""The starter: queues each request of RequestQueue, and starts what can start; dispatches for DispatchQueue's rings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from slotkeeper import cold_start
 
 # isort: split
 import time
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,18 +20,22 @@ from slotkeeper.aws.clients import client_config
 from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger, measure_process, metrics, tracer
 from slotkeeper.settings import StarterSettings, load_settings
-from slotkeeper.slots.admission import Admission, Admitted, DeadLettered, Deferred, Repeated, Skipped, Starter, Waiting
 from slotkeeper.slots.callers import AnswerOutcome, Callers
-from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.dispatch import Report, Tools
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.endings import Endings
+from slotkeeper.slots.grants import Grants
+from slotkeeper.slots.intake import Acceptance, Rejected, SameAgain
+from slotkeeper.slots.queues import RequestDeadLetterQueue
 from slotkeeper.slots.request import DEFAULT_PRIORITY, Delivery, Request
 from slotkeeper.slots.request_events import RequestEvents
-from slotkeeper.slots.skipped_requests import SkippedRequests
+from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.starter import Observer, Starter
+from slotkeeper.slots.starts import CLIENT_CONFIG, ReservationStarter, Starts
 
 # Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
 AFTER_EVENT_SECONDS = 1
-
 
 # Answers to callers that did not arrive -> the metric.
 _UNANSWERED = {
@@ -38,45 +43,108 @@ _UNANSWERED = {
     AnswerOutcome.FAILED: "AnswersFailed",
     AnswerOutcome.DENIED: "AnswersFailed",
 }
-_LOG_KEYS = ("process", "request_id", "attempt", "priority", "weight")
+_ENDS = {
+    "REJECTED": "RequestsRejected",
+    "SKIPPED": "RequestsSkipped",
+    "TOO_LATE": "RequestsTooLate",
+    "CANCELLED": "RequestsCancelled",
+}
 
 
-def _add_log_keys(request: Request) -> None:
-    keys = {name: getattr(request, name) for name in _LOG_KEYS}
-    logger.append_keys(**{name: value for name, value in keys.items() if value is not None})
+class _Measured(Observer):
+    """Logs and counts what the starter does."""
+
+    def accepted(self, request: Request, acceptance: Acceptance, sent_at: float) -> None:
+        keys = {"process": request.process, "request_id": request.request_id, "execution": acceptance.execution}
+        match acceptance:
+            case SameAgain():
+                logger.warning("Deleted the message of a request that was sent before", extra=keys)
+                metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
+            case Rejected(code=code):
+                logger.warning("Rejected a request", code=code, extra=keys)
+            case _:
+                logger.info("Queued a request", sent_at=sent_at, priority=request.priority, extra=keys)
+
+    def dead_lettered(self, delivery: Delivery, code: str, reason: str, answered: AnswerOutcome | None) -> None:
+        logger.warning(
+            "Moved a message to the dead-letter queue", code=code, reason=reason, message_id=delivery.message_id
+        )
+        metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
+        _count_unanswered(answered)
+        _unparsable.dead_lettered(delivery, code, reason)
+
+    def dispatched(self, process: str, report: Report) -> None:
+        now = time.time()
+        for execution, row in report.started.items():
+            waited = now - row.sent
+            logger.info("Started the workflow", process=process, execution=execution, waited_seconds=int(waited))
+            metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
+            # For the default priority the metrics would repeat the process's if only it is used.
+            priority = "" if row.priority == DEFAULT_PRIORITY else row.priority
+            measure_process(process, MetricUnit.Seconds, of_priority=priority, RequestWait=waited)
+        if report.put_back:
+            logger.warning("Could not start requests; they stay queued", process=process, executions=report.put_back)
+            metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+        if report.is_cut:
+            logger.warning("The queue has too many blocked requests before those that fit", process=process)
+
+    def failed(self, message: str, error: Exception, **details: object) -> None:
+        logger.error(message, exc_info=error, extra=details)
+        metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
+
+    def rang(self, bell: Bell) -> None:
+        metrics.add_metric("DispatchChain", MetricUnit.Count, bell.count)
+
+
+def _on_told(row: RequestRow, answered: AnswerOutcome | None) -> None:
+    keys = {"process": row.process, "execution": row.execution, "state": row.state, "code": row.code}
+    logger.info("A request has ended without a start", extra=keys)
+    metrics.add_metric(_ENDS[row.state], MetricUnit.Count, 1)
+    _count_unanswered(answered)
+
+
+def _count_unanswered(answered: AnswerOutcome | None) -> None:
+    if answered in _UNANSWERED:
+        metrics.add_metric(_UNANSWERED[answered], MetricUnit.Count, 1)
 
 
 @cache
 def _callers() -> Callers:
-    # Only a dead-lettered or skipped request with a caller needs it. One attempt, since the message is not deleted
-    # before its end.
+    # Only a request with a caller that ends without a start needs it. One attempt: the row stays until it is told.
     return Callers(boto3.client("stepfunctions", config=client_config(read_timeout=3, attempts=1)))
 
 
-def _answer(token: str, code: str, reason: str) -> AnswerOutcome:
-    return _callers().fail(token, code, reason)
-
-
-# The function has 30 s. One call that succeeds at its third attempt and one that never succeeds take 29 s, with the
-# waits between the attempts. A longer call would end the invocation before it could log the outcome of the message.
+# One call that succeeds at its third attempt and one that never succeeds take 29 s of the function's 30, with the waits
+# between the attempts.
 _client_config = client_config(read_timeout=3, attempts=3)
 _settings = load_settings(StarterSettings)
 _dynamodb = boto3.client("dynamodb", config=_client_config)
-_starter = Starter(
-    Slots(_dynamodb, _settings.slot_table_name),
-    RequestQueue(
-        boto3.client("sqs", config=_client_config), _settings.request_queue_url, _settings.request_dead_letter_queue_url
-    ),
-    Workflow(boto3.client("stepfunctions", config=_client_config), _settings.workflow_arn),
-    SkippedRequests(_dynamodb, _settings.settled_table_name),
-    _settings.queue_visibility_seconds,
-    _settings.queue_retention_seconds,
-    _settings.queue_max_receives,
-    _add_log_keys,
-    _answer,
-)
+_sqs = boto3.client("sqs", config=_client_config)
 _completion_events = CompletionEvents.from_environment()
-_request_events = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
+_unparsable = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
+_grants = Grants(_dynamodb, _settings.slot_table_name)
+_requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
+_starts = Starts(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn)
+_starter = Starter(
+    Tools(
+        _grants,
+        _requests,
+        ReservationStarter(_starts, _grants, _requests, time.time),
+        Doorbell(_sqs, _settings.dispatch_queue_url),
+    ),
+    Endings(
+        _dynamodb,
+        _settings.request_table_name,
+        _callers,
+        RequestEvents(_completion_events, _settings.request_table_name),
+        _on_told,
+    ),
+    RequestDeadLetterQueue(_sqs, _settings.request_dead_letter_queue_url),
+    _callers,
+    _Measured(),
+)
+# The last part of its ARN, by which the two event sources are told apart.
+_DISPATCH_QUEUE = _settings.dispatch_queue_url.rpartition("/")[2]
 
 
 @metrics.log_metrics(capture_cold_start_metric=True)
@@ -84,94 +152,22 @@ _request_events = RequestEvents(_completion_events, _settings.request_dead_lette
 @logger.inject_lambda_context(clear_state=True)
 @event_source(data_class=SQSEvent)
 def handler(event: SQSEvent, context: LambdaContext) -> dict[str, Any]:
-    """Return the messages that must stay on the queue as failed items."""
-    _completion_events.seconds_left = lambda: context.get_remaining_time_in_millis() / 1000 - AFTER_EVENT_SECONDS
-    unconsumed: list[dict[str, str]] = []
+    """Return the messages that must stay on their queue as failed items."""
+
+    def seconds_left() -> float:
+        return context.get_remaining_time_in_millis() / 1000
+
+    _completion_events.seconds_left = lambda: seconds_left() - AFTER_EVENT_SECONDS
+    starter = replace(_starter, tools=replace(_starter.tools, seconds_left=seconds_left))
+    deliveries: list[Delivery] = []
+    rings: list[tuple[str, str]] = []
     for record in event.records:
-        # In a FIFO batch, messages after one that stays must stay too (Lambda guide, "Handling errors for an SQS event
-        # source"). The template sets batches of one; a manually created event may have more.
-        if unconsumed or not _consume(_delivery(record)):
-            unconsumed.append({"itemIdentifier": record.message_id})
-    return {"batchItemFailures": unconsumed}
-
-
-def _consume(delivery: Delivery) -> bool:
-    """Handle a message; True if it can be deleted."""
-    logger.remove_keys(_LOG_KEYS)  # of the previous message in the batch
-    logger.append_keys(message_id=delivery.message_id, message_group=delivery.group_id)
-    now = time.time()
-    # For every request: also if its process is paused, or a call fails.
-    metrics.add_metric("RequestAge", MetricUnit.Seconds, now - delivery.sent_at)
-    try:
-        admission = _starter.admit(delivery, now)
-    except Exception as error:
-        # After any exception the next delivery of the message continues from the steps that are done.
-        logger.exception("Left the message on the queue after an error")
-        metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
-        deferred = _defer(delivery, now, error)
-        if not isinstance(deferred, DeadLettered):
-            return False
-        admission = deferred
-    _report(admission, delivery.sent_at, now - delivery.sent_at)
-    if isinstance(admission, DeadLettered):
-        _request_events.dead_lettered(delivery, admission.request, admission.code, admission.reason)
-    elif isinstance(admission, Skipped):
-        _request_events.skipped(delivery, admission.request, admission.reason)
-    return not isinstance(admission, Waiting | Deferred)
-
-
-def _defer(delivery: Delivery, now: float, error: Exception) -> Admission | None:
-    try:
-        return _starter.defer(delivery, now, error)
-    except Exception:
-        logger.exception("Could not defer the message; it comes back after the queue's visibility timeout")
-        return None
-
-
-def _report(admission: Admission, sent_at: float, waited: float) -> None:
-    match admission:
-        case Admitted(request):
-            # `slotkeeper audit` and `what-if` read this line: no other record has the time of sending after the start.
-            logger.info(
-                "Started the workflow",
-                execution=request.execution_name,
-                sent_at=sent_at,
-                waited_seconds=int(waited),
-            )
-            metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
-            measure_process(
-                request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWait=waited
-            )
-        case Repeated(execution):
-            logger.warning("Deleted the message of a request that has run before", execution=execution)
-            metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
-        case DeadLettered(code, reason):
-            logger.warning("Moved the message to the dead-letter queue", code=code, reason=reason)
-            metrics.add_metric("RequestsDeadLettered", MetricUnit.Count, 1)
-            _report_answer(admission.answered)
-        case Skipped(_, reason):
-            logger.info("Skipped the request", reason=reason)
-            metrics.add_metric("RequestsSkipped", MetricUnit.Count, 1)
-            _report_answer(admission.answered)
-        case Waiting(request, because):
-            logger.info("The request waits", because=because, waited_seconds=int(waited))
-            metrics.add_metric("RequestsRefused", MetricUnit.Count, 1)
-            measure_process(
-                request.process, MetricUnit.Seconds, of_priority=_unless_default(request), RequestWaitSoFar=waited
-            )
-        case Deferred(_, reason):
-            logger.error("Left the message on the queue", reason=reason)
-            metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
-
-
-def _report_answer(answered: AnswerOutcome | None) -> None:
-    if answered in _UNANSWERED:
-        metrics.add_metric(_UNANSWERED[answered], MetricUnit.Count, 1)
-
-
-def _unless_default(request: Request) -> str:
-    """The request's priority; "" for the default, whose metrics would repeat the process's if only it is used."""
-    return "" if request.priority == DEFAULT_PRIORITY else request.priority
+        if record.event_source_arn.rpartition(":")[2] == _DISPATCH_QUEUE:
+            rings.append((record.message_id, record.body))
+        else:
+            deliveries.append(_delivery(record))
+    kept = starter.receive(deliveries) + starter.rung(rings)
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in kept]}
 
 
 def _delivery(record: SQSRecord) -> Delivery:
@@ -180,9 +176,7 @@ def _delivery(record: SQSRecord) -> Delivery:
         message_id=record.message_id,
         body=record.body,
         group_id=attributes.message_group_id or "",
-        receipt_handle=record.receipt_handle,
         sequence=attributes.sequence_number or "0",
-        receives=int(attributes.approximate_receive_count),
         sent_at=int(attributes.sent_timestamp) / 1000,
     )
 

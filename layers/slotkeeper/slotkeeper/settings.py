@@ -46,20 +46,18 @@ def _read(variable: str, expected: Any) -> str | int | None:
 
 class StarterSettings(NamedTuple):
     slot_table_name: str
-    settled_table_name: str
+    request_table_name: str
     workflow_arn: str
-    request_queue_url: str
+    dispatch_queue_url: str
     request_dead_letter_queue_url: str
-    queue_visibility_seconds: int
-    queue_retention_seconds: int
-    queue_max_receives: int
 
 
 class JanitorSettings(NamedTuple):
     slot_table_name: str
+    request_table_name: str
     settled_table_name: str
     workflow_arn: str
-    request_queue_url: str
+    dispatch_queue_url: str
     failed_request_queue_url: str
     grace_seconds: int
     check_gap_seconds: int

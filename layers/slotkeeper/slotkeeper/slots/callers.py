@@ -1,9 +1,8 @@
 """Callers: tasks of other workflows that wait for the end of their request, and the answers that functions give them.
 
-The workflow answers the caller of its own request. The starter answers when it dead-letters a request, the janitor when
-the workflow has closed without an answer (CallerAnswers): the holder's entry contains the caller's token, and after the
-workflow has released its slot, the execution's history does. Step Functions accepts one answer for each task token; a
-later one is spent.
+The workflow answers the caller of its own request. Endings tells those whose request has ended without a start, the
+janitor those whose workflow has closed without an answer (CallerAnswers). The request's row contains the caller's
+token. Step Functions accepts one answer for each task token; a later one is spent.
 
 No task token is logged: an error is logged by its code, since its message may repeat the token.
 """
@@ -11,8 +10,8 @@ No task token is logged: an error is logged by its code, since its message may r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -40,13 +39,11 @@ class Unanswered:
     """A request that is accounted for, and whose caller is not answered yet.
 
     Attributes:
-        task_token: as the holder contained it; "" if no holder was left.
         target: what ran in its slot; "" if that is unknown.
         glue_run_id: the Glue run that has succeeded; "" for another target.
     """
 
     has_succeeded: bool
-    task_token: str = field(default="", repr=False)
     target: str = ""
     glue_run_id: str = ""
 
@@ -100,11 +97,16 @@ MAX_OUTPUT_CHARACTERS = 204_800
 
 @dataclass(frozen=True)
 class CallerAnswers:
-    """Answers the callers of closed executions. No method raises an error of AWS."""
+    """Answers the callers of closed executions. No method raises an error of AWS.
+
+    Args:
+        token_of: returns the task token in the row of an execution; "" without one.
+    """
 
     callers: Callers
     workflow: Workflow
     children: Children
+    token_of: Callable[[str], str]
 
     def answer_closed(self, execution: Execution, due: Unanswered, child: Work | None, report: RunReport) -> bool:
         """Answer the caller; False if it must be tried again.
@@ -130,7 +132,7 @@ class CallerAnswers:
     def _give(self, execution: Execution, due: Unanswered, child: Work | None) -> AnswerOutcome:
         if execution.status == "FAILED" and execution.error == ANSWER_FAILED:
             return self._repeat(self.workflow.events(execution.name, newest_first=True))
-        token = due.task_token or _token_in(self.workflow.events(execution.name))
+        token = self.token_of(execution.name)
         if not token:
             return AnswerOutcome.NO_TOKEN
         if not due.has_succeeded:
@@ -155,18 +157,6 @@ class CallerAnswers:
 def has_caller(execution_input: str) -> bool:
     """Whether a request has a caller that waits for the answer. A manually started execution may have any input."""
     return bool(_json(execution_input).get("caller"))
-
-
-def _token_in(events: Iterable[Mapping[str, Any]]) -> str:
-    """The token that the workflow's state ReadToken has read."""
-    for event in events:
-        read = _json(event.get("taskSucceededEventDetails", {}).get("output", ""))
-        try:
-            (holder,) = read["Item"]["holders"]["M"].values()
-            return str(holder["M"]["task_token"]["S"])
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-    return ""
 
 
 def _failure(execution: Execution) -> tuple[str, str]:

@@ -2,9 +2,9 @@
 
 An event is a message on StatusEventQueue. It is delivered again until all steps are done:
 
-1. Settle the request, stop Glue runs that outlive their workflow, and free a slot that is still RESERVED.
+1. Stop Glue runs that outlive their workflow. If nothing has run, settle the request and free its slot.
 2. One gap after the close: the first check that finds no live run.
-3. Another gap later: the second check, which frees the slot and wakes the next request.
+3. Another gap later: the second check. It settles the request, frees the slot and rings.
 
 If the target is a state machine, its child execution is stopped, and when it has closed, the request is settled by its
 status and the slot freed. An absent child needs the same two checks as Glue runs.
@@ -24,14 +24,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slotkeeper.slots.dead_holders import DeadHolders, Held, Verdict
+from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import Execution, Workflow, closing
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue, wake_next
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport
 from slotkeeper.slots.settlement import CLAIM_SECONDS, Settlement, SettleOutcome
-from slotkeeper.slots.work import WorkCheck, is_settled_by_work
+from slotkeeper.slots.work import WorkCheck
 
 # Seconds until a message is delivered again: while a run is stopping, and after a failure.
 WHILE_STOPPING_SECONDS = 10
@@ -49,7 +49,7 @@ class ClosedExecutions:
     """
 
     slots: Slots
-    queue: RequestQueue
+    doorbell: Doorbell
     workflow: Workflow
     settlement: Settlement
     dead: DeadHolders
@@ -67,30 +67,27 @@ class ClosedExecutions:
         try:
             process = self._process_of(name)
         except MalformedProcess as error:
-            # The holder decides whether the request has succeeded, and contains the caller's token.
+            # The holder decides whether the request has succeeded.
             report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), execution=name)
             return AFTER_FAILURE_SECONDS
         holder = process.holders.get(name) if process else None
         if holder and holder.is_lease:
             holder = None  # a lease has no execution, even if a manually started one has its name
         if holder is None and self.settlement.settled.has(closing(name, redrives)):
+            self._ring(process)  # an earlier delivery may have ended before its ring
             return None
         execution = self.workflow.describe(name)
         if execution is None or not execution.is_closed or execution.status == "SUCCEEDED":
             return None  # it was redriven: its next end has its own event
-        held = Held(process, name, holder, execution.stopped_at) if process and holder else None
-        found = self._find(held, execution, report) if held and held.holder.state == "RUNNING" else None
-        run = found.newest if found else None
-        if held is not None and is_settled_by_work(held.holder, held.target):
-            return self._free(
-                held, execution, found, report, lambda: self.settlement.settle_held(execution, held.holder, run, report)
-            )
-        # Its run may be alive. The janitor's runs, which keep such a request too, do not know it.
-        settled = self.settlement.settle(execution, report, glue_run_state=run.status if run else "", holder=holder)
-        # A function that has claimed the settlement and fails leaves the token only in the slot.
-        is_answerable = settled is not SettleOutcome.CLAIMED or not (holder and holder.task_token)
-        again = self._free(held, execution, found, report) if held and is_answerable else None
-        return again if settled is SettleOutcome.SETTLED else min(again or CLAIM_SECONDS, CLAIM_SECONDS)
+        if process and holder:
+            again = self._free(Held(process, name, holder, execution.stopped_at), execution, report)
+            if again is not None or not execution.has_lost_its_slot:
+                return again
+        settled = self.settlement.settle(execution, report)
+        if process:  # a dispatch may have planned a start of the request before its end was recorded
+            self.slots.note_end(process.name)
+        self._ring(process)
+        return None if settled is SettleOutcome.SETTLED else CLAIM_SECONDS
 
     def _process_of(self, name: str) -> Process | None:
         process_name = process_of_execution(name)
@@ -98,45 +95,37 @@ class ClosedExecutions:
             return None  # started manually, under a name that no request can have
         return self.slots.read(process_name)
 
-    def _find(self, held: Held, execution: Execution, report: RunReport) -> WorkCheck | None:
-        """Check the holder's work; None if that failed, or is left to the janitor's runs."""
-        with report.guard("Could not check the work of a workflow that has ended", execution=held.name):
-            return self.dead.find_work(held, execution.arn)
-        return None
-
-    def _free(
-        self,
-        held: Held,
-        execution: Execution,
-        found: WorkCheck | None,
-        report: RunReport,
-        settle: Callable[[], bool] = lambda: True,
-    ) -> int | None:
-        gap = self.dead.check_gap
+    def _free(self, held: Held, execution: Execution, report: RunReport) -> int | None:
+        """Settle the request of a holder when its work has ended, and free its slot; None if that is done."""
         if held.holder.state == "RESERVED":
             # No run can have been started. A confirm that is still in flight, or a redrive, fails without the slot.
+            if not self.settlement.settle_held(execution, held.holder, None, report):
+                return CLAIM_SECONDS
             if not self.dead.cancel(held, report):
                 return 1  # the workflow confirmed first
-            self._wake(held, report)
-            return None
+            return self._after_free(held, execution)
+        found: WorkCheck | None = None
+        with report.guard("Could not check the work of a workflow that has ended", execution=held.name):
+            found = self.dead.find_work(held, execution.arn)
         if found is None or execution.stopped_at is None:
             return AFTER_FAILURE_SECONDS
+        gap = self.dead.check_gap
         early = execution.stopped_at + gap - found.checked_at
         if early > 0 and not found.running and not found.is_final:  # a start may still be in flight
             return math.ceil(early) + 1
         due = (held.holder.quiet_since or found.checked_at) + gap
         if found.newest is not None and found.is_final:
             due = found.newest.settles_at(held.process.settle_seconds)
-        return self._next(held, self.dead.conclude(held, found, report, settle), due, report)
+        run = found.newest
 
-    def _next(self, held: Held, verdict: Verdict, due: float, report: RunReport) -> int | None:
-        """The seconds until the next step after a check. `due`: when a check that came too soon is due."""
-        match verdict:
+        def settle() -> bool:
+            return self.settlement.settle_held(execution, held.holder, run, report)
+
+        match self.dead.conclude(held, found, report, settle):
             case Verdict.ALIVE:
                 return WHILE_STOPPING_SECONDS
             case Verdict.FREED:
-                self._wake(held, report)
-                return None
+                return self._after_free(held, execution)
             case Verdict.TOO_SOON:
                 return min(MAX_WAIT_SECONDS, max(1, math.ceil(due - self.clock())) + 1)
             case Verdict.HOLDER_CHANGED:
@@ -144,9 +133,14 @@ class ClosedExecutions:
             case Verdict.NOT_SETTLED:
                 return CLAIM_SECONDS
             case _:  # it was checked once
-                return self.dead.check_gap + 1
+                return gap + 1
 
-    def _wake(self, held: Held, report: RunReport) -> None:
-        # The janitor's next run repeats a failed wake, so the event needs no further delivery for it.
-        with report.guard("Could not wake a waiting request", process_name=held.process.name):
-            wake_next(self.slots, self.queue, held.process.name, self.clock())
+    def _after_free(self, held: Held, execution: Execution) -> int | None:
+        """Ring; the seconds until the event must come again, if the request's caller has no answer yet."""
+        self._ring(held.process)
+        is_done = execution.has_lost_its_slot or self.settlement.settled.has(execution.closing)
+        return None if is_done else CLAIM_SECONDS
+
+    def _ring(self, process: Process | None) -> None:
+        if process:
+            self.doorbell.ring(Bell(process.name))

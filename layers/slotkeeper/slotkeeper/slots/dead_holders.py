@@ -1,7 +1,6 @@
 """Decides which holders are dead, checks their work and frees their slots. Age alone never frees a slot.
 
-- RESERVED: dead if Step Functions knows no execution of this name, or a closed one. If the starter is alive after all,
-  the workflow's confirm fails, and the workflow returns the request to the queue.
+- RESERVED: dead if its execution is closed. One without an execution is started again by a dispatch.
 - RUNNING a Glue job: dead if the execution is closed and two checks, a gap apart and both after the close, find no live
   Glue run of it. A Glue run outlives an aborted execution, and a StartJobRun that was in flight at the first check may
   be visible only at the second.
@@ -37,7 +36,7 @@ class Verdict(Enum):
     """What the janitor concludes about a holder: from its execution (judge), then from a check of its work."""
 
     ALIVE = auto()  # its execution, or its work
-    CANCEL = auto()  # it has reserved the slot, and no workflow will use it
+    CANCEL = auto()  # it has reserved the slot, and its workflow has ended
     CHECK_WORK = auto()  # its execution has ended, and its work decides
     CHECKED_ONCE = auto()
     TOO_SOON = auto()
@@ -58,8 +57,7 @@ def judge(holder: Holder, execution: Execution | None, now: float, grace: int) -
     if holder.is_lease:
         return Verdict.ALIVE
     if holder.state == "RESERVED":
-        dead = execution is None or execution.is_closed
-        return Verdict.CANCEL if dead and age >= grace else Verdict.ALIVE
+        return Verdict.CANCEL if execution is not None and execution.is_closed and age >= grace else Verdict.ALIVE
     if execution is None:
         return Verdict.CHECK_WORK if age >= _FORGOTTEN_AFTER else Verdict.ALIVE
     if execution.is_closed and execution.stopped_at is not None and now - execution.stopped_at >= grace:
@@ -108,9 +106,9 @@ class DeadHolders:
 
     def cancel(self, held: Held, report: RunReport) -> bool:
         """Free a reservation; False if the holder has changed since it was read."""
-        freed = self.slots.release(held.process.name, held.name, held.holder.raw)
+        freed = self.slots.free(held.process.name, held.name, held.holder.raw)
         if freed:
-            report.note("SlotsReclaimed", "Freed a reserved slot whose workflow does not run", execution=held.name)
+            report.note("SlotsReclaimed", "Freed a reserved slot whose workflow has ended", execution=held.name)
         return freed
 
     def find_work(self, held: Held, parent_arn: str) -> WorkCheck | None:
@@ -175,7 +173,7 @@ class DeadHolders:
         return Verdict.TOO_SOON if checked_at - quiet_since < self.check_gap else None
 
     def _free(self, held: Held, report: RunReport) -> Verdict:
-        if not self.slots.release(held.process.name, held.name, held.holder.raw):
+        if not self.slots.free(held.process.name, held.name, held.holder.raw):
             return Verdict.HOLDER_CHANGED
         report.note("SlotsReclaimed", "Freed the slot of a workflow that has ended", execution=held.name)
         return Verdict.FREED
@@ -208,7 +206,7 @@ class GlueChecks:
 
     Args:
         shuffle: puts the jobs into random order, so that no job is always the last.
-        settle: settles the request of a holder whose caller waits, because only the holder is sure to have the token.
+        settle: settles the request of a holder.
     """
 
     dead: DeadHolders
@@ -305,8 +303,7 @@ class GlueChecks:
             report.could_not_check("Could not check a holder; it keeps its slot", error, [held.name], held.target)
 
     def _settle(self, held: Held, found: WorkCheck, report: RunReport) -> bool:
-        """Without a caller its request is settled with the other ones, when the run may still be alive."""
-        return not held.holder.task_token or self.settle(held.name, held.holder, found.newest, report)
+        return self.settle(held.name, held.holder, found.newest, report)
 
     def _report_unheld(self, task: _Task, all_holders: set[str], started_at: float, report: RunReport) -> None:
         """Report live runs whose execution holds no slot: after a restore of the table, or after a repeated call.
@@ -340,8 +337,8 @@ class ChildChecks:
     quota of 15 per second (Step Functions guide, "Service quotas"), so a run may end before the last holder. The next
     run continues, in another order.
 
-    The janitor settles the request of such a holder here, and not with the other requests: the child's own status
-    decides whether the request has succeeded, and it is known only when the child has closed, or is absent.
+    The janitor settles the request of a holder here, and not with the other requests: the child's own status decides
+    whether the request has succeeded, and it is known only when the child has closed, or is absent.
     """
 
     dead: DeadHolders

@@ -1,4 +1,4 @@
-"""Executions of the workflow: starts each at most once, describes and lists them; why one failed, in words."""
+"""Executions of the workflow: describes and lists them; why one failed, in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.request import Request
 from slotkeeper.slots.targets import execution_arn
 
 if TYPE_CHECKING:
@@ -18,30 +17,21 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions.literals import ExecutionStatusType
     from mypy_boto3_stepfunctions.type_defs import HistoryEventTypeDef
 
-# Errors after which Step Functions has certainly started nothing (API Reference, StartExecution, Errors).
-_REJECTED_CODES = {"InvalidExecutionInput", "InvalidName"}
-_UNAVAILABLE_CODES = {
-    "AccessDeniedException",
-    "ExecutionLimitExceeded",
-    "InvalidArn",
-    "KmsAccessDeniedException",
-    "KmsInvalidStateException",
-    "StateMachineDeleting",
-    "StateMachineDoesNotExist",
-}
-
 # A list of closed statuses, because PENDING_REDRIVE means that the execution is about to run again.
 CLOSED_STATUSES = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED")
 
-# The errors of the workflow's own Fail states, which end it after it has kept the request or returned it to the queue.
+# The errors of the workflow's own Fail states.
 REQUEST_FAILED = "RequestFailed"
 # The request has succeeded or was kept, and its caller could not be answered. The cause states which.
 ANSWER_FAILED = "AnswerFailed"
 SUCCEEDED_CAUSE = "SUCCEEDED"
 # The workflow could not read its child, and has left request and slot to the janitor. The cause begins with the ARN.
 CHILD_TOO_LARGE = "ChildTooLarge"
-REQUEST_RETURNED = "RequestReturned"
-ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED, REQUEST_RETURNED}
+# The request has succeeded, and its row could not be written. The slot is left to the janitor.
+OUTCOME_NOT_RECORDED = "OutcomeNotRecorded"
+# The workflow holds no slot, and has started no work. Its request is queued again (returns.py).
+SLOT_LOST = "SlotLost"
+ACCOUNTED_FOR = {REQUEST_FAILED, ANSWER_FAILED}
 
 # The workflow's last state puts the error's name before the cause.
 _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
@@ -49,40 +39,6 @@ _ERROR_NAME = re.compile(r"\A[A-Za-z]+\.[A-Za-z]+: (?=\{)")
 _MESSAGE = re.compile(r'"ErrorMessage"\s*:\s*("(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*)("?)')
 _RUN_ID = re.compile(r'"Id"\s*:\s*"(jr_\w+)"')
 _CUT_BEFORE_MESSAGE = "unknown: the cause was cut before Glue's error message, since the run's arguments are long"
-
-
-@dataclass(frozen=True)
-class Started:
-    """The execution runs: this call or an earlier one with the same name and input started it."""
-
-
-@dataclass(frozen=True)
-class AlreadyRan:
-    """An execution of this name has closed within the 90 days for which Step Functions keeps names."""
-
-
-@dataclass(frozen=True)
-class NameTaken:
-    """Nothing was started: within these 90 days an execution of this name was started with another input."""
-
-    is_open: bool
-
-
-@dataclass(frozen=True)
-class StartRejected:
-    """Nothing was started, and a retry cannot succeed: Step Functions does not accept the request's content."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class StartUnavailable:
-    """Nothing was started because of a permission, a quota or a missing state machine. A later retry may succeed."""
-
-    reason: str
-
-
-StartOutcome = Started | AlreadyRan | NameTaken | StartRejected | StartUnavailable
 
 
 @dataclass(frozen=True)
@@ -112,21 +68,17 @@ class Execution:
         return self.status in CLOSED_STATUSES
 
     @property
+    def has_lost_its_slot(self) -> bool:
+        """Whether it, or its redrive, has started no work because it held no slot."""
+        return self.status == "FAILED" and self.error == SLOT_LOST
+
+    @property
     def is_accounted_for(self) -> bool:
-        """Whether it has kept its request, returned it to the queue, or finished it, before it ended as failed.
+        """Whether it has kept its request, or finished it, before it ended as failed.
 
         The status must be FAILED: the caller of StopExecution can set any error on an aborted execution.
         """
         return self.status == "FAILED" and self.error in ACCOUNTED_FOR
-
-
-def _existing(execution: Execution | None, request: Request) -> Started | AlreadyRan | NameTaken | None:
-    if execution is None:
-        return None
-    # Parsed, because another version of this code may have written the same request.
-    if json.loads(execution.input) != json.loads(request.to_json()):
-        return NameTaken(is_open=not execution.is_closed)
-    return AlreadyRan() if execution.is_closed else Started()
 
 
 def closing(name: str, redrives: int) -> str:
@@ -140,48 +92,6 @@ class Workflow:
     def __init__(self, stepfunctions: SFNClient, state_machine_arn: str) -> None:
         self._stepfunctions = stepfunctions
         self._state_machine_arn = state_machine_arn
-
-    def start(self, request: Request) -> StartOutcome:
-        """Start the request's execution, unless it has been started already.
-
-        Raises:
-            ClientError, BotoCoreError: the answer was lost or is not conclusive (a timeout, a throttle, a 5xx). The
-                execution may have started, so the caller must keep the slot and the message.
-        """
-        try:
-            self._stepfunctions.start_execution(
-                stateMachineArn=self._state_machine_arn, name=request.execution_name, input=request.to_json()
-            )
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
-            reason = f"{code}: {error.response['Error'].get('Message', '')}"
-            if code == "ExecutionAlreadyExists" and (outcome := self._refused_by(request)):
-                return outcome
-            # After botocore has retried a lost answer, a refusal does not show whether the first attempt succeeded.
-            if error.response["ResponseMetadata"].get("RetryAttempts", 0):
-                raise
-            if code in _REJECTED_CODES:
-                return StartRejected(reason)
-            if code in _UNAVAILABLE_CODES:
-                return StartUnavailable(reason)
-            raise
-        return Started()
-
-    def _refused_by(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
-        """Find the cause of ExecutionAlreadyExists: the execution has closed, or has another input. None if unknown.
-
-        For an open execution, StartExecution with the same input succeeds; for a closed one it fails with any input
-        (API Reference, StartExecution). DescribeExecution may lag, so its status is used only where comparing the
-        inputs does not decide. None means that DescribeExecution does not know the execution yet.
-        """
-        execution = self.describe(request.execution_name)
-        if execution is not None and execution.input == request.to_json():
-            return AlreadyRan()
-        return _existing(execution, request)
-
-    def find(self, request: Request) -> Started | AlreadyRan | NameTaken | None:
-        """What a start of the request would find, without starting it; None if no execution of its name is known."""
-        return _existing(self.describe(request.execution_name), request)
 
     def describe(self, name: str) -> Execution | None:
         """Describe the execution of this name; None if Step Functions knows none. It keeps names for 90 days."""

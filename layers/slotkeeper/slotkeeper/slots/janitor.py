@@ -1,10 +1,13 @@
-"""A run of the janitor: remove expired leases, repair counters, wake waiting requests, settle requests, free the slots
-of dead holders, then find requests that have lost their messages.
+"""A run of the janitor: repair counters, remove expired leases, tell ends, settle requests, dispatch every process that
+has a queue, and free the slots of dead holders.
 
-Each part needs more services than the part before: a wake needs DynamoDB and SQS, a settlement also Step Functions, and
-freeing a slot also Glue or the state machines that run in slots. So a failing or slow service does not affect the parts
-before it. Each part stops when the run's time has ended. Threads would not help: the quotas bind first. dead_holders.py
-has the proof that a holder is dead, and the order of the checks. RunLease allows one run at a time.
+Each part needs more services than the part before: telling needs DynamoDB and the callers, a settlement and a dispatch
+also Step Functions, and freeing a slot also Glue or the state machines that run in slots. So a failing or slow service
+does not affect the parts before it. Each part stops when the run's time has ended. Threads would not help: the quotas
+bind first. dead_holders.py has the proof that a holder is dead, and the order of the checks. RunLease allows one run at
+a time.
+
+While every sender of a doorbell works, its dispatches find nothing to start. Without doorbells they run the system.
 """
 
 from __future__ import annotations
@@ -13,20 +16,23 @@ import math
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Table, Write, number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.dead_holders import ChildChecks, DeadHolders, GlueChecks, Held, Verdict, judge
+from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Tools, dispatch
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.lost_requests import LostVerdict, judge_lost, send_again
-from slotkeeper.slots.process import MalformedProcess, Process, WaitingRequest
+from slotkeeper.slots.plan import Blocked, plan
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue, wake_next
-from slotkeeper.slots.run_report import MALFORMED_ITEM, RunReport, in_turns, is_outage
+from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
+from slotkeeper.slots.run_report import MALFORMED_ITEM, QueueLength, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
 from slotkeeper.slots.work import Children, GlueRuns
 
@@ -38,25 +44,22 @@ if TYPE_CHECKING:
 RUN_SECONDS = 50
 # The part of these for settling before holders are checked. The time left after the checks is used to settle more.
 SETTLE_SECONDS = 15
-# The part of these at the end for waking the requests that wait for the freed slots.
-_WAKE_SECONDS = 5
-# Seconds for clearing registrations with an outdated receipt handle, so that many of them do not delay the other work.
-_CLEAR_SECONDS = 10
-_WAKE_BATCH = 10  # SQS API Reference, ChangeMessageVisibilityBatch: at most ten entries
+# For removing expired leases, so that many of them do not delay the other work.
+_LEASE_SECONDS = 10
+# For which a request could start, and no dispatch has started it. A doorbell is heard within a second.
+OVERDUE_SECONDS = 5
 # The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
 # quota of 15 per second; a page of ListExecutions has 1,000 executions (Step Functions guide, "Service quotas").
 _LIST_FROM_HOLDERS = 20
-# Notes of lost requests that a run checks, each by a DescribeExecution, so that a purge leaves its quota to others.
-_LOST_CHECKS = 50
-
 Shuffle = Callable[[list[Any]], None]
 
 
 @dataclass
 class Janitor:
-    """Repairs, wakes, settles and frees slots for all processes.
+    """Repairs, tells, settles, dispatches and frees slots for all processes.
 
     Args:
+        tools: for dispatches.
         grace: minimum age, in seconds, of a reservation without execution, or of an execution's end, before its slot
             may be freed.
         check_gap: minimum seconds between the two checks that find no work.
@@ -66,7 +69,9 @@ class Janitor:
 
     slots: Slots
     processes: Processes
-    queue: RequestQueue
+    tools: Tools
+    rows: RequestRows
+    endings: Endings
     workflow: Workflow
     glue: GlueRuns
     children: Children
@@ -74,6 +79,7 @@ class Janitor:
     grace: int
     check_gap: int
     clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
     shuffle: Shuffle = random.shuffle
 
     def __post_init__(self) -> None:
@@ -97,27 +103,27 @@ class Janitor:
             self._read(processes, malformed, report)
             is_read = True
         self._repair(processes, report)
-        expired = self._remove_leases(processes, report, min(until, self.clock() + _CLEAR_SECONDS))
-        self._wake(expired, report, until)
-        self._wake_all(processes, report, until)
+        expired = self._remove_leases(processes, report, min(until, self.clock() + _LEASE_SECONDS))
+        self._ring(expired, report)
+        self._tell_ends(processes, report, until)
+        looked_at = self.clock()
+        queued = self._look(processes, report, until)
         holders = {name: holder for process in processes for name, holder in process.holders.items()}
         settle_until = min(self.clock() + SETTLE_SECONDS, until)
-        # Without the holder, a request would be kept although its child has succeeded, and a caller's token be lost.
+        # Without the holder, a request would be kept although its work has succeeded.
         if is_read:
             with report.guard("Could not list the executions that closed without success"):
                 self.settlement.find(settle_until - SETTLE_SECONDS / 2)
                 self.settlement.settle_found(report, settle_until, holders, malformed)
-        freed = self._free(processes, report, until - _WAKE_SECONDS, knows_all=is_read and not malformed)
-        self._wake([held.process for held in freed], report)
+        self._dispatch(queued, looked_at, report, until)
+        freed = self._free(processes, report, until, knows_all=is_read and not malformed)
+        self._ring([held.process for held in freed], report)
         # A list may be long. Half of the time that is left is for settling more.
         self._child_checks.adopt_redriven(processes, report, (self.clock() + until) / 2)
         if is_read:
             self.settlement.settle_found(report, until, holders, malformed)
             with report.guard("Could not record up to which time all requests are settled"):
                 self.settlement.note_settled(started_at)
-        self._drop_cancellations(processes, report, until)
-        self._note_lost(processes, report, until)
-        self._report_lost(processes, report, until)
         return report
 
     def _read(self, processes: list[Process], malformed: set[str], report: RunReport) -> None:
@@ -157,7 +163,7 @@ class Janitor:
             if self.clock() >= until:
                 break
             try:
-                if self.slots.release(process.name, name, holder.raw):
+                if self.tools.grants.expire(process, name):
                     report.note(
                         "LeasesExpired",
                         "Removed a lease whose holder died, or was still at work after its end",
@@ -171,49 +177,90 @@ class Janitor:
                     break
         return [process for process, _, _ in expired]
 
-    def _wake_all(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Wake each process's request whose turn it is, if it fits.
-
-        Every run does this, because a wake may have been lost. With a rate only if a start has been due for some
-        seconds: a message comes back when it is due, and then is no late one.
-
-        It uses the table as it was read. If a slot was taken since, the woken request is refused again. A request that
-        registered since has found no free slot. A registration with an outdated receipt handle is cleared, because it
-        keeps lower priorities out.
-        """
-        before = self.clock() - CLOCK_SKEW_SECONDS
-        waiting = [
-            (process, first)
-            for process in processes
-            if (first := process.to_wake) and (process.is_due(before) or first.execution in process.cancelled)
-        ]
-        self.shuffle(waiting)
-        spent: list[tuple[Process, WaitingRequest]] = []
-        for start in range(0, len(waiting), _WAKE_BATCH):
-            some, now = waiting[start : start + _WAKE_BATCH], self.clock()
-            try:
-                woken = self.queue.make_all_visible(
-                    [(first.receipt_handle, process.wake_delay(first.priority, now)) for process, first in some]
-                )
-            except Exception as error:
-                report.failed("Could not wake waiting requests", error, processes=[each.name for each, _ in some])
-                if is_outage(error):
-                    break
-                continue
-            for (process, first), was_woken in zip(some, woken, strict=True):
-                if was_woken:
-                    report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=process.name)
-                elif was_woken is None:
-                    report.note("JanitorErrors", "SQS could not wake a request", process_name=process.name)
-                else:
-                    spent.append((process, first))
-        clear_until = min(until, self.clock() + _CLEAR_SECONDS)
-        for process, first in spent:
-            if self.clock() >= clear_until:
+    def _tell_ends(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
+        """Tell the ends that the function which recorded them has not told, because it died or its call failed."""
+        untold = 0
+        for process in self._in_random_order(processes):
+            if self.clock() >= until:
                 break
-            with report.guard("Could not clear a registration", process_name=process.name):
-                self.slots.clear(process.name, first, self.clock())
-            self._wake([process], report)
+            with report.guard("Could not tell that requests have ended", process_name=process.name):
+                ended = [name for name, _ in self.rows.untold(process.name).rows]
+                untold += len(self.endings.tell(process.name, ended))
+        report.counts["RequestsUntold"] = untold  # also 0, which ends the alarm
+
+    def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:
+        """Return process -> the requests that could start now, for each process that has a queue."""
+        found: dict[str, set[str]] = {}
+        report.counts["BlockedRequests"] = 0  # which ends the alarm
+        for process in self._in_random_order(processes):
+            if self.clock() >= until:
+                report.cut_short("The run's time has ended; the next run dispatches the other processes")
+                break
+            with report.guard("Could not read the queue of a process", process_name=process.name):
+                queue = self.rows.queue(process.name)
+                if not queue.rows and not queue.malformed:
+                    continue
+                found[process.name] = set()
+                found[process.name] = self._startable(process.name, queue, report)
+        return found
+
+    def _startable(self, name: str, queue: Listed[QueuedRow], report: RunReport) -> set[str]:
+        seen, now = self.slots.read(name), self.clock()
+        for reason in queue.malformed:
+            report.note("MalformedRequests", "A queued request's row is malformed; it waits", reason=reason)
+        if seen is None or not queue.rows:
+            return set()
+        planned = plan(seen, [row.queued for row in queue.rows], now, age=self.tools.age)
+        report.queues[name] = QueueLength(len(queue.rows), now - min(row.sent for row in queue.rows))
+        for row in queue.rows:
+            wait = planned.waits.get(row.queued.execution)
+            if wait and isinstance(wait.reason, Blocked):
+                report.note(
+                    "BlockedRequests",
+                    "A queued request is blocked: its weight is above the limit",
+                    process_name=name,
+                    request_id=row.request_id,
+                    priority=row.priority,
+                    weight=wait.reason.weight,
+                    slot_limit=wait.reason.slot_limit,
+                )
+        return {start.execution for start in planned.starts}
+
+    def _dispatch(self, queued: Mapping[str, set[str]], looked_at: float, report: RunReport, until: float) -> None:
+        """Dispatch each process that has a queue, and count what could start for some seconds and was not started."""
+        left = looked_at + OVERDUE_SECONDS - self.clock()
+        if any(queued.values()) and left > 0:
+            self.sleep(left)
+        report.counts["StartsOverdue"] = 0  # which ends the alarm
+        for process, startable in queued.items():
+            if self.clock() >= until:
+                report.cut_short("The run's time has ended; the next run dispatches the other processes")
+                break
+            tools = replace(self.tools, seconds_left=lambda: until - self.clock() + RESERVE_SECONDS)
+            try:
+                done = dispatch(tools, Bell(process), leavers=True)
+            except MalformedProcess as error:
+                report.note("MalformedProcesses", MALFORMED_ITEM, reason=str(error), process_name=process)
+                continue
+            except DispatchFailed as error:
+                report.failed("A dispatch has failed; the next run repeats it", error, process_name=process)
+                done = error.report
+                report.counts["StartsOverdue"] += bool(startable - done.started.keys())
+                if error.__cause__ and is_outage(error.__cause__):
+                    break
+            overdue = startable & done.started.keys()
+            report.counts["StartsOverdue"] += len(overdue)
+            if overdue:
+                report.note(
+                    "RequestsStarted", "Started requests for which no doorbell was heard", requests=len(overdue)
+                )
+            with report.guard("Could not tell that requests have ended", process_name=process):
+                self.endings.tell(process, [leaving.execution for leaving in done.left])
+
+    def _in_random_order(self, processes: Sequence[Process]) -> list[Process]:
+        shuffled = list(processes)
+        self.shuffle(shuffled)
+        return shuffled
 
     def _free(self, processes: Sequence[Process], report: RunReport, until: float, *, knows_all: bool) -> list[Held]:
         """Free the slots of dead holders until `until` (epoch seconds); return the freed ones.
@@ -278,8 +325,8 @@ class Janitor:
         return dead
 
     def _is_settled(self, held: Held, report: RunReport) -> bool:
-        """Settle the request of a reservation whose caller waits: only the holder is sure to have the token."""
-        return not held.holder.task_token or self.settlement.settle_dead(held.name, held.holder, None, report)
+        """Settle the request of a reservation: its outcome is recorded before its slot is free."""
+        return self.settlement.settle_dead(held.name, held.holder, None, report)
 
     def _closed(self, doubtful: Sequence[Held], until: float) -> dict[str, Execution]:
         """Return the closed executions that this run has listed, by name."""
@@ -296,70 +343,14 @@ class Janitor:
                 break
         return closed
 
-    def _wake(self, processes: Iterable[Process], report: RunReport, until: float = math.inf) -> None:
+    def _ring(self, processes: Iterable[Process], report: RunReport) -> None:
         for name in {process.name: None for process in processes}:
-            if self.clock() >= until:
-                break
             try:
-                if wake_next(self.slots, self.queue, name, self.clock()):
-                    report.note("WaitingWoken", "Woke a request that waited at a free slot", process_name=name)
+                self.tools.doorbell.ring(Bell(name))
             except Exception as error:
-                report.failed("Could not wake a waiting request", error, process_name=name)
+                report.failed("Could not ring; the next run dispatches the process", error, process_name=name)
                 if is_outage(error):
                     break
-
-    def _drop_cancellations(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        with report.guard("Could not remove expired cancellations"):
-            for process in processes:
-                if process.cancelled and self.clock() < until:
-                    self.processes.cancellations.drop_expired(process.name, process.cancelled, self.clock())
-
-    def _note_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Note the waiting requests that have lost their messages, because RequestQueue is empty.
-
-        A message's own end removes its name from the item before the message leaves the queue. So a name that was read
-        before the count, and is unchanged after it, is that of a message that nothing has handled.
-        """
-        overdue = [(process, each) for process in processes for each in process.overdue(self.clock())]
-        if not overdue or self.clock() >= until:
-            return
-        with report.guard("Could not check if the messages of waiting requests still exist", requests=len(overdue)):
-            if self.queue.is_empty():
-                for process, gone in overdue:
-                    if self.clock() < until:
-                        self.slots.lost.lose(process, gone, self.clock())
-
-    def _report_lost(self, processes: Sequence[Process], report: RunReport, until: float) -> None:
-        """Report the lost requests that have no execution, and drop the notes of those that were sent again."""
-        noted = [(process, name) for process in processes for name in process.lost]
-        self.shuffle(noted)
-        noted.sort(key=lambda each: each[0].lost[each[1]].reported is not None)
-        for process, name in noted[:_LOST_CHECKS]:
-            if self.clock() >= until:
-                break
-            with report.guard("Could not check a lost request", process_name=process.name, execution=name):
-                self._report_one(process, name, report)
-
-    def _report_one(self, process: Process, name: str, report: RunReport) -> None:
-        lost = process.lost[name]
-        waits = any(each.execution == name for each in process.named.values())
-        known = waits or name in process.holders or name in process.cancelled
-        match judge_lost(lost, known or self.workflow.describe(name) is not None, self.clock()):
-            case LostVerdict.DROP:
-                self.slots.lost.drop(process.name, name)
-            case LostVerdict.REPORT:
-                if self.slots.lost.mark_reported(process.name, name, self.clock()):
-                    report.note(
-                        "RequestsLost",
-                        "RequestQueue no longer has the message of a waiting request, which was not started; unless "
-                        "SQS has moved it to RequestDeadLetterQueue, send it again with its arguments",
-                        process_name=process.name,
-                        request_id=lost.request_id,
-                        execution=name,
-                        priority=lost.priority,
-                        sent_at=lost.since,
-                        send_again=send_again(process.name, name, lost) or "its caller must repeat it",
-                    )
 
 
 _KEY = {"execution_name": {"S": "#run"}}

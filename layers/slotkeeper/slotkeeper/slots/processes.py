@@ -290,9 +290,9 @@ class Operations:
     def remove(self, process: str) -> bool:
         """Remove a paused process without holders; False, without effect, for any other process.
 
-        Its queued requests end as REJECTED, with the code UnknownProcess.
+        Its queued requests end as REJECTED, with the code UnknownProcess. No run of the janitor visits a process that
+        is gone, so a repeated command rings too.
         """
         is_removed = self.processes.remove(process)
-        if is_removed:
-            self.doorbell.ring(Bell(process))
+        self.doorbell.ring(Bell(process))
         return is_removed

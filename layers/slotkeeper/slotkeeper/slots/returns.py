@@ -42,10 +42,17 @@ class Requeued:
 
 @dataclass(frozen=True)
 class NotRequeued:
-    """Nothing was changed. `reason`: in words. `state`: of its row; None without one."""
+    """Nothing was changed.
+
+    Attributes:
+        reason: in words.
+        state: of its row; None without one.
+        holds_slot: whether only its slot, which must be freed first, prevents it.
+    """
 
     reason: str
     state: State | None = None
+    holds_slot: bool = False
 
 
 class Requeues:
@@ -69,7 +76,7 @@ class Requeues:
                 return NotRequeued("it has no row, or has ended otherwise", state)
             slots = self._slots.read(process)
             if execution in slots.get("holders", {}).get("M", {}):
-                return NotRequeued("it holds a slot", state)
+                return NotRequeued("it holds a slot", state, holds_slot=True)
             after = int(slots["grants"]["N"]) + 1 if slots else 0
             again = _next_attempt(row, row["placed"]["S"], now) | {"put_back": number(after), "sent": row["sent"]}
             end: State = "REDRIVEN" if state == "FAILED" else "RETURNED"

@@ -161,7 +161,7 @@ class RequestRows:
         return self._list(process, values, names, max_pages, ProjectionExpression=LISTED, **options)
 
     def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
-        """The executions of a process that have not ended, with their states: QUEUED, STARTED. The oldest come first."""
+        """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""
         return self._open(process, "> :zero", max_pages)
 
     def untold(self, process: str, max_pages: int = 1) -> Listed[tuple[str, State]]:

@@ -25,7 +25,7 @@ _THROTTLED = (
 )
 
 
-def is_outage(error: Exception) -> bool:
+def is_outage(error: BaseException) -> bool:
     """Whether a service does not answer, fails with 5xx, or throttles, so that the next call would fail as slowly."""
     if not isinstance(error, ClientError):
         return isinstance(error, BotoCoreError)
@@ -52,11 +52,20 @@ def in_turns[T](work: Iterable[T], process_of: Callable[[T], str]) -> list[T]:
     return [cast(T, piece) for piece in chain.from_iterable(turns) if piece is not missing]
 
 
+@dataclass(frozen=True)
+class QueueLength:
+    """How many requests of a process are queued, and for how many seconds the oldest has been."""
+
+    length: int
+    oldest: float
+
+
 @dataclass
 class RunReport:
     """What a run found and did. `counts` has metric names as keys."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    queues: dict[str, QueueLength] = field(default_factory=dict)  # by process, of those with queued requests
     processes: list[Process] = field(default_factory=list)  # as read at the start of the run
 
     def note(self, metric: str, message: str, **details: object) -> None:

@@ -1,24 +1,24 @@
 """Settlement: keeps the request of each execution that closed without success and did not keep it itself.
 
 An execution that is aborted or times out runs no further state, so it cannot keep its request. The janitor's functions
-settle it: claim, keep, publish, record (SettlementTable). A function that dies between keeping and recording leaves its
-claim, and the next function after the claim's end keeps the request again. So a request is kept at least once, and
-twice only in that case.
+settle it: claim, keep, publish, record the outcome in its row, note (SettlementTable). A function that dies between
+keeping and noting leaves its claim, and the next function after the claim's end keeps the request again. So a request
+is kept at least once, and twice only in that case. The slot is freed after the outcome is recorded.
 
-A request whose child execution has succeeded has succeeded, although its workflow did not end well: it is not kept.
-Neither is one whose Glue run has succeeded and whose caller waits for the answer. Without a caller it is kept
-immediately, when the run may still be alive. The holder contains target and token, so this is known only while the slot
-is held. After the workflow has released the slot, the request is kept, unless the workflow's error names the child
-(CHILD_TOO_LARGE).
+A request whose Glue run or child execution has succeeded has succeeded, although its workflow did not end well: it is
+not kept. So the request of a holder is settled when its work has ended. Without a holder it is kept, unless the
+workflow's error names the child (CHILD_TOO_LARGE).
+
+A request whose workflow held no slot has started no work. It is queued again.
 
 SettledTable contains the executions that closed without success and whose request is settled:
 
     execution_name  S, key: the execution's name; after a redrive with its count, "name#1" (Execution.closing)
     settled_at      N: when the request was settled
-    settled_by      S: who kept the request or returned it to the queue: workflow or janitor
+    settled_by      S: who kept the request or queued it again: workflow or janitor
     claimed_until   N, only without settled_at: until then one function may keep the request, and no other
     unanswered      M, only without settled_at: the request is kept or has succeeded, but its caller has no answer yet:
-                    {has_succeeded, task_token, target, glue_run_id}
+                    {has_succeeded, target, glue_run_id}
     expires_at      N: DynamoDB's TTL
 
 Two further items are shared by the janitor's runs: "#settled-by" (SettlementTable) and "#run" (RunLease, janitor.py).
@@ -40,11 +40,11 @@ from slotkeeper.events import CompletionEvents
 from slotkeeper.observability import logger
 from slotkeeper.settings import JanitorSettings
 from slotkeeper.slots.callers import CallerAnswers, Callers, Unanswered, has_caller
+from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.executions import (
     ANSWER_FAILED,
     CHILD_TOO_LARGE,
     REQUEST_FAILED,
-    REQUEST_RETURNED,
     SUCCEEDED_CAUSE,
     Execution,
     Workflow,
@@ -54,8 +54,11 @@ from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import process_of_execution, without_token
 from slotkeeper.slots.request_events import RequestEvents
+from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.returns import NotRequeued, Requeued, Requeues
+from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
-from slotkeeper.slots.work import Children, Work, is_settled_by_work
+from slotkeeper.slots.work import Children, Work
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -117,23 +120,22 @@ def decide(
     """
     if execution.is_accounted_for:
         # The workflow has answered, unless it could not, or has left that to the janitor: slot and answer, or only the
-        # answer, which a failed attempt notes before it frees the slot. A request that the workflow has returned to the
-        # queue is answered by the next attempt.
+        # answer, which a failed attempt notes before it frees the slot.
         is_left = any(each is not None for each in (holder, noted, earlier))
         if not waits or not (execution.error == ANSWER_FAILED or (execution.error == REQUEST_FAILED and is_left)):
             return Done()
     if noted is not None:
         return AnswerCaller(noted)
     owner = earlier or holder
-    token, target = (owner.task_token, owner.target) if owner else ("", "")
+    target = owner.target if owner else ""
     if execution.is_accounted_for:
         has_succeeded = execution.error == ANSWER_FAILED and execution.cause.startswith(SUCCEEDED_CAUSE)
         # The workflow publishes after the answer.
-        return AnswerCaller(Unanswered(has_succeeded, token, target), publishes=has_succeeded)
+        return AnswerCaller(Unanswered(has_succeeded, target), publishes=has_succeeded)
     if run is not None and run.has_succeeded:
         run_id = run.id if run.is_glue_run else ""
-        return AnswerCaller(Unanswered(True, token, target, run_id), publishes=True, ended_at=run.stopped_at)
-    return Keep(Unanswered(False, token, target))
+        return AnswerCaller(Unanswered(True, target, run_id), publishes=True, ended_at=run.stopped_at)
+    return Keep(Unanswered(False, target))
 
 
 class SettleOutcome(Enum):
@@ -166,6 +168,7 @@ class Settlement:
         on_kept: receives each kept request, with error and cause, before it is recorded as settled.
         on_succeeded: receives each request that was settled as succeeded, with the time of its end in epoch seconds.
         answers: answers the callers of settled requests.
+        doorbell: is rung after a request is queued again.
         clock: seconds since the epoch.
 
     Attributes:
@@ -180,6 +183,9 @@ class Settlement:
     on_kept: Callable[[Execution, str, str], object] = lambda *_: None
     on_succeeded: Callable[[Execution, float | None], object] = lambda *_: None
     answers: CallerAnswers = field(kw_only=True)
+    requests: RequestTable = field(kw_only=True)
+    requeues: Requeues = field(kw_only=True)
+    doorbell: Doorbell = field(kw_only=True)
     closed: dict[str, Execution] = field(default_factory=dict, init=False)
     memory: _Memory = field(default_factory=_Memory, init=False)
     _all_found: bool = field(default=False, init=False)  # by the last `find`
@@ -196,6 +202,13 @@ class Settlement:
     ) -> Settlement:
         """Create the settlement of the janitor's two functions, which publishes an event for each kept request."""
         published = RequestEvents(events, settings.failed_request_queue_url)
+        table, slot_table = settings.request_table_name, settings.slot_table_name
+        rows = RequestRows(dynamodb, table)
+
+        def token_of(execution: str) -> str:
+            row = rows.row(process_of_execution(execution), execution)
+            return row.task_token if row else ""
+
         return cls(
             workflow,
             FailedRequestQueue(sqs, settings.failed_request_queue_url),
@@ -203,7 +216,10 @@ class Settlement:
             settings.grace_seconds,
             on_kept=published.failed,
             on_succeeded=published.succeeded,
-            answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions)),
+            answers=CallerAnswers(Callers(stepfunctions), workflow, Children(stepfunctions), token_of),
+            requests=RequestTable(dynamodb, table, slot_table),
+            requeues=Requeues(dynamodb, table, slot_table),
+            doorbell=Doorbell(sqs, settings.dispatch_queue_url),
         )
 
     def find(self, until: float) -> None:
@@ -257,15 +273,15 @@ class Settlement:
         """Settle the executions that `find` found, the processes in turns, until `until` (epoch seconds).
 
         Args:
-            holders: execution name -> holder, as the run has read them. An execution that holds a slot for a state
-                machine, or has a waiting caller, is settled when its work has ended (ChildChecks, GlueChecks).
+            holders: execution name -> holder, as the run has read them. An execution that holds a slot is settled when
+                its work has ended (ChildChecks, GlueChecks).
             malformed: the processes whose holders could not be read. Their executions are settled by a later run.
         """
         memory = self.memory
         unsettled = [
             each
             for each in memory.unsettled.values()
-            if process_of_execution(each.name) not in malformed and not _is_settled_later(holders.get(each.name))
+            if process_of_execution(each.name) not in malformed and each.name not in holders
         ]
         # The oldest first, but behind those that were not tried yet: answers may be refused for days.
         unsettled.sort(key=lambda each: (each.closing in memory.tried, each.stopped_at or 0))
@@ -274,7 +290,7 @@ class Settlement:
                 left = len(memory.unsettled)
                 return report.cut_short("The run's time has ended; the next run settles the other requests", left=left)
             try:
-                if self._settle_listed(execution, report, holders.get(execution.name)):
+                if self._settle_listed(execution, report):
                     del memory.unsettled[execution.closing]
                     memory.tried.discard(execution.closing)
                 else:
@@ -299,7 +315,7 @@ class Settlement:
             self.settled.note_settled_by(memory.settled_by)
             memory.noted = memory.settled_by
 
-    def _settle_listed(self, execution: Execution, report: RunReport, holder: Holder | None) -> bool:
+    def _settle_listed(self, execution: Execution, report: RunReport) -> bool:
         if self.settled.has(execution.closing):
             return True
         known = self.workflow.describe(execution.name)  # the list has no input
@@ -308,12 +324,17 @@ class Settlement:
         # An execution that was redriven since is listed again when it ends.
         if not known.is_closed or known.status == "SUCCEEDED":
             return True
-        return self.settle(known, report, holder=holder) is SettleOutcome.SETTLED
+        return self.settle(known, report) is SettleOutcome.SETTLED
 
     def settle_dead(self, name: str, holder: Holder, run: Work | None, report: RunReport) -> bool:
         """Settle the request of a dead holder, as `settle_held`. The list of closed executions has no inputs."""
         execution = self.workflow.describe(name)
-        if execution is None or execution.status == "SUCCEEDED":
+        if execution is None:
+            forgotten = "Step Functions does not know the execution, and no work of it is alive"
+            process = process_of_execution(name)
+            self.requests.record(process, name, "FAILED", self.clock(), "ExecutionUnknown", forgotten)
+            return True
+        if execution.status == "SUCCEEDED":
             return True
         # An execution that was redriven since has no outcome yet.
         return execution.is_closed and self.settle_held(execution, holder, run, report)
@@ -331,40 +352,65 @@ class Settlement:
         execution: Execution,
         report: RunReport,
         *,
-        glue_run_state: str = "",
         run: Work | None = None,
         holder: Holder | None = None,
     ) -> SettleOutcome:
         """Settle the request of a closed execution, and answer its caller, if it has one.
 
         Args:
-            glue_run_state: the state of its Glue run now, or empty; kept with the request. The run may be alive.
             run: what ran in its slot, and has ended; None if nothing ran, or if it is not known.
-            holder: its slot, if it holds one. It contains the caller's token.
+            holder: its slot, if it holds one.
         """
         key = execution.closing
         if self.settled.has(key):
             return SettleOutcome.SETTLED
+        if execution.has_lost_its_slot:
+            return self._give_back(execution, report, holder)
         run = run or self._unread_child(execution)
         waits = has_caller(execution.input)
         noted, earlier = self._noted(execution) if waits else (None, None)
         decision = decide(execution, run, holder, noted, earlier, waits=waits)
         if not isinstance(decision, Done):
             if not self.settled.claim(key, self.clock(), noted):
-                # Accounted for, with the token noted: a claim that is left from a failed answer must not keep the slot.
-                is_noted = noted is not None and (noted.task_token or not (holder and holder.task_token))
-                return SettleOutcome.UNANSWERED if is_noted else SettleOutcome.CLAIMED
+                # Accounted for: a claim that is left from a failed answer must not keep the slot.
+                return SettleOutcome.UNANSWERED if noted is not None else SettleOutcome.CLAIMED
             if isinstance(decision, Keep):
-                self._keep(execution, report, glue_run_state or (run.status if run and run.is_glue_run else ""))
+                self._keep(execution, report, run.status if run and run.is_glue_run else "")
             elif decision.publishes:
                 self.on_succeeded(execution, decision.ended_at)
                 logger.info("Settled a request whose work has succeeded", execution=execution.name)
+        self._record(execution, decision)
+        if not isinstance(decision, Done):
             child = None if run is None or run.is_glue_run else run
             if waits and not self.answers.answer_closed(execution, decision.owed, child, report):
                 # The request is not kept again, and the slot need not be kept for the answer.
                 self.settled.note_unanswered(key, decision.owed, self.clock())
                 return SettleOutcome.UNANSWERED
         self.settled.add(key, "workflow" if execution.is_accounted_for else "janitor", self.clock())
+        return SettleOutcome.SETTLED
+
+    def _record(self, execution: Execution, decision: Keep | AnswerCaller | Done) -> None:
+        """Record the outcome in the request's row, unless the workflow has. A manually started execution has no row."""
+        process, now = process_of_execution(execution.name), self.clock()
+        if not isinstance(decision, Done) and decision.owed.has_succeeded:
+            self.requests.record(process, execution.name, "SUCCEEDED", now)
+            return
+        error, cause = _failure_of(execution)
+        self.requests.record(process, execution.name, "FAILED", now, error, cause)
+
+    def _give_back(self, execution: Execution, report: RunReport, holder: Holder | None) -> SettleOutcome:
+        """Queue a request again that has started no work; its slot, if it has one again, is freed before."""
+        if holder is not None:
+            return SettleOutcome.UNANSWERED
+        process = process_of_execution(execution.name)
+        outcome = self.requeues.give_back(process, execution.name, self.clock())
+        if isinstance(outcome, NotRequeued) and outcome.holds_slot:
+            return SettleOutcome.CLAIMED
+        # Also after a repeated event, whose first delivery may have ended before its ring.
+        self.doorbell.ring(Bell(process))
+        if isinstance(outcome, Requeued):
+            report.note("RequestsReturned", "Queued a request again that held no slot", execution=execution.name)
+        self.settled.add(execution.closing, "janitor", self.clock())
         return SettleOutcome.SETTLED
 
     def _unread_child(self, execution: Execution) -> Work | None:
@@ -377,16 +423,13 @@ class Settlement:
 
     def _noted(self, execution: Execution) -> tuple[Unanswered | None, Unanswered | None]:
         """What is noted of this end, or else of one before a redrive: no list contains that one any more."""
-        if execution.is_accounted_for and execution.error == REQUEST_RETURNED:
-            return None, None  # the next attempt answers
         if noted := self.settled.unanswered(execution.closing):
             return noted, None
         ends = (closing(execution.name, number) for number in reversed(range(execution.redrives)))
         return None, next((due for end in ends if (due := self.settled.unanswered(end))), None)
 
     def _keep(self, execution: Execution, report: RunReport, glue_run_state: str) -> None:
-        error = execution.error or execution.status
-        cause = execution.cause or f"The workflow ended with status {execution.status}"
+        error, cause = _failure_of(execution)
         self.failed_requests.keep(_request_of(execution), execution.name, error, cause, glue_run_state)
         self.on_kept(execution, error, cause)
         report.note(
@@ -394,8 +437,9 @@ class Settlement:
         )
 
 
-def _is_settled_later(holder: Holder | None) -> bool:
-    return holder is not None and is_settled_by_work(holder, holder.target)
+def _failure_of(execution: Execution) -> tuple[str, str]:
+    """The error and the cause of a closed execution."""
+    return execution.error or execution.status, execution.cause or f"The workflow ended with status {execution.status}"
 
 
 def _request_of(execution: Execution) -> str:
@@ -410,8 +454,7 @@ def _request_of(execution: Execution) -> str:
     return without_token(execution.input).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
-# How far back the janitor lists executions, in seconds: as long as RequestQueue keeps a message, and as Step Functions
-# allows a redrive.
+# How far back the janitor lists executions, in seconds: as long as Step Functions allows a redrive.
 HORIZON_SECONDS = 14 * 86400
 # An entry outlives the horizon by a week, because TTL deletions and clocks are not exact.
 _KEEP = HORIZON_SECONDS + 7 * 86400
@@ -422,7 +465,7 @@ CLAIM_SECONDS = 45
 CLAIM_CONDITION = "attribute_not_exists(execution_name) OR (attribute_not_exists(settled_at) AND claimed_until <= :now)"
 _BATCH = 100  # DynamoDB API Reference, BatchGetItem: at most 100 items
 _SETTLED_BY = "#settled-by"
-_TEXTS = ("task_token", "target", "glue_run_id")  # of Unanswered
+_TEXTS = ("target", "glue_run_id")  # of Unanswered
 
 
 class SettlementTable:

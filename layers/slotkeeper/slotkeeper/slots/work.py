@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
-from slotkeeper.slots.process import Holder
-from slotkeeper.slots.targets import execution_arn, is_state_machine
+from slotkeeper.slots.targets import execution_arn
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -39,11 +38,6 @@ ENDED_STATES = {"SUCCEEDED", "FAILED", "STOPPED", "TIMEOUT", "ERROR", "EXPIRED"}
 MAX_PAGES = 20
 # A run cannot start before its execution's reservation. One minute covers the clock difference of the two services.
 CLOCK_DIFFERENCE_SECONDS = 60
-
-
-def is_settled_by_work(holder: Holder, target: str) -> bool:
-    """Whether the request is settled when its work has ended: a child decides the outcome, or a caller waits for it."""
-    return holder.state == "RUNNING" and (is_state_machine(target) or bool(holder.task_token))
 
 
 class NoSuchJob(LookupError):
