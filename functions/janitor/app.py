@@ -29,7 +29,7 @@ from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.settlement import AFTER_EVENT_SECONDS, Settlement
-from slotkeeper.slots.starts import CLIENT_CONFIG, ReservationStarter, Starts
+from slotkeeper.slots.starts import ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 
 _client_config = client_config(read_timeout=3, attempts=3)
@@ -44,7 +44,8 @@ _completion_events = CompletionEvents.from_environment()
 _lease = RunLease(_dynamodb, _settings.settled_table_name)
 _grants = Grants(_dynamodb, _settings.slot_table_name)
 _requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
-_starts = Starts(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn)
+_start_config = client_config(read_timeout=4, attempts=1)  # as Starts demands
+_starts = Starts(boto3.client("stepfunctions", config=_start_config), _settings.workflow_arn)
 _janitor = Janitor(
     Slots(_dynamodb, _settings.slot_table_name),
     Processes(_dynamodb, _settings.slot_table_name),

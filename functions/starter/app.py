@@ -32,7 +32,7 @@ from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
 from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.starter import Observer, Starter
-from slotkeeper.slots.starts import CLIENT_CONFIG, ReservationStarter, Starts
+from slotkeeper.slots.starts import ReservationStarter, Starts
 
 # Seconds of an invocation that publishing an event must leave, for the metrics and the answer.
 AFTER_EVENT_SECONDS = 1
@@ -124,7 +124,8 @@ _completion_events = CompletionEvents.from_environment()
 _unparsable = RequestEvents(_completion_events, _settings.request_dead_letter_queue_url)
 _grants = Grants(_dynamodb, _settings.slot_table_name)
 _requests = RequestTable(_dynamodb, _settings.request_table_name, _settings.slot_table_name)
-_starts = Starts(boto3.client("stepfunctions", config=CLIENT_CONFIG), _settings.workflow_arn)
+_start_config = client_config(read_timeout=4, attempts=1)  # as Starts demands
+_starts = Starts(boto3.client("stepfunctions", config=_start_config), _settings.workflow_arn)
 _starter = Starter(
     Tools(
         _grants,

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, get_type_hints
 
 # Any two machines' clocks differ by less than this many seconds: those of two containers, or of a lease's callers.
 CLOCK_SKEW_SECONDS = 5
+# Of a request, and of a process's limit, in the same unit: slots, or for example DPUs.
+MAX_WEIGHT = 100_000
+NO_TARGET = "none"  # of a process for leases alone, which runs no request
 
 
 class MissingSetting(RuntimeError):

@@ -19,14 +19,18 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
+from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.process import Holder, Process
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import MAX_WEIGHT, process_of_execution
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.run_report import RunReport, in_turns, is_outage
 from slotkeeper.slots.targets import is_state_machine
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, Children, GlueRuns, JobRunSearch, NoSuchJob, Work, WorkCheck
+
+if TYPE_CHECKING:
+    from slotkeeper.slots.process import Holder, Process
+    from slotkeeper.slots.protocol import Slots
 
 # Seconds. DescribeExecution is eventually consistent and may lag behind StartExecution, but not for a day.
 _FORGOTTEN_AFTER = 86400

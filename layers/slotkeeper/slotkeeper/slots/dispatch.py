@@ -24,14 +24,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots.doorbell import MAX_DELAY_SECONDS, Bell, Doorbell
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Grants
-from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, Queued, orphans, plan
+from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, MAX_STARTS, Leave, Plan, orphans, plan
 from slotkeeper.slots.process import MAX_SLOT_LIMIT, MalformedProcess, Process
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request_table import MAX_LEAVES, Leaving, QueuedBody, RequestTable
 from slotkeeper.slots.starts import AGE_SECONDS, ReservationStarter, Reserved, Settled
-from slotkeeper.slots.targets import NO_TARGET
 
 # Refused grants after which a dispatch rings and ends. A refused write is billed in full (DynamoDB guide, "Read and
 # write operations"), and each refusal means that another dispatch has granted.

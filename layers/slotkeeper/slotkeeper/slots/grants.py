@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slotkeeper.aws.dynamodb import Attributes, Item, Table, Write, number
-from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
 from slotkeeper.slots.rate import NO_RATE, SAME_START, as_seen
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from slotkeeper.slots.plan import PlannedStart
 
 # Of as many holders as the grant has: {holders} and {absent} are joined from the two lines below.
 GRANT_UPDATE = "SET grants = grants + :one, slots_in_use = slots_in_use + :weight, {holders}"

@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from slotkeeper.aws.dynamodb import Item, number
-from slotkeeper.slots.request import PRIORITIES, Priority, Request
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, RequestTable
+from slotkeeper.slots.request import PRIORITIES, Request
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, RequestTable, place_of
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,6 @@ class Rejected:
 
 
 Acceptance = Accepted | ReceivedAgain | SameAgain | Rejected
-
-
-def place_of(priority: Priority, sent: float, sequence: str) -> str:
-    """The place of a message in its process's queue, as text that sorts.
-
-    First the priority, then the time of sending in milliseconds, then the sequence number, which has up to 39 digits
-    (SQS API Reference, SendMessage) and orders the messages of a sender that were sent in one millisecond.
-
-    Args:
-        sent: SentTimestamp, in seconds since the epoch.
-    """
-    return f"{PRIORITIES.index(priority)}#{round(sent * 1000):014}#{sequence.zfill(40)}"
 
 
 def digest_of(request: Request) -> str:
@@ -128,7 +116,7 @@ def _new_row(request: Request, execution: str, digest: str, message_id: str, sen
 
 
 def _in_queue(request: Request, sent: float, sequence: str) -> Item:
-    place = {"S": place_of(request.priority, sent, sequence)}
+    place = {"S": place_of(PRIORITIES.index(request.priority), sent, sequence)}
     row: Item = {"state": {"S": "QUEUED"}, "body": {"S": request.to_json()}, "place": place, "placed": place}
     if request.deadline is not None:
         row["start_before"] = row["deadline"] = number(request.deadline)

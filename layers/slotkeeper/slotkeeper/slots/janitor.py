@@ -151,7 +151,7 @@ class Janitor:
     def _remove_leases(self, processes: Sequence[Process], report: RunReport, until: float) -> list[Process]:
         """Free the slots of expired leases; return their processes. The end of a lease decides alone (leases.py).
 
-        The processes include those whose lease another caller removed, in case it died before its wake.
+        The processes include those whose lease another caller removed, in case it died before its ring.
         """
         expired = [
             (process, name, holder)
@@ -245,15 +245,14 @@ class Janitor:
             except DispatchFailed as error:
                 report.failed("A dispatch has failed; the next run repeats it", error, process_name=process)
                 done = error.report
-                report.counts["StartsOverdue"] += bool(startable - done.started.keys())
+                if startable - done.started.keys():
+                    message = "Requests that fit could not be started"
+                    report.note("StartsOverdue", message, process_name=process)
                 if error.__cause__ and is_outage(error.__cause__):
                     break
-            overdue = startable & done.started.keys()
-            report.counts["StartsOverdue"] += len(overdue)
-            if overdue:
-                report.note(
-                    "RequestsStarted", "Started requests for which no doorbell was heard", requests=len(overdue)
-                )
+            for execution in startable & done.started.keys():
+                message = "Started a request for which no doorbell was heard"
+                report.note("StartsOverdue", message, process_name=process, execution=execution)
             with report.guard("Could not tell that requests have ended", process_name=process):
                 self.endings.tell(process, [leaving.execution for leaving in done.left])
 

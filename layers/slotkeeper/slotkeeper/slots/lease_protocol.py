@@ -31,15 +31,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.dynamodb import Item, Table, Write, number
+from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.grants import Grants
-from slotkeeper.slots.plan import Behind, Blocked, Queued, Reason, Starting, Stopped, plan
+from slotkeeper.slots.plan import Behind, Blocked, Reason, Starting, Stopped, plan
 from slotkeeper.slots.process import MAX_HOLDERS, Process, read_process
 from slotkeeper.slots.protocol import RELEASE_UPDATE
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import start
-from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.request_table import RequestTable
-from slotkeeper.slots.targets import NO_TARGET
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -45,12 +45,11 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.aws.clients import client_config
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
 from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Refused, Taken, UnknownProcess, logger
 from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, TooEarly, TooManyHolders
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
-from slotkeeper.slots.request import MAX_WEIGHT
 from slotkeeper.slots.request_table import RequestTable
 
 if TYPE_CHECKING:

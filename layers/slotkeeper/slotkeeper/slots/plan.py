@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slotkeeper.slots.process import MAX_HOLDERS, Process
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import after_start, milliseconds
 
 # Holders that one write adds. Each has a placeholder in the expression, and a refused write is paid in full.
@@ -27,25 +28,6 @@ MAX_STARTS = 25
 # SQS delays a message for at most 15 minutes (SQS API Reference, SendMessage, DelaySeconds). The janitor's dispatch of
 # each minute finds what comes later.
 LOOK_AHEAD_SECONDS = 900
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A queued request, as the index of a process's queue contains it.
-
-    Attributes:
-        execution: the name of its workflow execution.
-        place: text that sorts before the place of each request behind it.
-        weight: in the unit of the limit, as the request states it. None: the process's default weight.
-        start_before: the time from which it does not start any more, in seconds since the epoch; None: it states none.
-        skips: whether it leaves the queue if it cannot start now.
-    """
-
-    execution: str
-    place: str
-    weight: int | None = None
-    start_before: float | None = None
-    skips: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, MalformedAttribute
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
 from slotkeeper.slots.rate import LAST_SECOND, Rate, read_rate
-from slotkeeper.slots.request import MAX_WEIGHT
 
 # In the unit of the limit: slots, or for example DPUs if requests have weights.
 MAX_SLOT_LIMIT = MAX_WEIGHT

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Item, Table
+from slotkeeper.settings import MAX_WEIGHT, NO_TARGET
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import (
     MAX_SLOT_LIMIT,
@@ -21,8 +22,7 @@ from slotkeeper.slots.process import (
     read_process,
 )
 from slotkeeper.slots.rate import Rate, check_rate, milliseconds
-from slotkeeper.slots.request import MAX_WEIGHT
-from slotkeeper.slots.targets import NO_TARGET, check_settle_seconds, check_target, check_timeout
+from slotkeeper.slots.targets import check_settle_seconds, check_target, check_timeout
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -30,11 +30,8 @@ LAST_SECOND = 253_402_300_799  # of the year 9999, the last of Python's dates, a
 _RATE = re.compile(rf"(\d+)/({'|'.join(UNITS)})")
 
 NO_RATE = "attribute_not_exists(rate)"
-SAME_RATE = "rate = :rate"
-SAME_START = f"{SAME_RATE} AND next_start = :seen_start"
+SAME_START = "rate = :rate AND next_start = :seen_start"
 START_UPDATE = ", next_start = :next_start"
-# A start that came too early still does: without a change of the rate, `next_start` only becomes later.
-TOO_EARLY = f"({SAME_RATE} AND next_start >= :seen_start)"
 
 
 @dataclass(frozen=True)
@@ -115,9 +112,9 @@ def milliseconds(now: float) -> int:
     return int(round(now * 1000, 3))
 
 
-def start(seen: Process | None, now: float) -> tuple[str, str, Item]:
-    """What the write of a grant adds for the rate: to the update, to the condition, and to its values."""
-    if seen is None or seen.rate is None:
+def start(seen: Process, now: float) -> tuple[str, str, Item]:
+    """What the write of a lease adds for the rate: to the update, to the condition, and to its values."""
+    if seen.rate is None:
         return "", NO_RATE, {}
     after = after_start(seen.rate, seen.next_start, now)
     return START_UPDATE, SAME_START, {**as_seen(seen.rate, seen.next_start), ":next_start": number(after)}
@@ -129,5 +126,5 @@ def after_start(rate: Rate, next_start: int, now: float) -> int:
 
 
 def as_seen(rate: Rate, next_start: int) -> dict[str, Any]:
-    """The values of TOO_EARLY and SAME_START."""
+    """The values of SAME_START."""
     return {":rate": rate.item, ":seen_start": number(next_start)}

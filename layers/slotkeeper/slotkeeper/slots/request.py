@@ -34,7 +34,6 @@ MAX_TOKEN_CHARACTERS = 2048  # Step Functions API Reference, SendTaskSuccess
 Priority = Literal["high", "normal", "low"]
 PRIORITIES: tuple[Priority, ...] = ("high", "normal", "low")  # in the order in which waiting requests get slots
 DEFAULT_PRIORITY: Priority = "normal"
-MAX_WEIGHT = 100_000
 WhenBusy = Literal["wait", "skip"]
 
 

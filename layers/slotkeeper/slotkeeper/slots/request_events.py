@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slotkeeper.events import CompletionEvents, instant
 from slotkeeper.slots.executions import Execution, failure_reason
 from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Delivery
-from slotkeeper.slots.rows import RequestRow
+
+if TYPE_CHECKING:
+    from slotkeeper.slots.rows import RequestRow
 
 _FLOW = "slots"
 

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from slotkeeper.aws.dynamodb import Attributes, Item, Table, number, transact
-from slotkeeper.slots.plan import Queued
+from slotkeeper.slots.queued import Queued
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -128,6 +128,19 @@ class QueuedBody:
     sent: float
     priority: str
     accepted: float | None = None
+
+
+def place_of(rank: int, sent: float, sequence: str) -> str:
+    """The place of a message in its process's queue, as text that sorts.
+
+    First the priority, then the time of sending in milliseconds, then the sequence number, which has up to 39 digits
+    (SQS API Reference, SendMessage) and orders the messages of a sender that were sent in one millisecond.
+
+    Args:
+        rank: of its priority, 0 for the highest.
+        sent: SentTimestamp, in seconds since the epoch.
+    """
+    return f"{rank}#{round(sent * 1000):014}#{sequence.zfill(40)}"
 
 
 def granted_as(grants: int, number: int) -> str:

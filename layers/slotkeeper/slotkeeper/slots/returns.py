@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, Table, number, transact
 from slotkeeper.schema import encode
-from slotkeeper.slots.intake import place_of
 from slotkeeper.slots.request import PRIORITIES, caller_of, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State, place_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -106,8 +105,8 @@ class Requeues:
             return NotRequeued("its row has no content: it was too large, or used the id of another request", state)
         if state == "TOO_LATE" and start_before is None:
             return NotRequeued("its start_before has passed: state a new one", state)
-        priority = next(each for each in PRIORITIES if each == row["priority"]["S"])
-        again = _next_attempt(row, place_of(priority, now, "0"), now, start_before, keep_deadline=False)
+        rank = [*PRIORITIES].index(row["priority"]["S"])
+        again = _next_attempt(row, place_of(rank, now, "0"), now, start_before, keep_deadline=False)
         refused = transact(self._dynamodb, [self._ended(row, "REDRIVEN", now), self._added(again)])
         if not refused:
             return Requeued(again["execution"]["S"])

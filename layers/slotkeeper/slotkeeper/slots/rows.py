@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table
-from slotkeeper.slots.plan import Queued
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import PRIORITIES, Priority
 from slotkeeper.slots.request_table import State, read_queued, read_state
 

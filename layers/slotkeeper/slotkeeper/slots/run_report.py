@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from slotkeeper.observability import logger
-from slotkeeper.slots.process import Process
+
+if TYPE_CHECKING:
+    from slotkeeper.slots.process import Process
 
 MALFORMED_ITEM = (
     "An item of the slot table is malformed; nothing of its process is settled or freed until it is repaired"

@@ -50,7 +50,6 @@ from slotkeeper.slots.executions import (
     Workflow,
     closing,
 )
-from slotkeeper.slots.process import Holder
 from slotkeeper.slots.queues import FailedRequestQueue
 from slotkeeper.slots.request import process_of_execution, without_token
 from slotkeeper.slots.request_events import RequestEvents
@@ -64,6 +63,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_stepfunctions import SFNClient
+
+    from slotkeeper.slots.process import Holder
 
 # A run lists executions from this many seconds before the time up to which all are settled, because the list is late by
 # seconds (Step Functions API Reference, ListExecutions). One hour is about one page; 14 days are many.
@@ -335,6 +336,8 @@ class Settlement:
             self.requests.record(process, name, "FAILED", self.clock(), "ExecutionUnknown", forgotten)
             return True
         if execution.status == "SUCCEEDED":
+            # Of a row that was restored from a backup: its work ran after that.
+            self.requests.record(process_of_execution(name), name, "SUCCEEDED", self.clock())
             return True
         # An execution that was redriven since has no outcome yet.
         return execution.is_closed and self.settle_held(execution, holder, run, report)
@@ -363,6 +366,8 @@ class Settlement:
         """
         key = execution.closing
         if self.settled.has(key):
+            if holder is not None:  # its row was restored from a backup, and would be started again
+                self._record(execution, Done())
             return SettleOutcome.SETTLED
         if execution.has_lost_its_slot:
             return self._give_back(execution, report, holder)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
-from slotkeeper.aws.clients import client_config
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.request_table import Leaving, QueuedBody, RequestTable, granted_as
 
 if TYPE_CHECKING:
     from mypy_boto3_stepfunctions import SFNClient
+
+    from slotkeeper.slots.grants import Grants
 
 # Step Functions does not accept the request's content, and never will (API Reference, StartExecution, Errors).
 _REFUSED = {"InvalidExecutionInput", "InvalidName"}
@@ -85,7 +85,8 @@ class Starts:
     """The state machine that runs a request's work.
 
     Args:
-        stepfunctions: a client with CLIENT_CONFIG.
+        stepfunctions: a client whose calls take at most five seconds, with one attempt. After a retry, a refusal would
+            not show whether the try before it, whose answer was lost, has started the execution.
     """
 
     def __init__(self, stepfunctions: SFNClient, state_machine_arn: str) -> None:
@@ -123,13 +124,10 @@ class Starts:
 
 # Calls at the same time.
 AT_THE_SAME_TIME = 8
-# Seconds after a grant in which its requests are started. A call takes at most five (CLIENT_CONFIG), so a reservation
+# Seconds after a grant in which its requests are started. A call takes at most five, so a reservation
 # that is older than AGE_SECONDS is not being started by anybody, however long the invocation of its grant may last.
 LATEST_START_SECONDS = 25
 AGE_SECONDS = 32
-# One attempt: after a retry, a refusal would not show whether the try before it, whose answer was lost, has started the
-# execution.
-CLIENT_CONFIG = client_config(read_timeout=4, attempts=1)
 
 
 def in_threads[T, R](work: Callable[[T], R], listed: Sequence[T]) -> list[R]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-NO_TARGET = "none"  # of a process for leases alone, which admits no request
 # Glue refuses a timeout that is not less than seven days (Glue Web API, StartJobRun, `Timeout`).
 MAX_TIMEOUT_MINUTES = 10_079
 MAX_SETTLE_SECONDS = 86_400
