@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     import pytest
 
 # The substitutions of a deployment.
-SLOTS, REQUESTS, FAILED = "slots", "requests.fifo", "failed"
-DEPLOYED = {"${SlotTableName}": SLOTS, "${RequestQueueUrl}": REQUESTS, "${FailedRequestQueueUrl}": FAILED}
+SLOTS, ROWS, BELLS, FAILED = "slots", "requests", "bells", "failed"
+DEPLOYED = {
+    "${SlotTableName}": SLOTS,
+    "${RequestTableName}": ROWS,
+    "${DispatchQueueUrl}": BELLS,
+    "${FailedRequestQueueUrl}": FAILED,
+}
 START: str = definition()["StartAt"]
 LARGEST_PAYLOAD = 16 * 1024  # bytes of a task's result; 256 KiB in AWS, which would take the search most of its time
-# As SQS words it, which ErrorCode alone does not state (SQS API Reference, ChangeMessageVisibility).
-_REFUSED_HANDLES = ("InvalidParameterValue", "MessageNotInflight")
 _UNNAMED = "StepFunctions.AWSStepFunctionsException"
 _THROTTLES = ("ThrottlingException", "TooManyRequestsException")
 _READ = {name: still_read(name) for name in STATES}
@@ -123,7 +126,13 @@ def _task(outside: Outside, state: State, context: dict[str, Any], variables: Va
 
 
 def _deployed(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: DEPLOYED.get(str(part), part) for name, part in arguments.items()}
+    """Arguments with a deployment's substitutions. A body that is an object is sent as its text."""
+    given = {name: DEPLOYED.get(str(part), part) for name, part in arguments.items()}
+    return given | ({"MessageBody": _as_text(given["MessageBody"])} if "MessageBody" in given else {})
+
+
+def _as_text(value: Any) -> Any:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else value
 
 
 def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
@@ -152,13 +161,11 @@ def _call(outside: Outside, resource: str, arguments: dict[str, Any]) -> Any:
             ) from error
         if is_own:
             raise StateFailed(_own_error(service, code), "simulated") from error
-        if integration.startswith("sqs:"):  # of an optimized task, by the older SDK's base class
+        if service == "sqs":  # of an optimized task, by the older SDK's base class
             raise StateFailed("SQS.AmazonSQSException", f"simulated (Error Code: {code})") from error
-        cause = f"Value for parameter ReceiptHandle is invalid ({code})" if code in _REFUSED_HANDLES else "simulated"
-        raise StateFailed(f"{_NAMES[service]}.{code}", cause) from error
+        raise StateFailed(f"{_NAMES[service]}.{code}", "simulated") from error
     except BotoCoreError as error:
-        name = "SQS" if integration.startswith("sqs:") else _NAMES[service]
-        raise StateFailed(f"{name}.SdkClientException", "simulated") from error
+        raise StateFailed(f"{_NAMES[service]}.SdkClientException", "simulated") from error
 
 
 def _end(outside: Outside, arguments: dict[str, Any], answer: dict[str, Any]) -> Any:
@@ -184,10 +191,7 @@ def _check_size(result: Any) -> None:
 
 def _lower_case(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments in the API's names, with an object as its text."""
-    return {
-        name[0].lower() + name[1:]: json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else value
-        for name, value in arguments.items()
-    }
+    return {name[0].lower() + name[1:]: _as_text(value) for name, value in arguments.items()}
 
 
 def _upper_case(answer: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +218,7 @@ def _own_error(service: str, code: str) -> str:
 
 _NAMES = {
     "dynamodb": "DynamoDB",
-    "sqs": "Sqs",
+    "sqs": "SQS",
     "glue": "Glue",
     "sns": "SNS",
     "sfn": "Sfn",
