@@ -31,6 +31,7 @@ def handler(event, context):
     for record in event["Records"]:
         note("begun", record["body"])
         note("handles", record["receiptHandle"])
+        note("sources", record["eventSourceARN"])
         while (folder / ("hold-" + record["body"])).exists():
             time.sleep(0.02)
     note("ended", str(len(event["Records"])))
@@ -51,8 +52,8 @@ class Consumers:
         self.client = aws.client
         self.folder = folder
 
-    def connect(self, queue: str, **mapping: Any) -> None:
-        """Let a function receive the queue's messages, one at a time unless the event source mapping says more."""
+    def connect(self, *queues: str, **mapping: Any) -> None:
+        """Let one function receive the queues' messages, one at a time unless the event source mappings say more."""
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as code:
             code.writestr("app.py", HANDLER)
@@ -66,7 +67,8 @@ class Consumers:
             Timeout=600,
             Environment={"Variables": {"FOLDER": str(self.folder)}},
         )
-        functions.create_event_source_mapping(EventSourceArn=queue, FunctionName=name, **{"BatchSize": 1} | mapping)
+        for queue in queues:
+            functions.create_event_source_mapping(EventSourceArn=queue, FunctionName=name, **{"BatchSize": 1} | mapping)
 
     def begun(self) -> list[str]:
         """The messages that the function has received."""
@@ -169,6 +171,22 @@ def batches_of_ten(consumers: Consumers) -> Any:
     wait_until(lambda: len(consumers.begun()) == 12, "all messages")
     sizes = sorted((len(batch.split()) for batch in consumers.noted("batches")), reverse=True)  # the two run together
     return sizes, len(set(consumers.begun()))
+
+
+@FACTS.row(
+    "A function with two event sources receives the messages of one queue in a batch, which its records name.",
+    source=documented("AWS Lambda Developer Guide, Using Lambda with Amazon SQS, Example standard queue message event"),
+    expected=(["a1 a2", "b1 b2"], {"a": True, "b": True}),
+)
+def two_event_sources(consumers: Consumers) -> Any:
+    sqs, queues = consumers.client("sqs"), {name: consumers.workflows.queue() for name in "ab"}
+    for name, (url, _) in queues.items():
+        sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": each, "MessageBody": name + each} for each in "12"])
+    consumers.connect(*(arn for _, arn in queues.values()), BatchSize=10)
+    wait_until(lambda: len(consumers.noted("sources")) == 4, "all messages")
+    sources = dict(zip(consumers.begun(), consumers.noted("sources"), strict=True))
+    named = {name: all(sources[name + each] == arn for each in "12") for name, (_, arn) in queues.items()}
+    return sorted(consumers.noted("batches")), named
 
 
 @FACTS.row(

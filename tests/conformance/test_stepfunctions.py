@@ -234,38 +234,6 @@ def failed_iteration(workflows: Workflows) -> tuple[str, str, str]:
     return ended["status"], ended["error"], workflows.end_of(arns[1])["status"]
 
 
-@FACTS.row(
-    "An SDK task of SQS fails by the exception's name, or by the service's, if the Java SDK has no class for the code.",
-    source=documented("Step Functions Developer Guide, Learning to use AWS service SDK integrations"),
-    expected=[
-        "Sqs.MessageNotInflightException",
-        "Sqs.ReceiptHandleIsInvalidException",
-        ("Sqs.SqsException", True),
-    ],
-)
-def sdk_errors(workflows: Workflows) -> list[Any]:
-    sqs, name = workflows.client("sqs"), f"{unique('queue')}.fifo"
-    url = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"})["QueueUrl"]
-    sqs.send_message(QueueUrl=url, MessageBody="a", MessageGroupId="g", MessageDeduplicationId="a")
-
-    def handle() -> str:
-        (message,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
-        return str(message["ReceiptHandle"])
-
-    def hide(handle: str) -> dict[str, Any]:
-        arguments = {"QueueUrl": url, "ReceiptHandle": handle, "VisibilityTimeout": 0}
-        task = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sqs:changeMessageVisibility", "End": True}
-        return workflows.end({"Hide": task | {"Arguments": arguments}})
-
-    earlier, newest = handle(), handle()
-    outdated = hide(earlier)
-    return [
-        hide(newest)["error"],
-        hide("junk")["error"],
-        (outdated["error"], "for parameter ReceiptHandle is invalid" in outdated["cause"]),
-    ]
-
-
 @pytest.mark.parametrize("fact", FACTS, ids=attrgetter("name"))
 def test_stepfunctions(fact: Fact[Workflows], aws: EmbeddedAws) -> None:
     fact.check(embedded=Workflows(aws))

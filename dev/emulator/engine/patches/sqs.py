@@ -1,4 +1,4 @@
-"""SQS: atomic operations, receipt handles, FIFO groups, sizes and delays of messages, the redrive of dead letters."""
+"""SQS: atomic operations, receipt handles, sizes and delays of messages, the redrive of dead letters."""
 
 import base64
 import threading
@@ -58,11 +58,11 @@ def sqs_locks() -> None:
 def sqs_handles() -> None:
     """FIFO receipt handles expire with the visibility timeout and the next receive, those of a standard queue do not.
 
-    AWS: "Amazon SQS API Reference: ChangeMessageVisibility" (MessageNotInflight for a message that is visible),
-    "DeleteMessage" (standard: with an older handle the request succeeds and may delete nothing), and re:Post "How do I
-    resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The receipt handle has expired"). The
-    recordings of ChangeMessageVisibility on standard queues are in tests/conformance/test_sqs.py.
-    MiniStack accepts a handle for a message that is visible again, and refuses an older handle as invalid.
+    AWS: "Amazon SQS API Reference: DeleteMessage" (standard: with an older handle the request succeeds and may delete
+    nothing), and re:Post "How do I resolve the ReceiptHandleIsInvalid or InvalidParameterValue error" (FIFO: "The
+    receipt handle has expired"). The recordings of ChangeMessageVisibility on standard queues are in
+    tests/conformance/test_sqs.py.
+    MiniStack deletes by a handle of a message that is visible again, and refuses an older handle as invalid.
     """
     wrap(sqs, "_collect_msgs", _collect)
     _wrap_action("DeleteMessage", _delete)
@@ -97,13 +97,7 @@ def _change_visibility(original: Callable[..., Any], data: dict[str, Any], url: 
     queue, handle, message = _find(data, url)
     if message is None:
         raise _error(handle, "Message does not exist or is not available for visibility timeout change.")
-    if not queue["is_fifo"]:
-        return original({**data, "ReceiptHandle": message["receipt_handle"]}, url)
-    if message["receipt_handle"] != handle:
-        raise _error(handle, "The receipt handle has expired.")
-    if message["visible_at"] <= time.time():
-        raise sqs._Err("MessageNotInflight", "The specified message is not in flight.")
-    return original(data, url)
+    return original(data if queue["is_fifo"] else {**data, "ReceiptHandle": message["receipt_handle"]}, url)
 
 
 def _batch(action: str, _original: Any, data: dict[str, Any], url: str) -> Any:
@@ -146,28 +140,6 @@ def _error(handle: str, reason: str) -> Exception:
         "InvalidParameterValue", f"Value {handle} for parameter ReceiptHandle is invalid. Reason: {reason}"
     )
     return error
-
-
-@patch
-def sqs_groups() -> None:
-    """A FIFO queue delivers a message unless an earlier one of its group is hidden.
-
-    AWS: recorded in tests/conformance/test_sqs.py (fifo_delivers_before_one_in_flight).
-    MiniStack delivers no message of a group while any message of the group is in flight.
-    """
-    wrap(sqs, "_collect_fifo", _collect_fifo)
-
-
-def _collect_fifo(original: Callable[..., Any], queue: dict[str, Any], count: int, visibility: int, now: float) -> Any:
-    """Collect from the messages before the first hidden one of each group."""
-    blocked: set[str] = set()
-    deliverable = []
-    for message in queue["messages"]:
-        if message["visible_at"] > now:
-            blocked.add(message["group_id"])
-        elif message["group_id"] not in blocked:
-            deliverable.append(message)
-    return original({**queue, "messages": deliverable}, count, visibility, now)
 
 
 @patch

@@ -211,33 +211,14 @@ def _put_events(original: Callable[..., Any], resource: str, arguments: dict[str
     return answer
 
 
-MODELLED = {
-    "InvalidAddress",
-    "InvalidMessageContents",
-    "InvalidSecurity",
-    "MessageNotInflight",
-    "OverLimit",
-    "PurgeQueueInProgress",
-    "QueueDeletedRecently",
-    "QueueDoesNotExist",
-    "QueueNameExists",
-    "ReceiptHandleIsInvalid",
-    "RequestThrottled",
-    "UnsupportedOperation",
-}
-
-
 @patch
 def stepfunctions_sdk_errors() -> None:
-    """Errors of `aws-sdk:sqs` and `aws-sdk:sfn` tasks have the names that a Catch matches on AWS.
+    """Errors of `aws-sdk:sfn` tasks have the names that a Catch matches on AWS.
 
     AWS: "Learning to use AWS service SDK integrations in Step Functions": the error is the service's prefix and the
-    name of the Java SDK's exception, `Sqs.MessageNotInflightException`, `Sfn.TaskTimedOutException`; an error without
-    such a class is `Sqs.SqsException` or `Sfn.SfnException`.
-    MiniStack does not find the code in SQS's XML, names every error of SQS `Sqs.ServiceException`, and adds no
-    `Exception` to the codes of Step Functions.
+    name of the Java SDK's exception, `Sfn.TaskTimedOutException`; an error without such a class is `Sfn.SfnException`.
+    MiniStack adds no `Exception` to the codes of Step Functions.
     """
-    wrap(sfn, "_dispatch_aws_sdk_query", _dispatch)
     wrap(sfn, "_prefix_sdk_error", _prefix)
 
 
@@ -246,17 +227,3 @@ def _prefix(original: Callable[[str, str], str], service: str, code: str) -> str
         return original(service, code)
     modelled = code in {shape.name for shape in sfn._service_model("states").error_shapes}
     return f"Sfn.{code.removesuffix('Exception')}Exception" if modelled else "Sfn.SfnException"
-
-
-def _dispatch(original: Callable[..., Any], info: Any, service: str, action: str, given: Any) -> Any:
-    try:
-        return original(info, service, action, given)
-    except sfn._ExecutionError as error:
-        if service != "sqs":
-            raise
-        found = _code_and_message(error.cause)
-        if found is None:
-            raise
-        name = found[0].rsplit(".", 1)[-1]  # the code is AWS.SimpleQueueService.MessageNotInflight
-        kind = f"{name}Exception" if name in MODELLED else "SqsException"
-        raise sfn._ExecutionError(f"Sqs.{kind}", f"{found[1]} (Service: Sqs)") from None
