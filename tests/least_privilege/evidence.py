@@ -114,7 +114,7 @@ def _sample_job_calls(made: Stack) -> list[Call]:
 
 
 def _one_of_each(made: list[Call]) -> list[Call]:
-    key = lambda call: (call.operation, call.site, *needs.resources(call), *needs.context(call).values())  # noqa: E731
+    key = lambda call: (call.operation, call.site, *needs.asked(call), *needs.context(call).values())  # noqa: E731
     return list({key(call): call for call in made}.values())
 
 

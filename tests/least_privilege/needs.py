@@ -25,6 +25,14 @@ ACTIONS = {
     ("sqs", "DeleteMessageBatch"): "sqs:DeleteMessage",
     ("sqs", "ChangeMessageVisibilityBatch"): "sqs:ChangeMessageVisibility",
 }
+# Part of a transaction -> its action. The transaction itself has none (DynamoDB guide, "Using IAM with DynamoDB
+# transactions").
+PARTS = {
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+    "Delete": "dynamodb:DeleteItem",
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+}
 # Actions without resource-level permissions, which a policy must grant on "*". The pages: "Actions, resources, and
 # condition keys" of AWS X-Ray and of Amazon CloudWatch; "AWS X-Ray and Step Functions" (sampling); "Using CloudWatch
 # Logs to log execution history in Step Functions"; "Giving Lambda functions access to resources in an Amazon VPC"
@@ -54,13 +62,23 @@ WITHOUT_RESOURCE = {*TRACES, *SAMPLES, "cloudwatch:PutMetricData", *DELIVERS_LOG
 
 def of_call(call: Call, stack: Stack) -> Iterator[Need]:
     """The permissions for a call itself, for the role that it passes and for the key that it uses."""
-    action = ACTIONS.get((call.service, call.operation), f"{PREFIXES.get(call.service, call.service)}:{call.operation}")
-    for resource in resources(call):
+    for action, resource in asked(call):
         yield Need(action, resource, " ".join((str(call), *context(call).values())), context(call))
         yield from key_needs(action, resource, stack, str(call))
-    if action == "scheduler:CreateSchedule":
+    if call.operation == "CreateSchedule":
         passed = {"iam:PassedToService": "scheduler.amazonaws.com"}
         yield Need("iam:PassRole", call.parameters["Target"]["RoleArn"], str(call), passed)
+
+
+def asked(call: Call) -> Iterator[tuple[str, str]]:
+    """Each action of a call, with its resource."""
+    if call.operation == "TransactWriteItems":
+        for part in call.parameters["TransactItems"]:
+            ((kind, write),) = part.items()
+            yield PARTS[kind], arn("dynamodb", f"table/{write['TableName']}")
+        return
+    action = ACTIONS.get((call.service, call.operation), f"{PREFIXES.get(call.service, call.service)}:{call.operation}")
+    yield from ((action, resource) for resource in resources(call))
 
 
 def context(call: Call) -> dict[str, str]:
@@ -75,7 +93,7 @@ def context(call: Call) -> dict[str, str]:
 
 
 def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
-    """The ARNs of the resources of a call."""
+    """The ARNs of the resources of a call that is no transaction."""
     parameters = call.parameters
     match call.service:
         case "cloudwatch":
@@ -83,7 +101,8 @@ def resources(call: Call) -> Iterator[str]:  # noqa: PLR0912 - a service, a case
         case "dynamodb" if "RequestItems" in parameters:
             yield from (arn("dynamodb", f"table/{table}") for table in parameters["RequestItems"])
         case "dynamodb":
-            yield arn("dynamodb", f"table/{parameters['TableName']}")
+            index = f"/index/{parameters['IndexName']}" if "IndexName" in parameters else ""
+            yield arn("dynamodb", f"table/{parameters['TableName']}{index}")
         case "events":
             yield from (event_bus(entry.get("EventBusName", "default")) for entry in parameters["Entries"])
         case "glue":
@@ -143,8 +162,10 @@ KEY_ACTIONS = {
     "states:GetExecutionHistory": READ,
     "scheduler:CreateSchedule": (*WRITE, "kms:DescribeKey"),
     "dynamodb:BatchGetItem": READ,
+    "dynamodb:ConditionCheckItem": READ,
     "dynamodb:GetItem": READ,
     "dynamodb:PutItem": READ,
+    "dynamodb:Query": READ,
     "dynamodb:Scan": READ,
     "dynamodb:UpdateItem": READ,
     "s3:GetObject": READ,

@@ -18,13 +18,14 @@ from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
-from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SEEN, SETTLED, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SEEN, SETTLED, SLOTS, TOKENS
 
 ROOT = Path(__file__).parents[2]
 REGION, ACCOUNT, PARTITION = "us-east-1", "123456789012", "aws"
 
 NAMES = {
     "SlotTable": SLOTS,
+    "RequestTable": REQUESTS,
     "SettledTable": SETTLED,
     "TokenTable": TOKENS,
     "SeenSignatureTable": SEEN,
@@ -128,10 +129,11 @@ class Stack:
     def uses_own_key(self, arn: str) -> bool:
         """Whether the resource of an ARN is encrypted with the customer managed key.
 
-        Of an object that is its bucket, of an execution its state machine. A schedule has the key of its call.
+        Of an object that is its bucket, of an index its table, of an execution its state machine. A schedule has the
+        key of its call.
         """
         machine = arn.replace(":execution:", ":stateMachine:").rpartition(":")[0]
-        within = (arn, arn.partition("/")[0], machine)
+        within = (arn, arn.partition("/")[0], arn.partition("/index/")[0], machine)
         name = next((self.logical[each] for each in within if each in self.logical), "")
         key = self.parameters["KmsKeyArn"]
         uses = json.dumps(self.resources[name].get("Properties", {})) if name else key * (":schedule/" in arn)

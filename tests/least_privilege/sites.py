@@ -16,6 +16,7 @@ import boto3
 from botocore import xform_name
 
 from dev.tools.function_folders import code_folders
+from tests.least_privilege.needs import PARTS
 from tests.least_privilege.recording import Site
 from tests.least_privilege.resolved_template import REGION, ROOT
 from tests.unit.conftest import CODE
@@ -34,6 +35,7 @@ class Definition:
 
     Args:
         attributes: names after a dot. They are methods, unless they are also in `of_modules`.
+        parts: of transactions, by their kinds: {"Update": ...}.
     """
 
     site: Site
@@ -41,6 +43,7 @@ class Definition:
     attributes: set[str] = field(default_factory=set)
     of_modules: set[str] = field(default_factory=set)
     operations: set[tuple[str, Site]] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
 
     @property
     def known_as(self) -> str:
@@ -57,6 +60,11 @@ class Definition:
 
 def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
     """Every (operation, site) that the definitions of these files for which `begins` is true can reach."""
+    return {operation for made in reached_from(paths, begins) for operation in made.operations}
+
+
+def reached_from(paths: list[Path], begins: Callable[[Site], bool]) -> list[Definition]:
+    """The definitions of these files for which `begins` is true, and all that they can reach."""
     known = [made for path in _modules(paths) for made in _definitions(path)]
     ours = {str(path.relative_to(ROOT)) for path in paths}
     reached = [made for made in known if made.site.file in ours and begins(made.site)]
@@ -72,7 +80,7 @@ def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[t
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
             reached += new
-    return {operation for made in reached for operation in made.operations}
+    return reached
 
 
 def of_function(folder: str) -> set[tuple[str, Site]]:
@@ -146,6 +154,9 @@ def _collect(
             made.attributes.add(part.attr)
             if isinstance(part.value, ast.Name) and part.value.id in imported:
                 made.of_modules.add(part.attr)
+        elif isinstance(part, ast.Dict):
+            keys = {key.value for key in part.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+            made.parts |= keys & PARTS.keys() if len(part.keys) == 1 else set()
         elif isinstance(part, ast.Call):
             made.operations |= {(operation, made.site) for operation in _evaluated(part)}
             made.operations |= set(_handed_on(part, file, inside))

@@ -17,7 +17,7 @@ from slotkeeper.token import item as token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
 from tests.least_privilege.evidence import KEY_ARN, VARIANTS, jobs, stack
-from tests.least_privilege.needs import ACTIONS, PREFIXES
+from tests.least_privilege.needs import ACTIONS, PARTS, PREFIXES
 from tests.least_privilege.policies import EVERYTHING, grants
 from tests.least_privilege.resolved_template import NAMES, ROOT, Stack
 from tests.support.template import parsed_template
@@ -94,9 +94,10 @@ def _label(made: Stack, role: str, resource: str) -> str:
                 return parameter
             if resource == f"{machine.replace(':stateMachine:', ':execution:')}:*":
                 return f"execution:{parameter}:*"
-    bucket, slash, rest = resource.partition("/")
-    if bucket in made.logical:
-        return f"{made.logical[bucket]}{slash}{rest}"
+    for within in ("/index/", "/"):  # a table's index, a bucket's objects
+        owner, _, name = resource.partition(within)
+        if owner in made.logical:
+            return f"{made.logical[owner]}{within}{name}"
     logical = {name: each for each, name in NAMES.items()} | {
         made.parameters[name]: name for name in ("ArtifactBucketName", "EventBusName")
     }
@@ -147,6 +148,7 @@ def test_the_page_lists_every_service_that_a_deployment_uses() -> None:
 
 EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # GetCallerIdentity needs no permission
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
+TRANSACTION = "dynamodb:TransactWriteItems"  # no action: each part has its own
 QUEUES = {"sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
@@ -197,11 +199,12 @@ def _called(callback: Any) -> set[str]:
     """The actions that a command's code can call."""
     function = inspect.unwrap(callback)
     services = {operation: service for service, operation in sites.operations().values()}
-    sites_of_calls = sites.reachable(
-        [Path(inspect.getfile(function))], lambda site: site.function == function.__qualname__
-    )
-    asked = {(services[operation], operation) for operation, _ in sites_of_calls}
-    return {ACTIONS.get(each, f"{PREFIXES.get(each[0], each[0])}:{each[1]}") for each in asked}
+    reached = sites.reached_from([Path(inspect.getfile(function))], lambda site: site.function == function.__qualname__)
+    asked = {(services[operation], operation) for made in reached for operation, _ in made.operations}
+    actions = {ACTIONS.get(each, f"{PREFIXES.get(each[0], each[0])}:{each[1]}") for each in asked}
+    if TRANSACTION not in actions:
+        return actions
+    return actions - {TRANSACTION} | {PARTS[part] for made in reached for part in made.parts}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,7 +10,7 @@ from tests.simulation.aws import dynamodb
 from tests.simulation.frozen import freeze, thaw
 
 SLOTS, SETTLED, TOKENS, SEEN, LEDGER = "slots", "settled", "tokens", "signatures", "ledger"
-DOWNSTREAMS = "downstreams"
+REQUESTS, DOWNSTREAMS = "requests", "downstreams"
 
 Item = dict[str, Any]
 
