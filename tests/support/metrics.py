@@ -63,7 +63,13 @@ def _trees() -> list[ast.Module]:
 
 def findings_in_source() -> set[str]:
     """The janitor's findings (slotkeeper.slots.run_report.RunReport). Each has a metric of its name."""
-    texts = (call.args[0] for call in _calls("note"))
+    counted = [
+        node.slice
+        for tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "counts"
+    ]
+    texts = (*(call.args[0] for call in _calls("note")), *counted)
     return {text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str)}
 
 
@@ -92,12 +98,24 @@ def _calls_of_methods() -> dict[str, list[ast.Call]]:
     return calls
 
 
-def _of(tree: ast.AST) -> Iterator[Metric]:
+def _of(tree: ast.Module) -> Iterator[Metric]:
+    tables = {
+        target.id: statement.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             match node:
                 case ast.Call(func=ast.Attribute(attr="add_metric"), args=[name, ast.Attribute(attr=unit), *_]):
-                    yield from (Metric(text, MetricUnit[unit].value, STACK) for text in _texts(name))
+                    if isinstance(name, ast.Subscript) and isinstance(name.value, ast.Name):
+                        values = tables[name.value.id].values
+                    else:
+                        values = [name]
+                    texts = (text for value in values for text in _texts(value))
+                    yield from (Metric(text, MetricUnit[unit].value, STACK) for text in texts)
                 case ast.Call(func=ast.Name(id="measure_process"), args=[_, ast.Attribute(attr=unit)], keywords=values):
                     names = [str(each.arg) for each in values if each.arg != "of_priority"]
                     yield from (Metric(name, MetricUnit[unit].value, PROCESS) for name in names)
