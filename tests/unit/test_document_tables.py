@@ -72,11 +72,3 @@ def test_the_page_of_retries_has_each_setting_of_a_downstream_and_no_other() -> 
 def test_the_page_of_events_has_each_field_and_no_other() -> None:
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \| [^|]+ \| [^|]+ \|$", EVENTS, re.MULTILINE)
     assert sorted(name for row in rows for name in re.findall(r"`([a-z_]+)`", row)) == sorted(SCHEMA["properties"])
-
-
-def test_the_codes_of_dead_letter_messages_are_the_starters() -> None:
-    code = (LAYER / "slots" / "admission.py").read_text()
-    given = set(re.findall(r'(?:_dead_letter\(delivery, now,|return) "(\w+)", ', code))
-    (row,) = (row for row in _rows(MESSAGES) if row[0] == "code")
-
-    assert set(re.findall(r"`(\w+)`", row[1])) == given

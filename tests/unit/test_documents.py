@@ -25,7 +25,7 @@ from slotkeeper.retry.message import parse_message
 from slotkeeper.retry.policy import parse_policy
 from tests.support.completion_events import BREAKER_SCHEMA, LIMITED_FLOW, checked
 from tests.support.tables import create_table
-from tests.unit.conftest import CONTEXT, Account
+from tests.unit.conftest import CONTEXT
 
 KEY = "0123456789abcdef"
 ROOT = Path(__file__).parents[2]
@@ -37,11 +37,11 @@ def _blocks(language: str, page: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-(SIGNING,) = _blocks("python", (ROOT / "docs" / "messages.md").read_text())
+MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+(SIGNING,) = _blocks("python", MESSAGES)
 (OWN_WORK,) = _blocks("python", RETRIES)
 MESSAGE, CORRECTION = _blocks("json", RETRIES)
 (POLICY,) = _blocks("json", REFERENCE)
-(SLOTS,) = _blocks("python", (ROOT / "docs" / "your-functions.md").read_text())
 *EVENTS, BREAKER_EVENT = map(json.loads, _blocks("json", (ROOT / "docs" / "completion-events.md").read_text()))
 
 
@@ -115,24 +115,6 @@ def test_the_policy_of_the_page_is_valid() -> None:
     parse_policy(POLICY)
 
 
-def test_no_more_callers_work_in_another_table_than_it_has_slots(
-    account: Account, capsys: pytest.CaptureFixture[str]
-) -> None:
-    worked: list[str] = []
-
-    def run(request_id: str, work: Any) -> None:
-        exec(SLOTS, {"table_name": account.slot_table, "request_id": request_id, "work": work})
-
-    def second() -> None:
-        worked.append("second")
-        run("third", lambda: worked.append("third"))
-
-    run("first", lambda: run("second", second))
-    assert worked == ["second"]
-    assert capsys.readouterr().out == "not now: Full()\n"
-    assert account.item("licence").slots_in_use == 0
-
-
 def test_each_kind_of_event_has_a_valid_example() -> None:
     (event,) = [example for example in EVENTS if "detail-type" in example]
     details = [event["detail"], *(example for example in EVENTS if "detail-type" not in example)]
@@ -152,6 +134,15 @@ def test_the_example_of_a_breakers_event_is_valid_and_has_every_field() -> None:
     assert checked(event | {"Detail": BREAKER_EVENT["detail"]}).keys() == BREAKER_SCHEMA["properties"].keys()
 
 
+def test_each_code_of_a_request_that_ends_without_a_start_is_given() -> None:
+    section = MESSAGES.partition("### Requests that end without a start\n")[2].partition("\n### ")[0]
+    codes = set(re.findall(r"\| `(\w+)` \|", section))
+    places = "layers/slotkeeper/slotkeeper/slots/*.py", "cli/slotkeeper_cli/**/*.py"
+    code = "".join(file.read_text() for place in places for file in ROOT.glob(place))
+    assert codes
+    assert [each for each in codes if f'"{each}"' not in code] == []
+
+
 # What identifies a message on RequestQueue: one sending, or the one message that a message or a task can cause.
 SENDINGS = {
     '"$(uuidgen)"',
@@ -166,7 +157,7 @@ GIVEN = r"""(?:--message-deduplication-id |MessageDeduplicationId(?:"?: |=))(.*?
 
 
 def test_every_sender_of_requests_identifies_each_sending() -> None:
-    """With an id of the request, SQS would drop one that is sent again within five minutes of its dead letter."""
+    """With an id of the request, SQS would drop one that is sent again within five minutes of its end."""
     files = [file for place in SENDERS.split() for file in ROOT.glob(place) if file.suffix in {".md", ".py", ".json"}]
     found = {(str(file), one) for file in files for one in re.findall(GIVEN, file.read_text(), re.MULTILINE)}
     assert {each for each in found if each[1] not in SENDINGS} == set()
