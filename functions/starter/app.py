@@ -6,8 +6,9 @@ from slotkeeper import cold_start
 
 # isort: split
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -58,12 +59,12 @@ class _Measured(Observer):
         keys = {"process": request.process, "request_id": request.request_id, "execution": acceptance.execution}
         match acceptance:
             case SameAgain():
-                logger.warning("Deleted the message of a request that was sent before", extra=keys)
+                _log(logger.warning, "Deleted the message of a request that was sent before", **keys)
                 metrics.add_metric("RequestsRepeated", MetricUnit.Count, 1)
             case Rejected(code=code):
-                logger.warning("Rejected a request", code=code, extra=keys)
+                _log(logger.warning, "Rejected a request", code=code, **keys)
             case _:
-                logger.info("Queued a request", sent_at=sent_at, priority=request.priority, extra=keys)
+                _log(logger.info, "Queued a request", sent_at=sent_at, priority=request.priority, **keys)
 
     def dead_lettered(self, delivery: Delivery, code: str, reason: str, answered: AnswerOutcome | None) -> None:
         logger.warning(
@@ -77,28 +78,36 @@ class _Measured(Observer):
         now = time.time()
         for execution, row in report.started.items():
             waited = now - row.sent
-            logger.info("Started the workflow", process=process, execution=execution, waited_seconds=int(waited))
+            keys = {"process": process, "execution": execution, "waited_seconds": int(waited)}
+            _log(logger.info, "Started the workflow", **keys)
             metrics.add_metric("RequestsAdmitted", MetricUnit.Count, 1)
             # For the default priority the metrics would repeat the process's if only it is used.
             priority = "" if row.priority == DEFAULT_PRIORITY else row.priority
             measure_process(process, MetricUnit.Seconds, of_priority=priority, RequestWait=waited)
         if report.put_back:
-            logger.warning("Could not start requests; they stay queued", process=process, executions=report.put_back)
+            keys = {"process": process, "executions": report.put_back}
+            _log(logger.warning, "Could not start requests; they stay queued", **keys)
             metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
         if report.is_cut:
-            logger.warning("The queue has too many blocked requests before those that fit", process=process)
+            _log(logger.warning, "The queue has too many blocked requests before those that fit", process=process)
 
     def failed(self, message: str, error: Exception, **details: object) -> None:
-        logger.error(message, exc_info=error, extra=details)
+        _log(partial(logger.error, exc_info=error), message, **details)
         metrics.add_metric("StarterErrors", MetricUnit.Count, 1)
 
     def rang(self, bell: Bell) -> None:
         metrics.add_metric("DispatchChain", MetricUnit.Count, bell.count)
 
 
+def _log(write: Callable[..., None], message: str, **keys: object) -> None:
+    """Log with these keys. As arguments of `write`, `process` would be refused: a log record has such an attribute."""
+    with logger.append_context_keys(**keys):
+        write(message, stacklevel=3)  # the location is the caller's
+
+
 def _on_told(row: RequestRow, answered: AnswerOutcome | None) -> None:
     keys = {"process": row.process, "execution": row.execution, "state": row.state, "code": row.code}
-    logger.info("A request has ended without a start", extra=keys)
+    _log(logger.info, "A request has ended without a start", **keys)
     metrics.add_metric(_ENDS[row.state], MetricUnit.Count, 1)
     _count_unanswered(answered)
 
