@@ -12,9 +12,6 @@ from slotkeeper.retry import worker as retrying_worker
 
 OF_SLOTS = {
     "EVENT_BUS_NAME": "default",
-    "QUEUE_VISIBILITY_SECONDS": "180",
-    "QUEUE_RETENTION_SECONDS": "1209600",
-    "QUEUE_MAX_RECEIVES": "1000",
     "GRACE_SECONDS": "120",
     "CHECK_GAP_SECONDS": "30",
     "FAILURE_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:failures",

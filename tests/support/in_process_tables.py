@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from botocore import xform_name
@@ -28,6 +29,18 @@ class Tables:
 
     def __init__(self) -> None:
         self._state = dynamodb.tables(**{table: [] for table in dynamodb.KEY_ATTRIBUTES})
+
+    @classmethod
+    def joined(cls, parts: Mapping[str, Tables]) -> Tables:
+        """One object with the items of each table, which a transaction may write together."""
+        joined = cls()
+        for table, part in parts.items():
+            joined.take(part, table)
+        return joined
+
+    def take(self, other: Tables, table: str) -> None:
+        """Replace the items of a table by those of another object."""
+        self._state = self._state.with_fields(**{table: other._state[table]})
 
     def __getstate__(self) -> Item:
         state: Item = thaw(self._state)

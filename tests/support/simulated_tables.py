@@ -5,6 +5,7 @@ tests/simulation compares it with DynamoDB Local. moto keeps the tables themselv
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,21 @@ from botocore.handlers import BUILTIN_HANDLERS, REGISTER_LAST
 from moto.core.models import DEFAULT_ACCOUNT_ID, botocore_stubber
 from moto.dynamodb.models import dynamodb_backends
 
-from tests.simulation.aws.dynamodb import KEY_ATTRIBUTES
+from tests.simulation.aws.dynamodb import KEY_ATTRIBUTES, SORT_KEYS
 from tests.support.boundary import note_parameters
 from tests.support.in_process_tables import Refusal, Tables
 
-OPERATIONS = ("GetItem", "BatchGetItem", "Scan", "PutItem", "DeleteItem", "UpdateItem")
-_SIMULATED = {key: table for table, key in KEY_ATTRIBUTES.items()}
+OPERATIONS = (
+    "GetItem",
+    "BatchGetItem",
+    "Scan",
+    "Query",
+    "PutItem",
+    "DeleteItem",
+    "UpdateItem",
+    "TransactWriteItems",
+)
+_SIMULATED = {(key, SORT_KEYS.get(table)): table for table, key in KEY_ATTRIBUTES.items()}
 _lock = Lock()
 
 
@@ -31,20 +41,41 @@ def install() -> None:
 def _answer(model: Any, context: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]] | None:
     if not botocore_stubber.enabled or model.name not in OPERATIONS or model.service_model.service_name != "dynamodb":
         return None
+    made = dynamodb_backends[DEFAULT_ACCOUNT_ID][context["client_region"]].tables
     parameters = context["parameters"]
-    batch = parameters.get("RequestItems", {})
-    (name,) = batch or [parameters["TableName"]]
-    made = dynamodb_backends[DEFAULT_ACCOUNT_ID][context["client_region"]].tables.get(name)
-    simulated = _SIMULATED.get(made.hash_key_attr) if made else None
-    if simulated is None:
+    names = {name: _simulated(made.get(name)) for name in _tables_of(parameters)}
+    if None in names.values():
         return None
-    renamed = {"RequestItems": {simulated: batch[name]}} if batch else {**parameters, "TableName": simulated}
     with _lock:
-        items = vars(made).setdefault("simulated_items", Tables())
+        items = {str(names[name]): vars(made[name]).setdefault("simulated_items", Tables()) for name in names}
+        tables = Tables.joined(items)
         try:
-            answer = items.perform(model.name, renamed)
+            answer = tables.perform(model.name, _renamed(parameters, names))
         except Refusal as refusal:
             return SimpleNamespace(status_code=400, headers={}), refusal.answer
-    if batch:
-        answer["Responses"] = {name: answer["Responses"][simulated]}
+        for name, own in items.items():
+            own.take(tables, name)
+    if "RequestItems" in parameters:
+        answer["Responses"] = {name: answer["Responses"][simulated] for name, simulated in names.items()}
     return SimpleNamespace(status_code=200, headers={}), answer
+
+
+def _simulated(table: Any) -> str | None:
+    return _SIMULATED.get((table.hash_key_attr, table.range_key_attr)) if table else None
+
+
+def _tables_of(parameters: dict[str, Any]) -> set[str]:
+    if "TableName" in parameters:
+        return {parameters["TableName"]}
+    parts = [part for each in parameters.get("TransactItems", ()) for part in each.values()]
+    return {part["TableName"] for part in parts} or set(parameters["RequestItems"])
+
+
+def _renamed(parameters: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with the names of the simulated tables."""
+    if "TableName" in parameters:
+        return {**parameters, "TableName": names[parameters["TableName"]]}
+    if "RequestItems" in parameters:
+        return {"RequestItems": {names[name]: wanted for name, wanted in parameters["RequestItems"].items()}}
+    parts = [{kind: _renamed(part, names) for kind, part in each.items()} for each in parameters["TransactItems"]]
+    return {**parameters, "TransactItems": parts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -16,23 +16,33 @@ import boto3
 import pytest
 
 from dev.tools.function_folders import code_folders
-from slotkeeper.slots.admission import Starter
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.events import CompletionEvents
 from slotkeeper.slots.callers import CallerAnswers, Callers
 from slotkeeper.slots.closed_executions import ClosedExecutions
 from slotkeeper.slots.dead_holders import DeadHolders
+from slotkeeper.slots.dispatch import Report, Tools, dispatch
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.executions import Workflow
+from slotkeeper.slots.grants import Grants
+from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.janitor import Janitor
-from slotkeeper.slots.process import Process, WaitingRequest
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import CONFIRM_UPDATE, Candidate, Full, Paused, Registration, Reservation, Slots
-from slotkeeper.slots.queues import FailedRequestQueue, RequestQueue
-from slotkeeper.slots.request import Delivery, Priority, message_group
+from slotkeeper.slots.protocol import CONFIRM_UPDATE, Slots
+from slotkeeper.slots.queues import FailedRequestQueue
+from slotkeeper.slots.request import Delivery, Request, parse_request, process_of_execution
+from slotkeeper.slots.request_events import RequestEvents
+from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.returns import Requeues
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper.slots.run_report import RunReport
 from slotkeeper.slots.settlement import Settlement, SettlementTable
-from slotkeeper.slots.skipped_requests import SkippedRequests
+from slotkeeper.slots.starts import ReservationStarter, Starts
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper.token import lock as token_lock
 from slotkeeper.token import refresh as token_refresh
+from tests.simulation.aws.dynamodb import INDEXES
 from tests.support.function_environment import OF_SLOTS, read_again
 from tests.support.in_process_aws import InProcessAws
 from tests.support.prepared_account import prepared_account
@@ -47,13 +57,7 @@ ROOT = Path(__file__).parents[2]
 # The worker of tests, since functions/worker may be replaced.
 CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
-# Equal to each other refusal of their kind: they do not compare the item that was seen.
-FULL, PAUSED = (kind(Process("p", 1, 1, {}, paused=False, target="job")) for kind in (Full, Paused))
 NOW = 1_800_000_000.0
-HIDDEN_UNTIL = int(NOW) + 225
-VISIBILITY = 180
-RETENTION = 1_209_600
-MAX_RECEIVES = 1000
 GRACE = 120
 CHECK_GAP = 30
 CONTEXT = invocation(28.0)
@@ -75,47 +79,78 @@ def _no_real_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Account:
-    """The account's clients and names, with a starter, a janitor and the handler of status events."""
+    """The account's clients and names, with a dispatch, a janitor and the handler of status events.
+
+    Nothing sleeps: `slept` has the seconds.
+    """
 
     dynamodb: Any
     sqs: Any
     stepfunctions: Any
     glue: Any
+    events: Any
     slot_table: str
+    request_table: str
     settled_table: str
     queue_url: str
     dead_letter_url: str
+    dispatch_url: str
     failed_url: str
     status_event_url: str
     workflow_arn: str
 
+    now = NOW
+
     def __post_init__(self) -> None:
+        self.slept: list[float] = []
         self.slots = Slots(self.dynamodb, self.slot_table)
         self.processes = Processes(self.dynamodb, self.slot_table)
-        self.queue = RequestQueue(self.sqs, self.queue_url, self.dead_letter_url)
+        self.grants = Grants(self.dynamodb, self.slot_table)
+        self.requests = RequestTable(self.dynamodb, self.request_table, self.slot_table)
+        self.rows = RequestRows(self.dynamodb, self.request_table)
+        self.requeues = Requeues(self.dynamodb, self.request_table, self.slot_table)
+        self.doorbell = Doorbell(self.sqs, self.dispatch_url)
         self.workflow = Workflow(self.stepfunctions, self.workflow_arn)
-        self.skipped = SkippedRequests(self.dynamodb, self.settled_table)
-        limits = (VISIBILITY, RETENTION, MAX_RECEIVES)
-        self.starter = Starter(self.slots, self.queue, self.workflow, self.skipped, *limits, clock=lambda: NOW)
         self.children = Children(self.stepfunctions)
+        self.glue_runs = GlueRuns(self.glue)
+        starts = Starts(self.stepfunctions, self.workflow_arn)
+        self.tools = Tools(
+            self.grants,
+            self.requests,
+            ReservationStarter(starts, self.grants, self.requests, lambda: self.now, each=in_turn),
+            self.doorbell,
+            clock=lambda: self.now,
+            sleep=self.slept.append,
+        )
+        callers = Callers(self.stepfunctions)
+        published = CompletionEvents(self.events, "default", "slotkeeper", on_unsent=print, clock=lambda: self.now)
+        self.endings = Endings(
+            self.dynamodb, self.request_table, lambda: callers, RequestEvents(published, self.request_table)
+        )
         self.settlement = Settlement(
             self.workflow,
             FailedRequestQueue(self.sqs, self.failed_url),
             SettlementTable(self.dynamodb, self.settled_table),
             GRACE,
             clock=lambda: self.now,
-            answers=CallerAnswers(Callers(self.stepfunctions), self.workflow, self.children),
+            answers=CallerAnswers(callers, self.workflow, self.children, self._token_of),
+            requests=self.requests,
+            requeues=self.requeues,
+            doorbell=self.doorbell,
         )
-        self.glue_runs = GlueRuns(self.glue)
         self.new_janitor()
         self.closed_executions = ClosedExecutions(
             self.slots,
-            self.queue,
+            self.doorbell,
             self.workflow,
             self.settlement,
             DeadHolders(self.slots, self.glue_runs, self.children, CHECK_GAP, lambda: self.now),
             lambda: self.now,
         )
+
+    def _token_of(self, execution: str) -> str:
+        row = self.rows.row(process_of_execution(execution), execution)
+        return row.task_token if row else ""
 
     def new_janitor(self) -> None:
         """Replace the janitor's container: its memory is empty."""
@@ -124,7 +159,9 @@ class Account:
         self.janitor = Janitor(
             slots=self.slots,
             processes=self.processes,
-            queue=self.queue,
+            tools=self.tools,
+            rows=self.rows,
+            endings=self.endings,
             workflow=self.workflow,
             glue=self.glue_runs,
             children=self.children,
@@ -132,9 +169,8 @@ class Account:
             grace=GRACE,
             check_gap=CHECK_GAP,
             clock=lambda: self.now,
+            sleep=self.slept.append,
         )
-
-    now = NOW
 
     def run_at(self, now: float) -> RunReport:
         self.now = now
@@ -157,50 +193,59 @@ class Account:
     def environment(self) -> dict[str, str]:
         return {
             "SLOT_TABLE_NAME": self.slot_table,
+            "REQUEST_TABLE_NAME": self.request_table,
             "SETTLED_TABLE_NAME": self.settled_table,
             "WORKFLOW_ARN": self.workflow_arn,
-            "REQUEST_QUEUE_URL": self.queue_url,
+            "DISPATCH_QUEUE_URL": self.dispatch_url,
             "REQUEST_DEAD_LETTER_QUEUE_URL": self.dead_letter_url,
             "FAILED_REQUEST_QUEUE_URL": self.failed_url,
             "STATUS_EVENT_QUEUE_URL": self.status_event_url,
         }
 
-    def fill(self) -> None:
-        """Reserve the only slot of `p` for another execution, p-other."""
-        self.slots.reserve(Candidate("p", "p-other"), NOW)
+    # Requests
 
-    def reserve(
-        self, execution: str, weight: int | None = 1, priority: Priority = "normal", **changes: Any
-    ) -> Reservation:
-        """Reserve a slot of `p` for the request of a delivery. `changes`: fields of the delivery."""
-        return self.slots.reserve(Candidate("p", execution, weight, priority, delivery({}, **changes)), NOW)
+    def queue(self, request_id: str = "order-1", **fields: Any) -> str:
+        """Add the row of a request of `p`; return the name of its execution."""
+        return self.accept({"process": "p", "request_id": request_id} | fields).execution
 
-    def register(
-        self,
-        execution: str = "p-waits",
-        priority: Priority = "normal",
-        weight: int = 1,
-        request_id: str = "",
-        **changes: Any,
-    ) -> Registration:
-        """Register a refused delivery of an execution, without a queue. `changes`: fields of the delivery."""
-        refused = delivery({}, receipt_handle=f"handle-of-{execution}", **changes)
-        candidate = Candidate("p", execution, weight, priority, refused, request_id)
-        return self.slots.wait(candidate, self.item(), HIDDEN_UNTIL)
+    def accept(self, body: Item) -> Acceptance:
+        """Add the row of a request, as the starter does for a message that is sent now."""
+        request: Request = parse_request(delivery(body))
+        message = f"message-of-{request.execution_name}"
+        return accept(self.requests, request, message, self.now, "1", self.now)
 
-    def wait_in_queue(self, execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> Delivery:
-        """Register a message that is hidden in the queue of requests."""
-        sent = self.send(execution, message_group("p", priority))
-        candidate = Candidate("p", execution, weight, priority, sent)
-        assert self.slots.wait(candidate, self.item(), HIDDEN_UNTIL) == Registration.REGISTERED
-        return sent
+    def dispatch(self, process: str = "p") -> Report:
+        return dispatch(self.tools, Bell(process))
 
-    def lose_wake(self, priority: Priority = "normal") -> Delivery:
-        """Register a waiting request, then free a slot of `p` without a wake."""
-        self.slots.reserve(Candidate("p", "p-1"), NOW)
-        waiting = self.wait_in_queue(priority=priority)
-        self.slots.cancel("p", "p-1")
-        return waiting
+    def row(self, execution: str) -> RequestRow:
+        row = self.rows.row(process_of_execution(execution), execution)
+        assert row is not None
+        return row
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The state of each row of `p`, by request id and attempt."""
+        return {f"{row.request_id}/{row.attempt}": row.state for row in self.rows.rows("p").rows}
+
+    # Holders
+
+    def hold(self, execution: str, state: str = "RESERVED", weight: int = 1, **attributes: Any) -> None:
+        """Add a holder to `p`, without the conditions of the protocol."""
+        entry: Item = {"state": {"S": state}, "since": number(int(self.now))} | attributes
+        if weight != 1:
+            entry["weight"] = number(weight)
+        self.dynamodb.update_item(
+            TableName=self.slot_table,
+            Key={"process_name": {"S": "p"}},
+            UpdateExpression="SET slots_in_use = slots_in_use + :weight, holders.#me = :entry",
+            ExpressionAttributeNames={"#me": execution},
+            ExpressionAttributeValues={":weight": number(weight), ":entry": {"M": entry}},
+        )
+
+    def free(self, execution: str) -> None:
+        """Free a holder of `p`, as the workflow does."""
+        holder = self.item().holders[execution]
+        assert self.slots.free("p", execution, holder.raw)
 
     def confirm(self, execution: str) -> None:
         """Confirm the slot of a holder of `p`, as the workflow does."""
@@ -222,8 +267,8 @@ class Account:
     def item(self, process: str = "p") -> Any:
         return self.slots.read(process)
 
-    def write(self, attribute: str, value: dict[str, Any]) -> None:
-        """Set an attribute of the process's item, without the conditions of the protocol."""
+    def write(self, attribute: str, value: Item) -> None:
+        """Set an attribute of the item of `p`, without the conditions of the protocol."""
         self.dynamodb.update_item(
             TableName=self.slot_table,
             Key={"process_name": {"S": "p"}},
@@ -232,9 +277,12 @@ class Account:
             ExpressionAttributeValues={":v": value},
         )
 
-    def raw_item(self, process: str = "p") -> dict[str, Any]:
+    def raw_item(self, process: str = "p") -> Item:
         key = {"process_name": {"S": process}}
-        return self.dynamodb.get_item(TableName=self.slot_table, Key=key, ConsistentRead=True).get("Item", {})
+        item: Item = self.dynamodb.get_item(TableName=self.slot_table, Key=key, ConsistentRead=True).get("Item", {})
+        return item
+
+    # Services
 
     def executions(self) -> list[str]:
         listed = self.stepfunctions.list_executions(stateMachineArn=self.workflow_arn)["executions"]
@@ -246,39 +294,21 @@ class Account:
         )
         return list(answer.get("Messages", []))
 
-    def send(self, body: Any = None, group: str = "p", message_id: str = "") -> Delivery:
-        """Send a message and receive it once, as the event source mapping does."""
-        text = body if isinstance(body, str) else json.dumps(body if body is not None else {"process": group})
-        self.sqs.send_message(
-            QueueUrl=self.queue_url,
-            MessageBody=text,
-            MessageGroupId=group,
-            MessageDeduplicationId=message_id or str(hash((text, group))),
-        )
-        received = self.sqs.receive_message(
-            QueueUrl=self.queue_url, VisibilityTimeout=VISIBILITY, AttributeNames=["All"]
-        )["Messages"][-1]
-        return Delivery(
-            message_id=received["MessageId"],
-            body=received["Body"],
-            group_id=received["Attributes"]["MessageGroupId"],
-            receipt_handle=received["ReceiptHandle"],
-            sequence=received["Attributes"]["SequenceNumber"],
-            receives=int(received["Attributes"]["ApproximateReceiveCount"]),
-            sent_at=NOW,
-        )
+    @property
+    def rings(self) -> list[Any]:
+        """The bodies of the rings so far, in no order."""
+        return [json.loads(message["Body"]) for message in self.messages(self.dispatch_url)]
+
+
+def in_turn[T, R](work: Callable[[T], R], listed: Sequence[T]) -> list[R]:
+    """Call `work` for each element, in one thread."""
+    return [work(each) for each in listed]
 
 
 def delivery(body: Any, group: str = "p", **changes: Any) -> Delivery:
     """A delivery without a queue."""
     text = body if isinstance(body, str) else json.dumps(body)
-    return replace(Delivery("message-1", text, group, "handle-1", "1", 1, NOW), **changes)
-
-
-def registration(execution: str = "p-waits", priority: Priority = "normal", weight: int = 1) -> WaitingRequest:
-    """A registration as it is read."""
-    handle, sequence = f"handle-of-{execution}", "1".zfill(40)
-    return WaitingRequest(priority, handle, sequence, 1, weight, int(NOW), execution, "", hidden_until=HIDDEN_UNTIL)
+    return replace(Delivery("message-1", text, group, "1", NOW), **changes)
 
 
 def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at: float = NOW) -> dict[str, Any]:
@@ -295,7 +325,7 @@ def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at:
 @pytest.fixture
 def account() -> Iterator[Account]:
     with prepared_account(_resources) as names:
-        clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "glue")}
+        clients = {name: shared_client(name) for name in ("dynamodb", "sqs", "stepfunctions", "glue", "events")}
         yield Account(**clients, **names)
 
 
@@ -304,8 +334,9 @@ def _resources() -> dict[str, str]:
     dynamodb, sqs, stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
     for table, key in {"slots": "process_name", "settled": "execution_name"}.items():
         create_table(dynamodb, table, key)
-    Processes(dynamodb, "slots").create("p", 1, "job")
-    fifo = {"FifoQueue": "true", "VisibilityTimeout": str(VISIBILITY)}
+    create_table(dynamodb, "requests", "process_name", "execution", INDEXES["requests"])
+    Processes(dynamodb, "slots", lambda: NOW).create("p", 1, "job")
+    fifo = {"FifoQueue": "true"}
     machine = stepfunctions.create_state_machine(
         name="workflow",
         definition=json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}}),
@@ -313,9 +344,11 @@ def _resources() -> dict[str, str]:
     )
     return {
         "slot_table": "slots",
+        "request_table": "requests",
         "settled_table": "settled",
         "queue_url": sqs.create_queue(QueueName="requests.fifo", Attributes=fifo)["QueueUrl"],
         "dead_letter_url": sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"],
+        "dispatch_url": sqs.create_queue(QueueName="dispatch")["QueueUrl"],
         "failed_url": sqs.create_queue(QueueName="failed")["QueueUrl"],
         "status_event_url": sqs.create_queue(QueueName="status-events")["QueueUrl"],
         "workflow_arn": machine["stateMachineArn"],

@@ -37,9 +37,9 @@ SORT_KEYS = {"requests": "execution"}
 # Table -> its local indexes.
 INDEXES = {
     "requests": {
-        "place": LocalIndex("place", "S", ("weight", "start_before", "skips")),
+        "place": LocalIndex("place", "S", ("weight", "start_before", "skips", "request_id")),
         "deadline": LocalIndex("deadline", "N", ("place", "weight", "start_before", "skips")),
-        "open": LocalIndex("open", "N", ("state", "place")),
+        "open": LocalIndex("open", "N", ("state", "request_id")),
     }
 }
 
@@ -125,9 +125,13 @@ def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
 
 
 def _query(state: Record, request: Record) -> tuple[Record, Answer]:
-    """A page of a local index, in the order of its sort key. `Limit` and size count what is read before the filter."""
+    """A page of the table or of a local index, in the order of the sort key.
+
+    `Limit` and size count what is read before the filter.
+    """
     table = request["TableName"]
-    sort_key, _, included = INDEXES[table][request["IndexName"]]
+    index = INDEXES[table][request["IndexName"]] if "IndexName" in request else None
+    sort_key = index.sort_key if index else SORT_KEYS[table]
     given = {name: request.get(f"{name}Expression") for name in ("KeyCondition", "Filter")}
     both = " AND ".join(f"({text})" for text in given.values() if text)
     expression = _Expressions(request.with_fields(ConditionExpression=both))
@@ -139,9 +143,9 @@ def _query(state: Record, request: Record) -> tuple[Record, Answer]:
     if start := request.get("ExclusiveStartKey"):
         items = [item for item in items if _order(item, sort_key) > _order(start, sort_key)]
     keys = {*_key_names(table), sort_key}
-    entries = [_with_only(item, {*keys, *included}) for item in items]
+    entries = [_with_only(item, {*keys, *index.included}) for item in items] if index else items
     page = _first_page(entries, request.get("Limit", len(entries)))
-    matching = tuple(entry for entry in page if kept.holds(expression.scope(entry)))
+    matching = tuple(expression.projected(entry) for entry in page if kept.holds(expression.scope(entry)))
     answer = {"Items": matching, "Count": len(matching), "ScannedCount": len(page)}
     # A page that is full may be the last one, and has a key nevertheless (API Reference, Query, LastEvaluatedKey).
     if page and (len(page) < len(entries) or len(page) == request.get("Limit")):
@@ -328,8 +332,9 @@ _OPERATIONS: dict[str, tuple[set[str], _Work]] = {
     "delete_item": (_WRITE | {"Key"}, _delete_item),
     "update_item": (_WRITE | {"Key", "UpdateExpression"}, _update_item),
     "query": (
-        {"TableName", "IndexName", "ConsistentRead", "KeyConditionExpression", "FilterExpression", "Limit"}
-        | {"ExclusiveStartKey", "ExpressionAttributeNames", "ExpressionAttributeValues"},
+        _READ
+        | {"IndexName", "KeyConditionExpression", "FilterExpression", "ExpressionAttributeValues"}
+        | {"Limit", "ExclusiveStartKey"},
         _query,
     ),
     # botocore gives each call a new token, which only its own repeats have.

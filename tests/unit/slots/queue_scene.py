@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from slotkeeper.aws.dynamodb import Item, number
@@ -18,8 +17,8 @@ from slotkeeper.slots.starts import ReservationStarter, Starts
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import Refusal
 from tests.support.quick_clients import shared_client
+from tests.unit.conftest import NOW, in_turn
 
-NOW = 1_800_000_000.0
 AGE = 32.0
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:workflow"
 
@@ -73,7 +72,7 @@ class QueueScene:
         self.sent = 0
         self.names: dict[str, str] = {}  # execution -> request id
         self.starts = Starts(self.stepfunctions, MACHINE)
-        self.starter = ReservationStarter(self.starts, self.grants, self.rows, lambda: self.now, each=_in_turn)
+        self.starter = ReservationStarter(self.starts, self.grants, self.rows, lambda: self.now, each=in_turn)
         self.tools = Tools(
             self.grants,
             self.rows,
@@ -95,7 +94,6 @@ class QueueScene:
             "slot_limit": number(1),
             "slots_in_use": number(0),
             "holders": {"M": {}},
-            "waiting": {"M": {}},
             "target": {"S": "job"},
             "grants": number(7),
         }
@@ -187,7 +185,3 @@ def running(weight: int = 1) -> Item:
 
 def leased(until: float) -> Item:
     return reserved() | {"state": {"S": "LEASED"}, "until": number(int(until)), "code": {"S": "x"}}
-
-
-def _in_turn[T, R](work: Callable[[T], R], listed: Any) -> list[R]:
-    return [work(each) for each in listed]

@@ -18,7 +18,8 @@ from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import MAX_LEAVES
 from tests.support.boundary import before_write, lose_answer, refuse
-from tests.unit.slots.queue_scene import AGE, NOW, QueueScene, leased, reserved, running
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import AGE, QueueScene, leased, reserved, running
 
 REFUSED = "ConditionalCheckFailedException"
 SOON, LATER = "2027-01-15T08:01:00Z", "2027-01-15T08:20:00Z"  # a minute and twenty after NOW
@@ -225,7 +226,7 @@ def test_a_grant_whose_first_answer_was_lost_is_started(scene: QueueScene) -> No
     before_write(scene.dynamodb, lambda _: scene.aws.tables.put("slots", written))
     refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=written)
     report = scene.dispatch()
-    assert (report.started, report.refused_grants) == ([name], 0)
+    assert ([*report.started], report.refused_grants) == ([name], 0)
 
 
 def test_a_grant_that_may_have_been_made_fails_the_dispatch(scene: QueueScene) -> None:
@@ -263,7 +264,7 @@ def test_a_throttle_ends_the_dispatch_and_rings_after_two_seconds(scene: QueueSc
     names = scene.queue("a", "b", "c")
     scene.aws.start_errors[names[1]] = "ThrottlingException"
     report = scene.dispatch()
-    assert (report.started, report.put_back, scene.holders) == (names[:1], [names[1]], {"a": "RESERVED"})
+    assert ([*report.started], report.put_back, scene.holders) == (names[:1], [names[1]], {"a": "RESERVED"})
     assert scene.rings == [({"process": "p", "count": 1}, 2)]
 
 
@@ -282,7 +283,7 @@ def test_the_slot_of_a_refused_request_is_used_in_the_same_dispatch(scene: Queue
     names = scene.queue("a", "b")
     scene.aws.start_errors[names[0]] = "InvalidExecutionInput"
     report = scene.dispatch()
-    assert (scene.states, report.started) == ({"a": "REJECTED", "b": "STARTED"}, [names[1]])
+    assert (scene.states, [*report.started]) == ({"a": "REJECTED", "b": "STARTED"}, [names[1]])
     assert [each.execution for each in report.left] == [names[0]]
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from slotkeeper.aws import dynamodb
-from slotkeeper.slots.grants import GrantMade, GrantRefused
+from slotkeeper.slots.grants import GrantMade, GrantRefused, Removed
 from slotkeeper.slots.plan import PlannedStart
 from tests.support.boundary import before_write, refuse
-from tests.unit.slots.queue_scene import NOW, QueueScene, leased, reserved, running
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 
 A, B = PlannedStart("p-a", 1), PlannedStart("p-b", 2)
 REFUSED = "ConditionalCheckFailedException"
@@ -62,7 +63,7 @@ def test_of_several_reservations_those_that_are_still_as_granted_are_removed(nam
 
     removed = getattr(scene.grants, name)("p", {"p-a": 1, "p-b": 1, "p-c": 1, "p-d": 1, "p-e": 3})
 
-    assert removed == {"p-a": 1, "p-e": 3}
+    assert removed == Removed({"p-a": 1, "p-e": 3}, grants + 1 if name == "put_back" else 0)
     assert (scene.process.holders.keys(), scene.process.slots_in_use) == ({"p-b", "p-d"}, 3)
     assert scene.process.grants == grants + (name == "put_back")
 
@@ -73,18 +74,18 @@ def test_a_reservation_that_was_granted_again_with_another_weight_stays(
 ) -> None:
     """1. An operator frees it. 2. The default weight is changed. 3. Another dispatch grants it."""
     scene.hold({"p-a": reserved(weight=held)})
-    assert scene.grants.put_back("p", {"p-a": given}) == {}
+    assert scene.grants.put_back("p", {"p-a": given}) == Removed({})
     assert scene.process.slots_in_use == held
 
 
 def test_a_weight_of_one_that_an_operator_wrote_is_put_back(scene: QueueScene) -> None:
     scene.hold({"p-a": reserved() | {"weight": {"N": "1"}}})
-    assert scene.grants.put_back("p", {"p-a": 1}) == {"p-a": 1}
+    assert scene.grants.put_back("p", {"p-a": 1}).weights == {"p-a": 1}
 
 
 def test_reservations_that_are_all_gone_are_not_removed_again(scene: QueueScene) -> None:
-    assert scene.grants.put_back("p", {"p-a": 1}) == {}
-    assert scene.grants.put_back("gone", {"p-a": 1}) == {}
+    assert scene.grants.put_back("p", {"p-a": 1}) == Removed({})
+    assert scene.grants.put_back("gone", {"p-a": 1}) == Removed({})
 
 
 def test_a_lease_that_is_extended_meanwhile_stays(scene: QueueScene) -> None:

@@ -6,10 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from slotkeeper.slots.intake import Accepted, ReceivedAgain, Reused, SameAgain, digest_of, place_of
+from slotkeeper.aws.dynamodb import number
+from slotkeeper.slots.intake import (
+    Acceptance,
+    Accepted,
+    ReceivedAgain,
+    Rejected,
+    SameAgain,
+    accept,
+    digest_of,
+    place_of,
+)
 from slotkeeper.slots.request import PRIORITIES, Request, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
-from tests.unit.slots.queue_scene import NOW, QueueScene
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene
 
 A = Request("p", {"--day": "1"}, "a")
 CORRECTED = replace(A, arguments={"--day": "2"})
@@ -49,10 +60,42 @@ def test_a_message_is_compared_with_the_row_of_a_request_that_was_or_may_be_star
     scene.end(FIRST, state)
     known = scene.row(FIRST)
 
-    answers = [scene.accept(A, "m1"), scene.accept(A, "m2"), scene.accept(CORRECTED, "m3")]
+    answers = [scene.accept(A, "m1"), scene.accept(A, "m2")]
 
-    assert answers == [ReceivedAgain(FIRST), SameAgain(FIRST), Reused(FIRST)]
+    assert answers == [ReceivedAgain(FIRST), SameAgain(FIRST)]
     assert scene.aws.tables.items("requests") == [known]
+
+
+def test_a_message_that_reuses_the_id_of_another_request_is_rejected_once(scene: QueueScene) -> None:
+    scene.accept(A, "m1")
+    known = scene.row(FIRST)
+
+    rejected = scene.accept(CORRECTED, "m2")
+
+    assert isinstance(rejected, Rejected)
+    assert (rejected.execution, rejected.code, FIRST in rejected.reason) == (f"{FIRST}#m2", "RequestIdReused", True)
+    row = scene.row(rejected.execution)
+    assert (row["state"], row["open"], row["reason"]) == (
+        {"S": "REJECTED"},
+        number(-NOW),
+        {"S": rejected.reason},
+    )
+    assert not row.keys() & {"place", "deadline", "body"}
+    assert scene.accept(CORRECTED, "m2") == ReceivedAgain(rejected.execution)
+    assert scene.row(FIRST) == known
+
+
+def test_a_request_that_is_too_large_is_a_row_without_a_body(scene: QueueScene) -> None:
+    def send(message: str, at: float) -> Acceptance:
+        return accept(scene.rows, A, message, at, "1", at, too_large="why")
+
+    assert send("m1", NOW) == Rejected(FIRST, "TooLarge", "why")
+    row = scene.row(FIRST)
+    assert (row["state"], row["code"], row["open"]) == ({"S": "REJECTED"}, {"S": "TooLarge"}, number(-NOW))
+    assert row["expires"] == number(int(NOW) + RETENTION_SECONDS)
+    assert not row.keys() & {"place", "deadline", "body"}
+    assert send("m1", NOW) == ReceivedAgain(FIRST)
+    assert send("m2", NOW) == Rejected(SECOND, "TooLarge", "why")
 
 
 @pytest.mark.parametrize("state", ENDED_WITHOUT_START)
@@ -71,10 +114,10 @@ def test_after_an_end_without_a_start_a_message_is_the_next_attempt(
 
 def test_a_chain_of_attempts_has_one_row_for_each_message(scene: QueueScene) -> None:
     """Each message, the first one too, finds its own row when it is delivered again."""
-    for number, name in enumerate((FIRST, SECOND), 1):
-        assert scene.accept(A, f"m{number}") == Accepted(name)
+    for message, name in enumerate((FIRST, SECOND), 1):
+        assert scene.accept(A, f"m{message}") == Accepted(name)
         scene.end(name, "CANCELLED")
-    answers = [scene.accept(A, f"m{number}") for number in (3, 1, 2, 3, 4)]
+    answers = [scene.accept(A, f"m{message}") for message in (3, 1, 2, 3, 4)]
     assert answers == [Accepted(THIRD), *map(ReceivedAgain, (FIRST, SECOND, THIRD)), SameAgain(THIRD)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from botocore.exceptions import ClientError
@@ -11,9 +11,19 @@ from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
 from slotkeeper.slots.plan import Queued
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
-from slotkeeper.slots.request_table import MAX_LEAVES, RETENTION_SECONDS, Leaving, QueuedBody
+from slotkeeper.slots.request_table import (
+    MAX_CAUSE,
+    MAX_ERROR,
+    MAX_LEAVES,
+    RETENTION_SECONDS,
+    Leaving,
+    Outcome,
+    QueuedBody,
+    State,
+)
 from tests.support.boundary import before_write, passed_values, refuse
-from tests.unit.slots.queue_scene import NOW, QueueScene, reserved, running
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene, reserved, running
 
 CANCELLED = "TransactionCanceledException"
 BUSY = [{"Code": "None"}, {"Code": "TransactionConflict"}]
@@ -61,19 +71,18 @@ def test_due_are_the_first_that_skip_or_have_a_time_that_comes(scene: QueueScene
 
 
 def test_a_body_is_read_with_its_state_and_a_missing_row_is_none(scene: QueueScene) -> None:
-    queued, ended, unread = scene.queue("a", "b", "c")
-    row = scene.row(ended)
-    scene.aws.tables.put(
-        "requests", {name: row[name] for name in ("process_name", "execution")} | {"state": {"S": "SUCCEEDED"}}
-    )
+    request = Request("p", {}, "a", priority="high")
+    scene.accept(request, at=NOW - 1)
+    queued, (ended, unread) = request.execution_name, scene.queue("b", "c")
+    scene.rows.record("p", ended, "SUCCEEDED", NOW)
     scene.aws.unread = {unread}
-    text = Request("p", {}, "a").to_json()
+    text = request.to_json()
 
     found = scene.rows.bodies("p", [queued, ended, "p-none", unread])
 
     assert found == {
-        queued: QueuedBody("QUEUED", text, NOW),
-        ended: QueuedBody("SUCCEEDED", "", None),
+        queued: QueuedBody("QUEUED", text, NOW - 1, "high", NOW),
+        ended: QueuedBody("SUCCEEDED", "", NOW, "normal"),
         "p-none": None,
     }
 
@@ -113,7 +122,7 @@ def test_requests_leave_together_and_a_plan_made_before_is_outdated(scene: Queue
     )
     assert (row["ended"], row["expires"]) == (number(NOW), number(int(NOW) + RETENTION_SECONDS))
     assert not row.keys() & {"place", "deadline"}
-    assert row["placed"] == placed
+    assert (row["placed"], row["open"]) == (placed, number(-NOW))  # its end must be told
     assert scene.process.grants == seen.grants + 1
 
 
@@ -237,3 +246,52 @@ def test_an_entry_of_the_queue_has_what_a_plan_needs(scene: QueueScene) -> None:
     (name,) = scene.queue("a", weight=2, start_before="2027-01-15T08:00:01.5Z", when_busy="skip")
     ((entry,),) = scene.rows.queue("p", 2, 9)
     assert entry == Queued(name, scene.row(name)["place"]["S"], 2, NOW + 1.5, skips=True)
+
+
+# Outcomes
+
+
+@pytest.mark.parametrize("state", get_args(State))
+@pytest.mark.parametrize("outcome", ["SUCCEEDED", "FAILED"])
+def test_an_outcome_is_recorded_of_what_has_none_or_has_failed(
+    outcome: Outcome, state: State, scene: QueueScene
+) -> None:
+    """A redriven execution may find that work which was recorded as failed has succeeded after all."""
+    (name,) = scene.queue("a", start_before="2027-01-15T09:00:00Z")
+    scene.end(name, state)
+    before = scene.row(name)
+
+    is_recorded = scene.rows.record("p", name, outcome, NOW, "E" * 300, "c" * 40_000)
+
+    row = scene.row(name)
+    assert is_recorded == (state in ("QUEUED", "STARTED", "FAILED"))
+    if not is_recorded:
+        assert row == before
+        return
+    assert (row["state"], row["ended"]) == ({"S": outcome}, number(NOW))
+    assert row["expires"] == number(int(NOW) + RETENTION_SECONDS)
+    assert not row.keys() & {"place", "deadline", "open"}
+    # A failed request can be redriven: it keeps its body.
+    lengths = {key: len(row[key]["S"]) for key in ("error", "cause") if key in row}
+    kept = {"error": MAX_ERROR, "cause": MAX_CAUSE}
+    assert ("body" in row, lengths) == ((False, {}) if outcome == "SUCCEEDED" else (True, kept))
+
+
+def test_a_success_removes_the_failure_that_was_recorded(scene: QueueScene) -> None:
+    (name,) = scene.queue("a")
+    scene.rows.record("p", name, "FAILED", NOW, "Error", "why")
+    scene.rows.record("p", name, "SUCCEEDED", NOW)
+    assert not scene.row(name).keys() & {"error", "cause", "body"}
+
+
+def test_an_outcome_of_no_row_makes_none(scene: QueueScene) -> None:
+    assert scene.rows.record("p", "p-manual", "FAILED", NOW) is False
+    assert scene.row("p-manual") == {}
+
+
+def test_a_reservation_that_was_put_back_is_noted_only_in_a_queued_row(scene: QueueScene) -> None:
+    queued, started = scene.queue("a", "b")
+    scene.rows.mark_started("p", started, "8#1", NOW)
+    for name in (queued, started, "p-none"):
+        scene.rows.note_put_back("p", name, 9)
+    assert [scene.row(name).get("put_back") for name in (queued, started, "p-none")] == [number(9), None, None]

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 
+from slotkeeper.aws.dynamodb import number
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.plan import PlannedStart
+from slotkeeper.slots.request_table import QueuedBody
 from slotkeeper.slots.starts import (
+    AGE_SECONDS,
+    LATEST_START_SECONDS,
     NotStarted,
     OtherExecution,
     Reserved,
@@ -21,7 +25,8 @@ from slotkeeper.slots.starts import (
     in_threads,
 )
 from tests.support.boundary import before_write, lose_answer, passed_values, refuse
-from tests.unit.slots.queue_scene import NOW, QueueScene, reserved
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene, reserved
 
 BEGAN = datetime.fromtimestamp(NOW, UTC)
 
@@ -34,7 +39,11 @@ def scene() -> QueueScene:
 def grant(scene: QueueScene, *names: str) -> Reserved:
     """Reserve slots in one grant."""
     made = scene.grants.grant(scene.process, [PlannedStart(name, 1) for name in names], 0, NOW)
-    return Reserved("p", dict.fromkeys(names, 1), {}, made.grants)  # type: ignore[union-attr]
+    return Reserved("p", dict.fromkeys(names, 1), {}, made.grants, NOW)  # type: ignore[union-attr]
+
+
+def text(scene: QueueScene, name: str) -> str:
+    return str(scene.row(name)["body"]["S"])
 
 
 # Outcomes
@@ -109,12 +118,13 @@ def test_another_execution_of_the_name_is_shown_with_its_start(scene: QueueScene
 
 def test_started_requests_are_marked_in_the_order_of_their_grant(scene: QueueScene) -> None:
     names = scene.queue("a", "b")
-    assert scene.starter.start(grant(scene, *names)) == Settled(started=names)
+    settled = scene.starter.start(grant(scene, *names))
+    assert settled == Settled(
+        started={name: QueuedBody("QUEUED", text(scene, name), NOW, "normal", NOW) for name in names}
+    )
     assert [scene.row(name)["granted"]["S"] for name in names] == ["0000000000000008#00", "0000000000000008#01"]
     assert scene.states == {"a": "STARTED", "b": "STARTED"}
-    assert [execution["input"] for execution in scene.aws.executions.values()] == [
-        scene.row(name)["body"]["S"] for name in names
-    ]
+    assert [each["input"] for each in scene.aws.executions.values()] == [text(scene, name) for name in names]
 
 
 def test_after_a_throttle_nothing_more_is_started_and_one_write_puts_the_rest_back(scene: QueueScene) -> None:
@@ -125,12 +135,15 @@ def test_after_a_throttle_nothing_more_is_started_and_one_write_puts_the_rest_ba
 
     settled = scene.starter.start(given)
 
-    assert (settled.started, settled.put_back) == (names[:1], names[1:])
+    assert ([*settled.started], settled.put_back) == (names[:1], names[1:])
     assert "ThrottlingException" in settled.not_started
-    # The first UpdateItem marks the first request, the second one puts the others back.
-    assert scene.aws.made == ["BatchGetItem", "StartExecution", "UpdateItem", "StartExecution", "UpdateItem"]
+    # The first UpdateItem marks the first request, the second one puts the others back, and the rest note that.
+    made = ["BatchGetItem", "StartExecution", "UpdateItem", "StartExecution", "UpdateItem"]
+    assert scene.aws.made == made + ["UpdateItem"] * 3
     assert (scene.process.holders.keys(), scene.process.slots_in_use) == ({names[0]}, 1)
     assert scene.process.grants == given.grants + 1
+    # From here on their order counts, and not from the grant that was taken back.
+    assert [scene.row(name).get("put_back") for name in names] == [None, *[number(given.grants + 1)] * 3]
     assert scene.states == {"a": "STARTED"} | dict.fromkeys("bcd", "QUEUED")
 
 
@@ -140,7 +153,7 @@ def test_an_old_reservation_that_is_throttled_stays(scene: QueueScene) -> None:
     scene.hold({old: reserved(NOW - 60)})
     given = grant(scene, fresh)
     scene.aws.start_errors[old] = "ThrottlingException"
-    settled = scene.starter.start(Reserved("p", {fresh: 1}, {old: 1}, given.grants))
+    settled = scene.starter.start(Reserved("p", {fresh: 1}, {old: 1}, given.grants, NOW))
     assert (settled.put_back, scene.holders) == ([fresh], {"old": "RESERVED"})
 
 
@@ -148,7 +161,8 @@ def test_an_uncertain_start_keeps_its_reservation(scene: QueueScene) -> None:
     names = scene.queue("a", "b")
     given = grant(scene, *names)
     lose_answer(scene.stepfunctions, "StartExecution")
-    assert scene.starter.start(given) == Settled(started=names[1:], unsure=names[:1])
+    settled = scene.starter.start(given)
+    assert ([*settled.started], settled.unsure, settled.put_back) == (names[1:], names[:1], [])
     assert scene.holders == {"a": "RESERVED", "b": "RESERVED"}
     assert scene.states == {"a": "QUEUED", "b": "STARTED"}
 
@@ -204,7 +218,7 @@ def test_an_old_reservation_of_an_ended_request_is_dropped_and_that_of_a_started
     scene.end(ended, "SUCCEEDED")
     scene.end(started, "STARTED")
     old = dict.fromkeys((ended, started, "p-none"), 1)
-    assert scene.starter.start(Reserved("p", {}, old, 7)) == Settled(removed=True)
+    assert scene.starter.start(Reserved("p", {}, old, 7, NOW)) == Settled(removed=True)
     assert (scene.holders, scene.process.grants) == ({"started": "RESERVED"}, 7)
     assert scene.aws.executions == {}
 
@@ -214,11 +228,26 @@ def test_what_was_not_read_is_put_back_if_it_is_new_and_tried_again_if_it_is_old
     scene.hold({old: reserved(NOW - 60)})
     given = grant(scene, fresh, read)
     scene.aws.unread = {old, fresh}
-    settled = scene.starter.start(Reserved("p", given.fresh, {old: 1}, given.grants))
-    assert settled == Settled(started=[read], put_back=[fresh], not_started="the row was not read")
+    settled = scene.starter.start(Reserved("p", given.fresh, {old: 1}, given.grants, NOW))
+    assert ([*settled.started], settled.put_back, settled.not_started) == ([read], [fresh], "the row was not read")
     assert scene.holders == {"old": "RESERVED", "read": "RESERVED"}
-    alone = scene.starter.start(Reserved("p", {}, {old: 1}, given.grants))
+    alone = scene.starter.start(Reserved("p", {}, {old: 1}, given.grants, NOW))
     assert alone == Settled(not_started="the row was not read")
+
+
+def test_long_after_its_grant_nothing_is_started_since_another_dispatch_may_do_it(scene: QueueScene) -> None:
+    """A call takes up to five seconds, and after AGE_SECONDS any dispatch starts the reservation again."""
+    names = scene.queue("a", "b")
+    given = grant(scene, *names)
+    scene.now = NOW + LATEST_START_SECONDS
+    started = scene.starter.start(given)
+    assert ([*started.started], LATEST_START_SECONDS + 5 < AGE_SECONDS) == (names, True)
+    (late,) = scene.queue("c")
+    given = grant(scene, late)
+    scene.now += 0.1
+    settled = scene.starter.start(given)
+    assert (settled.put_back, settled.not_started) == ([late], "too late after the grant")
+    assert (scene.states["c"], scene.ran) == ("QUEUED", ["a", "b"])
 
 
 def test_starts_in_threads_have_the_results_in_order() -> None:
