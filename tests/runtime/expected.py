@@ -9,36 +9,47 @@ from __future__ import annotations
 import json
 
 from dev.emulator.chat_service import answer_to
+from dev.emulator.environment import ROOT
+from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.request import execution_name
 from tests.runtime.runtime_outcomes import Expectation, Outcome, work_dead_lettered
 
-FIRST = execution_name("sample", "2012-01", 1)
+(OF_REUSED_ID,) = json.loads((ROOT / "events" / "starter" / "reused_id.json").read_text())["Records"]
 
 
-def _starts(request_id: str, attempt: int = 1, process: str = "sample") -> Expectation:
-    name = execution_name(process, request_id, attempt)
+def _starts(request_id: str, attempt: int = 1) -> Expectation:
+    name = execution_name("sample", request_id, attempt)
     return lambda outcome: (
         (outcome.failed_items, outcome.counted("RequestsAdmitted")) == (0, [1.0])
-        and outcome.execution(name) == "RUNNING"
-        and list(outcome.process(process).holders) == [name]
+        and (outcome.execution(name), outcome.state(name)) == ("RUNNING", "STARTED")
+        and list(outcome.process("sample").holders) == [name]
     )
 
 
-def _waits(process: str) -> Expectation:
+def _stays_queued(process: str, request_id: str, rings: int = 0) -> Expectation:
+    name = execution_name(process, request_id, 1)
     return lambda outcome: (
-        (outcome.failed_items, outcome.counted("RequestsRefused")) == (1, [1.0])
-        and outcome.waits(process)
-        and not outcome.process(process).holders
+        (outcome.failed_items, outcome.state(name), outcome.execution(name)) == (0, "QUEUED", "NONE")
+        and outcome.delayed("DispatchQueue") == rings
         and not outcome.messages("RequestDeadLetterQueue")
     )
 
 
-def _request_dead_lettered(code: str) -> Expectation:
+def _ends(process: str, request_id: str, end: str, metric: str, suffix: str = "") -> Expectation:
+    """It ends without a start, and its caller, if it had one, is told."""
+    name = execution_name(process, request_id, 1) + suffix
     return lambda outcome: (
-        (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0])
-        and outcome.codes("RequestDeadLetterQueue") == [code]
-        and not outcome.process("sample").holders
+        (outcome.failed_items, outcome.state(name), outcome.counted(metric)) == (0, end, [1.0])
+        and "open" not in outcome.row("RequestTable", process, name)
+        and outcome.execution(name) == "NONE"
+        and not outcome.messages("RequestDeadLetterQueue")
     )
+
+
+def _dead_letters(outcome: Outcome) -> bool:
+    return (outcome.failed_items, outcome.counted("RequestsDeadLettered")) == (0, [1.0]) and outcome.codes(
+        "RequestDeadLetterQueue"
+    ) == ["InvalidRequest"]
 
 
 def _keeps(request_id: str, error: str) -> Expectation:
@@ -48,6 +59,7 @@ def _keeps(request_id: str, error: str) -> Expectation:
         and [each["error"] for each in outcome.messages("FailedRequestQueue")] == [error]
         and json.loads(outcome.messages("FailedRequestQueue")[0]["body"])["request_id"] == request_id
         and outcome.row("SettledTable", name)["settled_by"] == "janitor"
+        and outcome.state(name) == "FAILED"
     )
 
 
@@ -84,32 +96,38 @@ def _answers(outcome: Outcome) -> bool:
 EXPECTED: dict[str, Expectation] = {
     "starter/happy": _starts("2012-01"),
     "starter/redelivery": _starts("2012-01"),
-    "starter/second_attempt": _starts("2012-01", 2),
-    "starter/urgent": lambda outcome: _starts("2012-04")(outcome) and outcome.process("sample").slots_in_use == 2,
     "starter/repeated": lambda outcome: (
-        (outcome.failed_items, outcome.counted("RequestsRepeated")) == (0, [1.0])
-        and not outcome.process("sample").holders
-        and not outcome.messages("RequestDeadLetterQueue")
+        (outcome.failed_items, outcome.counted("RequestsRepeated")) == (0, [1.0]) and _starts("2012-01")(outcome)
     ),
-    "starter/full": _waits("full"),
-    "starter/early": _waits("early"),
-    "starter/paused": _waits("paused"),
-    "starter/skipped": lambda outcome: (
-        (outcome.failed_items, outcome.counted("RequestsSkipped")) == (0, [1.0])
-        and outcome.row("SettledTable", f"#skipped:{execution_name('full', '2012-01', 1)}")["request_id"] == "2012-01"
-        and not outcome.waits("full")
-        and not outcome.messages("RequestDeadLetterQueue")
+    "starter/reused_id": _ends(
+        "sample", "2012-01", "REJECTED RequestIdReused", "RequestsRejected", f"#{OF_REUSED_ID['messageId']}"
     ),
-    "starter/too_late": _request_dead_lettered("TooLate"),
-    "starter/expired": _request_dead_lettered("Expired"),
-    "starter/not_json": _request_dead_lettered("InvalidRequest"),
-    "starter/unknown_field": _request_dead_lettered("InvalidRequest"),
-    "starter/reserved_argument": _request_dead_lettered("InvalidRequest"),
-    "starter/wrong_group": _request_dead_lettered("InvalidRequest"),
-    "starter/unknown_process": _request_dead_lettered("UnknownProcess"),
-    "starter/cancelled": _request_dead_lettered("Cancelled"),
+    "starter/second_attempt": _starts("2012-01", 2),
+    "starter/sent_again": _starts("2012-05", 2),
+    "starter/urgent": lambda outcome: _starts("2012-04")(outcome) and outcome.process("sample").slots_in_use == 2,
+    "starter/full": _stays_queued("full", "2012-01"),
+    "starter/early": _stays_queued("early", "2012-05", rings=1),
+    "starter/paused": _stays_queued("paused", "2012-01"),
+    "starter/skipped": _ends("full", "2012-01", "SKIPPED Skipped", "RequestsSkipped"),
+    "starter/too_late": _ends("sample", "2012-05", "TOO_LATE TooLate", "RequestsTooLate"),
+    "starter/too_large": _ends("sample", "2012-06", "REJECTED TooLarge", "RequestsRejected"),
+    "starter/unknown_process": _ends("unknown", "2012-01", "REJECTED UnknownProcess", "RequestsRejected"),
     "starter/malformed_process": lambda outcome: (
-        (outcome.failed_items, outcome.counted("StarterErrors")) == (1, [1.0])
+        _stays_queued("malformed", "2012-01")(outcome) and outcome.counted("StarterErrors") == [1.0]
+    ),
+    "starter/batch": lambda outcome: (
+        _starts("2012-01")(outcome)
+        and _dead_letters(outcome)
+        and outcome.state(execution_name("full", "2012-01", 1)) == "QUEUED"
+    ),
+    "starter/not_json": _dead_letters,
+    "starter/unknown_field": _dead_letters,
+    "starter/reserved_argument": _dead_letters,
+    "starter/doorbell": _starts("2012-07"),
+    "starter/timed_doorbell": _ends("full", "2012-07", "TOO_LATE TooLate", "RequestsTooLate"),
+    "starter/doorbell_with_ended": _ends("full", "2012-08", "CANCELLED Cancelled", "RequestsCancelled"),
+    "starter/not_a_doorbell": lambda outcome: (
+        (outcome.failed_items, outcome.counted("StarterErrors")) == (0, [1.0])
         and not outcome.messages("RequestDeadLetterQueue")
     ),
     "janitor/scheduled_run": lambda outcome: (
@@ -123,6 +141,12 @@ EXPECTED: dict[str, Expectation] = {
         outcome.failed_items == 0
         and not outcome.messages("FailedRequestQueue")
         and outcome.row("SettledTable", execution_name("sample", "2012-02", 1))["settled_by"] == "workflow"
+    ),
+    "execution_closed/slot_lost": lambda outcome: (
+        outcome.failed_items == 0
+        and outcome.state(execution_name("sample", "2012-04", 1)) == "RETURNED"
+        and outcome.state(execution_name("sample", "2012-04", 2)) == "QUEUED"
+        and [each["body"] for each in outcome.messages("DispatchQueue")] == [Bell("sample").to_json()]
     ),
     "execution_closed/unknown_execution": lambda outcome: (
         (outcome.failed_items, outcome.counted("StatusEventsHandled")) == (0, [1.0])

@@ -10,15 +10,18 @@ from dev.tools.invoke.function_stack import DeployedFunction
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request import process_of_execution
 
+# Table -> the attributes of its key.
 TABLES = {
-    "SlotTable": "process_name",
-    "SettledTable": "execution_name",
-    "RequestLedgerTable": "request_id",
-    "TokenTable": "token_name",
-    "SeenSignatureTable": "signature",
+    "SlotTable": ("process_name",),
+    "RequestTable": ("process_name", "execution"),
+    "SettledTable": ("execution_name",),
+    "RequestLedgerTable": ("request_id",),
+    "TokenTable": ("token_name",),
+    "SeenSignatureTable": ("signature",),
 }
-QUEUES = ("RequestQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQueue", "WorkDeadLetterQueue")
+QUEUES = ("DispatchQueue", "RequestDeadLetterQueue", "FailedRequestQueue", "WorkQueue", "WorkDeadLetterQueue")
 
 
 class Outcome:
@@ -50,8 +53,10 @@ class Outcome:
         assert process is not None
         return process
 
-    def waits(self, name: str) -> bool:
-        return bool(self.process(name).waiting)
+    def state(self, execution: str) -> str:
+        """The state of a request's row, with its code if it has one."""
+        row = self.row("RequestTable", process_of_execution(execution), execution)
+        return " ".join(row[name] for name in ("state", "code") if name in row)
 
     def execution(self, name: str) -> str:
         """An execution's status; NONE if there is none of this name."""
@@ -81,9 +86,9 @@ class Outcome:
         """The codes of the messages in a dead-letter queue."""
         return [each["code"] for each in self.messages(queue)]
 
-    def row(self, table: str, key: str) -> dict[str, Any]:
+    def row(self, table: str, *key: str) -> dict[str, Any]:
         """An item without types; empty if there is none."""
-        wanted = {TABLES[table]: {"S": key}}
+        wanted = {name: {"S": part} for name, part in zip(TABLES[table], key, strict=True)}
         answer = self._client("dynamodb").get_item(TableName=self._names[table], Key=wanted, ConsistentRead=True)
         return {name: next(iter(value.values())) for name, value in answer.get("Item", {}).items()}
 
@@ -106,7 +111,7 @@ def wipe(function: DeployedFunction) -> None:
     for table, key in TABLES.items():
         if table in function.names:
             for item in dynamodb.scan(TableName=function.names[table])["Items"]:
-                dynamodb.delete_item(TableName=function.names[table], Key={key: item[key]})
+                dynamodb.delete_item(TableName=function.names[table], Key={name: item[name] for name in key})
     for queue in QUEUES:
         if queue in function.names:
             sqs.purge_queue(QueueUrl=function.names[queue])

@@ -68,7 +68,7 @@ def _contents(deployed: DeployedFunction) -> dict[str, object]:
     kept: dict[str, object] = {"jobs": [job["Name"] for job in client("glue").get_jobs()["Jobs"]]}
     for table in TABLES.keys() & names.keys():
         items = client("dynamodb").scan(TableName=names[table])["Items"]
-        kept[table] = [item for item in items if item.keys() - {TABLES[table]}]
+        kept[table] = [item for item in items if item.keys() - {*TABLES[table]}]
     if "DataBucket" in names:
         kept["objects"] = client("s3").list_objects_v2(Bucket=names["DataBucket"]).get("Contents", [])
     return kept

@@ -1,8 +1,8 @@
 """Create what a sample event needs: its process, secret, object or aborted execution.
 
-For example, `starter/full` is refused because the process `full` has no slot, and `chatbot/replay` because its
-signature was used before. Everything is created before the call, and can be created twice. What the function itself
-writes, such as a dead-letter message, stays.
+For example, the request of `starter/full` waits because the process `full` has no slot, and `chatbot/replay` is refused
+because its signature was used before. Everything is created before the call, and can be created twice. What the
+function itself writes, such as a dead-letter message, stays.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,18 @@ from dev.tools.function_folders import own_module
 from dev.tools.invoke.function_stack import WAITING_DEFINITION, WAITING_STATE, DeployedFunction, event_folders
 from dev.tools.invoke.response_receiver import ResponseReceiver
 from dev.tools.sign_event import SAMPLE_MOMENT, freshen
+from slotkeeper.aws.dynamodb import number
 from slotkeeper.chatbot.token import ITEM_NAME
 from slotkeeper.retry.ledger import Claimed, Ledger
 from slotkeeper.retry.message import Message
-from slotkeeper.slots.process import Cancellation
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.grants import Grants
+from slotkeeper.slots.intake import accept
+from slotkeeper.slots.plan import PlannedStart
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Candidate, Slots
-from slotkeeper.slots.rate import Rate
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.rate import Rate, milliseconds
+from slotkeeper.slots.request import MAX_BODY_BYTES, Request
+from slotkeeper.slots.request_table import Leaving, RequestTable, granted_as
 from slotkeeper.token import TokenTable
 
 # Name -> limit, and whether it is paused. The job does not run.
@@ -36,6 +41,9 @@ JOBS = {"orders-job": 0, "better-orders-job": 0, "retrying-job": 1}  # name -> M
 # Event -> the event to call before it.
 AFTER = {
     "starter/redelivery": "happy",
+    "starter/repeated": "happy",
+    "starter/reused_id": "happy",
+    "starter/sent_again": "too_late",
     "chatbot/replay": "happy",
     "worker/redelivery": "redelivery",
     "worker/reused_id": "redelivery",
@@ -97,11 +105,19 @@ class EventSetup:
                 event = makers[self._folder](name, event)
             if own := own_module(self._folder, "event_setup"):
                 own.prepare(name, self._client, self.names, None if self._own else self._undo)
-            for record in event.get("Records", []) if name else []:
-                self._sent_now(record)
+            for record in event.get("Records", []):
+                self._of_this_stack(record)
+                if name:
+                    self._sent_now(record)
             if "ResponseURL" in event:
                 event |= {"ResponseURL": self._receiver.url}
         return event
+
+    def _of_this_stack(self, record: Event) -> None:
+        """Name the stack's own queue as the source. The samples have the names of a stack `slotkeeper`."""
+        *start, name = record.get("eventSourceARN", "").split(":")
+        if url := self.names.get(name.removeprefix("slotkeeper-").removesuffix(".fifo")):
+            record["eventSourceARN"] = ":".join([*start, url.rpartition("/")[2]])
 
     def _sent_now(self, record: Event) -> None:
         """Set the record's times to now. The samples' times are in 2100, those of expired messages in the past."""
@@ -117,19 +133,27 @@ class EventSetup:
 
     def _starter(self, name: str, event: Event) -> Event:
         self._make_processes()
-        if name == "cancelled":
-            body = json.loads(event["Records"][0]["body"])
-            cancelled = body["process"], _execution(body)
-            self._processes.cancellations.add(*cancelled, self._now, "an-operator")
-            self._undo.callback(self._processes.cancellations.drop, *cancelled, Cancellation(int(self._now)))
+        if name == "too_large":
+            record = event["Records"][0]
+            record["body"] = record["body"].replace("...", "." * MAX_BODY_BYTES)
         if name == "early":
-            # Its start of the day is used.
             self._create("early", 1, rate=Rate(1, 86_400))
-            slots = Slots(self._client("dynamodb"), self.names["SlotTable"])
-            slots.reserve(Candidate("early", "early-before"), self._now)
-            slots.cancel("early", "early-before")
-        if name == "repeated" and self._own:
-            self._close(json.loads(event["Records"][0]["body"]), "ABORTED")
+            tomorrow = {":due": number(milliseconds(self._now + 86_400))}  # its start of the day is used
+            self._client("dynamodb").update_item(
+                TableName=self.names["SlotTable"],
+                Key={"process_name": {"S": "early"}},
+                UpdateExpression="SET next_start = :due",
+                ExpressionAttributeValues=tomorrow,
+            )
+        if name == "doorbell":
+            self._queue(Request("sample", {}, "2012-07"))
+        if name == "timed_doorbell":
+            a_second_ago = datetime.fromtimestamp(self._now - 1, UTC).isoformat()
+            self._queue(Request("full", {}, "2012-07", start_before=a_second_ago))
+            event["Records"][0]["body"] = Bell("full", self._now).to_json()
+        if name == "doorbell_with_ended":
+            cancelled = self._queue(Request("full", {}, "2012-08"))
+            self._requests.leave("full", [Leaving(cancelled, "CANCELLED", "Cancelled", "by an operator")], self._now)
         if name == "malformed_process" and self._own:
             item = {"process_name": {"S": "malformed"}, "slot_limit": {"S": "10"}}
             self._client("dynamodb").put_item(TableName=self.names["SlotTable"], Item=item)
@@ -139,16 +163,21 @@ class EventSetup:
         self._make_processes()
         if name == "scheduled_run" and self._own:
             # Its starter died long ago, after reserving the slot and before starting the workflow.
-            Slots(self._client("dynamodb"), self.names["SlotTable"]).reserve(
-                Candidate("sample", "sample-of-a-dead-starter"), 1.0
-            )
+            grants = Grants(self._client("dynamodb"), self.names["SlotTable"])
+            if seen := grants.read("sample"):
+                grants.grant(seen, [PlannedStart("sample-of-a-dead-starter", 1)], 0, 1.0)
         return event
 
     def _execution_closed(self, name: str, event: Event) -> Event:
         self._make_processes()
-        if name in ("aborted", "failed", "timed_out") and self._own:
+        if name != "unknown_execution" and name and self._own:
             detail = json.loads(event["Records"][0]["body"])["detail"]
-            self._close(json.loads(detail["input"]), detail["status"], name=detail["name"])
+            request = json.loads(detail["input"])
+            started = request["process"], self._queue(Request(request["process"], {}, request["request_id"]))
+            self._requests.mark_started(*started, granted_as(1, 0), self._now)
+            if detail["error"] == "RequestFailed":  # the workflow has recorded it
+                self._requests.record(*started, "FAILED", self._now, "States.TaskFailed", "{}")
+            self._close(detail)
         return event
 
     def _registrar(self, _name: str, event: Event) -> Event:
@@ -205,6 +234,18 @@ class EventSetup:
     def _processes(self) -> Processes:
         return Processes(self._client("dynamodb"), self.names["SlotTable"])
 
+    @property
+    def _requests(self) -> RequestTable:
+        return RequestTable(self._client("dynamodb"), self.names["RequestTable"], self.names["SlotTable"])
+
+    def _queue(self, request: Request) -> str:
+        """Add the row of a request that was received a minute ago and is queued; return its execution's name."""
+        received = self._now - 60
+        accept(self._requests, request, "a-message", received, "1", received)
+        key = {"process_name": {"S": request.process}, "execution": {"S": request.execution_name}}
+        self._undo.callback(self._client("dynamodb").delete_item, TableName=self.names["RequestTable"], Key=key)
+        return request.execution_name
+
     def _give_credentials(self) -> None:
         if self._own:
             value = json.dumps({"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET})
@@ -214,21 +255,18 @@ class EventSetup:
     def _is_sample(self, path: Path) -> bool:
         return path.resolve().parent in event_folders(self._folder)
 
-    def _close(self, request: Event, status: str, name: str = "") -> None:
-        """Create an execution of this request that has ended with `status`."""
-        request = {"arguments": {}, "attempt": 1, **request}
-        name = name or _execution(request)
+    def _close(self, detail: Event) -> None:
+        """Create the execution of a status event. `detail`: of the event; its input, status and error count."""
+        name, status = detail["name"], detail["status"]
         machine = self.names["Workflow"]
         stepfunctions = self._client("stepfunctions")
-        state = {"Type": "Fail", "Error": "RequestFailed"} if status == "FAILED" else WAITING_STATE
+        state = {"Type": "Fail", "Error": detail["error"]} if status == "FAILED" else WAITING_STATE
         timeout = {"TimeoutSeconds": 1} if status == "TIMED_OUT" else {}
         definition = {"StartAt": "Only", "States": {"Only": state}, **timeout}
         stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(definition))
         try:
             with suppress(stepfunctions.exceptions.ExecutionAlreadyExists):
-                stepfunctions.start_execution(
-                    stateMachineArn=machine, name=name, input=json.dumps(request, sort_keys=True)
-                )
+                stepfunctions.start_execution(stateMachineArn=machine, name=name, input=detail["input"])
             arn = f"{machine.replace(':stateMachine:', ':execution:')}:{name}"
             if status == "ABORTED":
                 stepfunctions.stop_execution(executionArn=arn)
@@ -239,7 +277,3 @@ class EventSetup:
                 time.sleep(0.02)
         finally:
             stepfunctions.update_state_machine(stateMachineArn=machine, definition=json.dumps(WAITING_DEFINITION))
-
-
-def _execution(request: Event) -> str:
-    return execution_name(request["process"], request["request_id"], request.get("attempt", 1))
