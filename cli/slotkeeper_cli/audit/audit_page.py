@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper.retry.failures.analysis import fingerprint
 from slotkeeper.slots.executions import failure_reason
-from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit.history_checks import CheckResult, Result, first_of
 from slotkeeper_cli.audit.picture import figures
 from slotkeeper_cli.audit.timeline import MAX_BARS, TIMELINE_STYLE, TimelineRow, changes, length, rows, timeline_svg
-from slotkeeper_cli.audit.work_history import KeptRequest, WorkHistory
+from slotkeeper_cli.audit.work_history import WorkHistory
 from slotkeeper_cli.formatting import duration, iso
 from slotkeeper_cli.html_page import document, escaped, html_row, html_table
 
@@ -43,13 +42,12 @@ def audit_page(history: WorkHistory, results: Sequence[CheckResult], stack: str)
     """Return the page as a text in UTF-8. Names, errors and other texts of senders are escaped, task tokens hidden."""
     by_number = sorted(history.names, key=lambda name: -len(history.by_process.get(name, [])))
     shown, left_out = sorted(by_number[:MAX_SECTIONS]), sorted(by_number[MAX_SECTIONS:])
-    of, unnamed = figures(history), [each for each in history.kept if not each.execution]
+    of = figures(history)
     fewer = f"<p>Without a section, since they have fewer executions: {escaped(', '.join(left_out))}.</p>"
     body = [
         *_head(history, results),
         *(part for number, name in enumerate(shown, 1) for part in _section(history, name, of[name], number)),
         *([fewer] if left_out else []),
-        *_failures("Dead-letter messages that name no process", history, unnamed),
         "<section><h2>Checks</h2>",
         html_table("Checks", ("result", "check", "what the records state"), map(_check, results), text_columns=3),
         "</section>",
@@ -77,12 +75,13 @@ def _section(history: WorkHistory, name: str, of: dict[str, Any], number: int) -
     drawn, process = rows(history, name), history.processes.get(name)
     yield f'<section aria-labelledby="p{number}"><h2 id="p{number}">Process {escaped(name)}</h2>'
     if process:
-        waiting = f", {len(process.waiting):,} registered as waiting" if process.waiting else ""
+        queued = sum(bool(each.place) for each in history.rows_of.get(name, []))
+        waiting = f", {queued:,} queued" if queued else ""
         paused = ", paused" if process.paused else ""
         yield f"<p>Now: limit {process.slot_limit:,}, {process.slots_in_use:,} in use{waiting}{paused}.</p>"
     yield timeline_svg(history, name, f"t{number}")
     yield from _figures(of)
-    yield from _failures("Failures by cause", history, _causes(history, name))
+    yield from _failures(history, _causes(history, name))
     made = [
         html_row(str(place), iso(each.at), each.text, each.by or "not recorded", text_columns=4)
         for place, each in enumerate(changes(history, name)[:MAX_BARS], 1)
@@ -117,34 +116,43 @@ def _figures(of: dict[str, Any]) -> Iterator[str]:
     yield html_table("Figures", ("time", "recorded", *names), made, text_columns=1)
 
 
-def _causes(history: WorkHistory, name: str) -> list[KeptRequest]:
-    """What failed in the period: the executions of a process, and its messages that the starter dead-lettered."""
-    kept = {each.execution: each for each in history.kept if process_of_execution(each.execution) == name}
-    found = []
+@dataclass(frozen=True)
+class _Failure:
+    """A request that ended without success."""
+
+    name: str
+    at: float
+    code: str
+    reason: str
+
+
+def _causes(history: WorkHistory, name: str) -> Iterator[_Failure]:
+    """What failed in the period: executions, and requests that were rejected."""
     for each in history.by_process.get(name, []):
-        own = kept.pop(each.execution, KeptRequest(each.execution, "", 0.0))
         if each.has_failed and each.stopped is not None:
-            code, reason = own.code or each.error or each.status, own.reason or failure_reason(each.cause)
-            request_id = each.request_id or own.request_id
-            found.append(replace(own, at=each.stopped, code=code, reason=reason, request_id=request_id))
-    return [*found, *kept.values()]
+            row = each.row
+            code, cause = (row.error or each.status, row.cause) if row else (each.status, "")
+            yield _Failure(row.request_id if row else each.execution, each.stopped, code, failure_reason(cause))
+    for row in history.rows_of.get(name, []):
+        if row.state == "REJECTED" and row.ended is not None:
+            yield _Failure(row.request_id, row.ended, row.code, row.reason)
 
 
-def _failures(title: str, history: WorkHistory, failures: Iterable[KeptRequest]) -> Iterator[str]:
-    causes: dict[tuple[str, str], list[KeptRequest]] = defaultdict(list)
+def _failures(history: WorkHistory, failures: Iterable[_Failure]) -> Iterator[str]:
+    causes: dict[tuple[str, str], list[_Failure]] = defaultdict(list)
     for each in failures:
         if history.since <= each.at <= history.until:
             causes[each.code or "no code", fingerprint(each.reason, each.code)].append(each)
     made = []
     for (code, reason), some in sorted(causes.items(), key=lambda each: -len(each[1])):
         times = sorted(each.at for each in some)
-        names = first_of([each.request_id or each.execution or f"message {each.source}" for each in some], MAX_NAMES)
+        names = first_of([each.name for each in some], MAX_NAMES)
         texts = (code, reason or "not recorded", ", ".join(names))
         made.append(html_row(*texts, f"{len(some):,}", iso(times[0]), iso(times[-1]), text_columns=3))
     if made:
-        yield f"<h3>{title}</h3>"
+        yield "<h3>Failures by cause</h3>"
         columns = ("error", "reason", "requests", "failures", "first", "last")
-        yield html_table(title, columns, made, text_columns=3)
+        yield html_table("Failures by cause", columns, made, text_columns=3)
 
 
 def _request(of: TimelineRow) -> str:

@@ -1,22 +1,22 @@
-"""Checks of slots: those of dead holders become free (S4), and none stays free while a request waits (S6). Pure."""
+"""Checks of slots: those of dead holders become free (S4), and none stays free while a request is queued (S6). Pure."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.request import PRIORITIES, Priority, process_of_execution
+from slotkeeper.slots.request import process_of_execution
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude
 from slotkeeper_cli.audit.intervals import (
     Interval,
     Steps,
     merged,
     overlap_seconds,
-    overlaps,
     value_at,
     weighted_steps,
     without,
@@ -25,10 +25,9 @@ from slotkeeper_cli.audit.work_history import (
     CHILDREN,
     EXECUTIONS,
     GLUE_RUNS,
+    REQUESTS,
     Attempt,
     Holding,
-    LimitSteps,
-    Sending,
     WorkHistory,
     acts_of,
     limit_steps,
@@ -40,12 +39,11 @@ _RATE_CHANGES = ("process set-rate", "process repair", "stack restore")
 
 @dataclass(frozen=True)
 class Asking:
-    """A request from its sending until its start or dead-letter message. `until` is infinite if there is neither."""
+    """A request from its sending until its start or its end without one. `until` is infinite if there is neither."""
 
     name: str
-    priority: Priority
+    place: str
     weight: int
-    sequence: float
     sent: float
     until: float
     started: bool
@@ -53,10 +51,10 @@ class Asking:
 
 @dataclass(frozen=True)
 class Turn:
-    """A time in which a request had the turn and fitted.
+    """A time in which the request at the head of the queue fitted.
 
     Args:
-        started: its start ended this time. Otherwise another request took the slots or the turn.
+        started: its start ended this time. Otherwise another request took the slots, or came before it.
         after_release: the time began when slots were released or the limit was raised.
     """
 
@@ -80,12 +78,16 @@ def turns(asking: Sequence[Asking], held: Steps, limits: Steps) -> list[Turn]:
     """
     ends = {each.until for each in asking if each.until < math.inf}
     instants = sorted({each.sent for each in asking} | ends | {at for at, _ in (*held, *limits)})
-    groups = [sorted((e for e in asking if e.priority == p), key=lambda e: e.sequence) for p in PRIORITIES]
+    arriving = deque(sorted(asking, key=lambda each: each.sent))
+    queue: list[tuple[str, str, Asking]] = []  # by place
     found: list[Turn] = []
     current: Asking | None = None
     began = 0.0
     for instant in instants:
-        able = _able(groups, instant, value_at(held, instant), value_at(limits, instant))
+        while arriving and arriving[0].sent <= instant:
+            each = arriving.popleft()
+            heapq.heappush(queue, (each.place, each.name, each))
+        able = _able(queue, instant, value_at(held, instant), value_at(limits, instant))
         if able is current:
             continue
         if current is not None:
@@ -94,15 +96,16 @@ def turns(asking: Sequence[Asking], held: Steps, limits: Steps) -> list[Turn]:
     return found if current is None else [*found, _turn(current, began, math.inf, held, limits)]
 
 
-def _able(groups: Sequence[list[Asking]], instant: float, held: int, limit: int) -> Asking | None:
-    """The request that has the turn, if it fits. `groups`: by priority, in message order; removes those that ended."""
-    for group in groups:
-        while group and group[0].until <= instant:
-            group.pop(0)
-        head = next((each for each in group if each.sent <= instant < each.until), None)
-        if head is not None and head.weight <= limit:
-            return head if held + head.weight <= limit else None
-    return None
+def _able(queue: list[tuple[str, str, Asking]], instant: float, held: int, limit: int) -> Asking | None:
+    """The head of the queue, if it fits: the first request that is not blocked. Removes those that have left it."""
+    blocked = []
+    while queue and (queue[0][2].until <= instant or queue[0][2].weight > limit):
+        entry = heapq.heappop(queue)
+        blocked += [entry] if entry[2].until > instant else []
+    head = queue[0][2] if queue else None
+    for entry in blocked:
+        heapq.heappush(queue, entry)
+    return head if head is not None and held + head.weight <= limit else None
 
 
 def _turn(request: Asking, began: float, ended: float, held: Steps, limits: Steps) -> Turn:
@@ -186,7 +189,7 @@ def _dead_in(holding: Holding, attempt: Attempt | None, last: Mapping[str, float
     since = _dead_since(attempt, last)
     if since is None or attempt.stopped is None or not attempt.started <= holding.freed > attempt.stopped:
         return None
-    # A late redelivery can take the slot for a moment after its execution has ended.
+    # The janitor or an operator may have adopted it later.
     return max(holding.taken, since)
 
 
@@ -205,7 +208,7 @@ def _lateness(history: WorkHistory, execution: str, since: float, freed: float) 
 
 @dataclass(frozen=True)
 class IdleTime:
-    """A time in which a slot was free and a request is known to have waited.
+    """A time in which a slot was free for the request at the head of the queue.
 
     Attributes:
         taken_by: the execution that took the slot and so ended this time; empty if something else did.
@@ -224,36 +227,38 @@ class IdleTime:
 
 
 def taken(history: WorkHistory) -> CheckResult:
-    """S6: no slot is free for longer than `bounds.free_slot` while a request is known to wait.
+    """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
     An execution counts as a holder until it has stopped, or until its slot was certainly free. Left out: processes
-    with leases, which leave no record, with a blocked request, or with a rate, for which requests wait while slots are
-    free; and times of pauses or of a limit that is not known.
+    with leases, which leave no record, or with a rate, for which requests wait while slots are free; those of which
+    not all rows were read; and times of pauses or of a limit that is not known.
 
-    In a whole run, whose messages are all known, it is the request that has the turn by priority, order and weight that
-    no free slot may wait for. A fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
+    In a whole run a fault that may be the cause allows `bounds.disturbed`, without the time of an outage.
     """
-    claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request waits"
-    found = Found(unknown=history.lacks(EXECUTIONS, "SlotTable", "AuditLogGroup"))
+    claim = f"no slot is free for {duration(history.bounds.free_slot)} while a request that fits is queued"
+    found = Found(unknown=history.lacks(EXECUTIONS, REQUESTS, "SlotTable", "AuditLogGroup"))
+    if REQUESTS in history.samples:
+        found.unknown.append(history.samples[REQUESTS])
     idle = [each for name in history.names for each in idle_times(history, name)]
     found.fails += [
         f"{each.process}: {duration(each.seconds)} from {iso(each.started)}"
         for each in idle
         if _is_too_long(history, each)
     ]
-    left_out = {name for name in history.names if not history.run and _is_left_out(history, name)}
-    known = sum(sending.process not in left_out for sending, _ in waits(history, history.sendings))
+    known = sum(len(waits(history, name)) for name in history.names if not _is_left_out(history, name))
     longest = max((each.seconds for each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
-    none = "no wait is known, or only of processes with a rate, leases or a blocked request"
+    none = "no request waited, or only of processes with a rate or leases"
     return conclude("free", claim, found, text if known else none, numbers, shown=known > 0)
 
 
 def _is_left_out(history: WorkHistory, name: str) -> bool:
     """Whether requests of a process may wait for something else than a slot that the records show."""
+    if history.run:
+        return False
     process, acts = history.processes.get(name), acts_of(history, name)
-    if process is None or process.blocked or any(holder.is_lease for holder in process.holders.values()):
+    if process is None or any(holder.is_lease for holder in process.holders.values()):
         return True
     # A rate that was removed, or may have been.
     return process.rate is not None or any(act.action in _RATE_CHANGES or act.fields.get("rate") for act in acts)
@@ -272,79 +277,60 @@ def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
     return not met or up > history.bounds.disturbed
 
 
-def waits(history: WorkHistory, sendings: Sequence[Sending]) -> list[tuple[Sending, Interval]]:
-    """Messages with the time for which each waited: until it started, was dead-lettered, or still waits."""
-    dead = {each.execution: each.at for each in history.kept}
+def waits(history: WorkHistory, name: str) -> list[tuple[RequestRow, Interval]]:
+    """The requests of a process, with the time for which each waited: until its start, its end without one, or now."""
     found = []
-    for sending in sendings:
-        attempt, process = history.by_execution.get(sending.execution), history.processes.get(sending.process)
-        end: float | None = attempt.started if attempt else dead.get(sending.execution)
-        if end is None and process and any(each.execution == sending.execution for each in process.waiting.values()):
-            end = history.now
-        if end is not None and end >= history.since:
-            found.append((sending, (sending.at, end)))
+    for row in history.rows_of.get(name, []):
+        attempt = history.by_execution.get(row.execution)
+        end = attempt.started if attempt else row.started or row.ended or history.now
+        if end >= history.since and row.sent <= history.until:
+            found.append((row, (row.sent, max(row.sent, end))))
     return found
 
 
 def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
-    """The times in which a process had a free slot for its heaviest request, and a known request waited.
-
-    In a whole run: for the request that had the turn.
-    """
-    if history.run:
-        return _turns(history, name)
-    if _is_left_out(history, name):
+    """The times in which the request at the head of a process's queue certainly fitted."""
+    if _is_left_out(history, name) or REQUESTS in history.samples:
         return []
-    process = history.processes[name]
-    attempts = history.by_process.get(name, [])
-    known = [(sending, wait) for sending, wait in waits(history, history.sendings) if sending.process == name]
-    stated = [*(each.weight for each in attempts), *(sending.weight for sending, _ in known)]
-    waiting = [each.weight for each in process.waiting.values()]
-    heaviest = max(each or process.default_weight for each in [*stated, *waiting, None])
-    last = _last_work(history)
-    used = weighted_steps((_holding(history, each, last), each.weight or heaviest) for each in attempts)
-    limits = limit_steps(history, name)
-    free = _free_times(history, name, used, limits, heaviest)
-    starts = [each.started for each in attempts]
-    idle = []
-    for started, ended in overlaps(free, merged(wait for _, wait in known)):
-        cuts = starts[bisect_right(starts, started) : bisect_right(starts, ended)]
-        idle += [IdleTime(name, a, b) for a, b in pairwise(sorted({started, *cuts, ended}))]
-    return idle
-
-
-def _turns(history: WorkHistory, name: str) -> list[IdleTime]:
-    """The times in which a request had the turn and its slot was free."""
-    limits = [(at, limit) for at, limit in limit_steps(history, name).steps if limit is not None]
     if versions := history.versions_of(name):
         used = [(each.at, sum(each.holders.values())) for each in versions]
     else:
-        attempts, last = history.by_process.get(name, []), _last_work(history)
-        used = weighted_steps((_holding(history, each, last), each.weight or 1) for each in attempts)
+        last, attempts = _last_work(history), history.by_process.get(name, [])
+        heaviest = max((history.weight_of(each.row) or 1 for each in attempts), default=1)
+        used = weighted_steps(
+            (_holding(history, each, last), history.weight_of(each.row) or heaviest) for each in attempts
+        )
     found = []
-    for turn in turns(_asking(history, name), used, limits):
+    blackouts = [] if history.run else _blackouts(history, name)
+    for turn in turns(_asking(history, name), used, _sure_limits(history, name)):
         taken_by = turn.request.name if turn.started else ""
-        found.append(IdleTime(name, turn.began, min(turn.ended, history.now), taken_by, turn.after_release))
+        span = (max(turn.began, history.since), min(turn.ended, history.now))
+        if span == (turn.began, turn.ended) and not blackouts:
+            found.append(IdleTime(name, *span, taken_by, turn.after_release))
+        else:
+            found += [IdleTime(name, *part) for part in without(span, blackouts)]
     return found
 
 
 def _asking(history: WorkHistory, name: str) -> list[Asking]:
-    """The known messages. One without a sequence number is behind those that were sent before it."""
-    default = history.default_weight(name)
-    ends = {key: each.at for each in history.kept for key in (each.execution, each.source) if key}
-    found: list[Asking] = []
-    newest: dict[str, float] = {}
-    for each in sorted(history.sendings, key=lambda each: (each.at, each.sequence or math.inf)):
-        if each.process != name:
-            continue
-        place = newest.get(each.group, 0.0) + 0.5 if each.sequence is None else each.sequence
-        newest[each.group] = max(place, newest.get(each.group, 0.0))
-        attempt = history.by_execution.get(each.execution)
-        taken = next((one.taken for one in history.holdings.get(each.execution, ())), None)
-        until = taken or (attempt.started if attempt else ends.get(each.execution, ends.get(each.message_id, math.inf)))
-        weight, started = each.weight or default, attempt is not None
-        found.append(Asking(each.execution, each.priority, weight, place, each.at, until, started))
+    found = []
+    for row, (sent, until) in waits(history, name):
+        attempt = history.by_execution.get(row.execution)
+        taken = next((each.taken for each in history.holdings.get(row.execution, ())), until)
+        is_queued = attempt is None and row.ended is None
+        end = math.inf if is_queued else min(taken, until)
+        found.append(Asking(row.execution, row.placed, history.weight_of(row) or 1, sent, end, attempt is not None))
     return found
+
+
+def _sure_limits(history: WorkHistory, name: str) -> list[tuple[float, int]]:
+    """The limit that was certainly in force, by time; 0 while it is not known."""
+    steps = limit_steps(history, name)
+    if history.run:
+        return [(at, limit or 0) for at, limit in steps.steps]
+    changes = [at for at, _ in steps.steps]
+    instants = sorted({*changes, *(at + history.bounds.reservation for at in changes if at > -math.inf)})
+    return [(at, steps.least(at - history.bounds.reservation, at) or 0) for at in instants]
 
 
 def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) -> Interval:
@@ -359,25 +345,7 @@ def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) 
     return attempt.started, max(attempt.stopped, last.get(attempt.execution, 0.0)) + history.bounds.dead_holder
 
 
-def _free_times(
-    history: WorkHistory, name: str, used: Sequence[tuple[float, int]], limits: LimitSteps, weight: int
-) -> list[Interval]:
-    """When a request of a weight certainly fitted."""
-    changes = [at for at, _ in limits.steps if at > -math.inf]
-    instants = sorted({history.since, history.until, *(at for at, _ in used), *changes})
-    blackouts = _pauses(history, name)
-    free, position, in_use = [], 0, 0
-    for start, end in pairwise(at for at in instants if history.since <= at <= history.until):
-        while position < len(used) and used[position][0] <= start:
-            in_use = used[position][1]
-            position += 1
-        limit = limits.least(start - history.bounds.reservation, start)
-        if limit is not None and in_use + weight <= limit:
-            free.append((start, end))
-    return [part for each in merged(free) for part in without(each, blackouts)]
-
-
-def _pauses(history: WorkHistory, name: str) -> list[Interval]:
+def _blackouts(history: WorkHistory, name: str) -> list[Interval]:
     """Times in which the process may have been paused."""
     pauses, since = [], -math.inf
     acts = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]

@@ -1,4 +1,4 @@
-"""Checks of a history of work: the limit (S1), lost requests (S3), repeated work (S7) and order (S5). Pure."""
+"""Checks of a history of work: the limit (S1), lost requests (S3) and repeated work (S7). Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from slotkeeper.slots.executions import ACCOUNTED_FOR, ANSWER_FAILED, SUCCEEDED_CAUSE
-from slotkeeper.slots.process import RETENTION_SECONDS
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.work_history import (
-    CHILD,
     CHILDREN,
     EXECUTIONS,
     GLUE_RUNS,
@@ -22,14 +19,14 @@ from slotkeeper_cli.audit.work_history import (
     STARTED,
     Attempt,
     LimitSteps,
-    Sending,
+    WholeRun,
     WorkHistory,
     WorkInterval,
     acts_of,
+    label_of,
     limit_steps,
 )
 from slotkeeper_cli.formatting import count, iso
-from slotkeeper_cli.requests import RETURNED, fields_in
 
 MAX_EXAMPLES = 10
 # Seconds. Records have milliseconds.
@@ -217,16 +214,14 @@ class _Weights:
     """The weights of a process's work."""
 
     def __init__(self, history: WorkHistory, name: str) -> None:
-        self._attempts = history.by_execution
+        self._history = history
         default = history.default_weight(name)
-        read = {each.weight for each in history.by_process.get(name, []) if each.weight is not None}
-        self.are_mixed = not read <= {default}
+        self.are_mixed = any(each.weight not in (None, default) for each in history.rows_of.get(name, []))
         self._unread = 1 if self.are_mixed else default
 
     def of(self, work: WorkInterval) -> int | None:
-        """The weight; None if it was not read."""
-        attempt = self._attempts.get(work.execution)
-        return attempt.weight if attempt else None
+        """The weight; None if its request was not read."""
+        return self._history.weight_of(self._history.row(work.execution))
 
     def sure(self, works: Sequence[WorkInterval]) -> int:
         """The least that these may weigh."""
@@ -272,57 +267,88 @@ def _is_override(action: str, fields: Mapping[str, Any]) -> bool:
     return bool(fields.get("forced")) or action == "stack restore" or bool(fields.get("adopt"))
 
 
-def not_accounted(history: WorkHistory) -> Iterator[str]:
-    """S3 of a whole run: each message has its outcome, each execution its message, and nothing is left."""
-    if history.queued:
-        yield f"{count(history.queued, 'message')} left on RequestQueue"
+def accounted(history: WorkHistory) -> CheckResult:
+    """S3: every request is queued, runs, or has ended; and what was returned or redriven is queued again.
+
+    The row of an ended execution ends within `bounds.dead_holder`. In a whole run each message also has a row, or a
+    dead-letter message with a reason, and the expected outcome; each failed request is kept, and nothing is left.
+    """
+    claim = "every request is queued, runs or has ended"
+    found, ends = Found(unknown=history.lacks(EXECUTIONS, REQUESTS)), Counter[str]()
+    following = {(each.process, each.request_id, each.attempt) for each in history.rows}
+    for row in history.rows:
+        ends[row.state.lower().replace("_", " ")] += 1
+        if row.state in ("RETURNED", "REDRIVEN"):
+            is_missing = (row.process, row.request_id, row.attempt + 1) not in following
+            if is_missing and REQUESTS not in history.samples:
+                found.fails.append(f"{label_of(row)} is {row.state}, and has no next attempt")
+        elif row.ended is None and (why := _stranded(history, row)):
+            found.fails.append(f"{label_of(row)} is {row.state}, and {why}")
+    without = [each for each in history.attempts if each.row is None and each.started >= history.since]
+    if without and REQUESTS not in history.samples:
+        found.unknown.append(f"{count(len(without), 'execution has', 'executions have')} no row")
+    if history.run:
+        found.fails += _wrong_run(history, history.run)
+    text = ", ".join(f"{number:,} {end}" for end, number in sorted(ends.items(), key=lambda each: (-each[1], each[0])))
+    sample = sample_of(history, EXECUTIONS, REQUESTS)
+    return conclude("accounted", claim, found, text or "no request", {"ends": ends}, shown=bool(ends), sample=sample)
+
+
+def _stranded(history: WorkHistory, row: RequestRow) -> str:
+    """Why a request that has not ended will not go on; empty if that is not certain."""
+    attempt = history.by_execution.get(row.execution)
+    if attempt is not None and attempt.stopped is not None:
+        is_late = history.now - attempt.stopped > history.bounds.dead_holder
+        return (
+            f"its execution ended {attempt.status} at {iso(attempt.stopped)}" if attempt.is_closed and is_late else ""
+        )
+    # An execution that ended before the period was looked up.
+    if attempt is None and row.started is not None and EXECUTIONS not in history.samples:
+        is_late = history.now - row.started > history.bounds.dead_holder
+        return f"Step Functions has no execution of it, which was started at {iso(row.started)}" if is_late else ""
+    return ""
+
+
+def _wrong_run(history: WorkHistory, run: WholeRun) -> Iterator[str]:
+    """S3 of a whole run."""
+    if run.queued:
+        yield f"{count(run.queued, 'message')} left on RequestQueue"
     yield from (f"{each.label} has not ended" for each in history.attempts if not each.is_closed)
-    for name, process in history.processes.items():
-        yield from (f"{name}: {each.execution} is still registered" for each in process.waiting.values())
-    sent = {each.execution for each in history.sendings}
+    yield from (f"{label_of(each)} is {each.state} at the end" for each in history.rows if each.ended is None)
+    sent = {each.execution for each in run.sendings}
     yield from (
-        f"{each.label} was started without a message" for each in history.attempts if each.execution not in sent
+        f"{label_of(each)} was not sent" for each in history.rows if each.attempt == 1 and each.execution not in sent
     )
-    yield from _wrong_messages(history)
-    yield from _wrong_outcomes(history)
+    kept = {each.execution for each in run.kept}
+    for row in history.rows:
+        if row.state == "FAILED" and row.execution not in kept:
+            yield f"{label_of(row)} failed, and is not kept"
+    for message in run.kept:
+        if not message.code or message.code == "none" or not message.reason:
+            yield f"{message.execution or f'message {message.source}'} is in {message.queue} without a reason"
+    yield from _wrong_outcomes(history, run)
 
 
-def _wrong_messages(history: WorkHistory) -> Iterator[str]:
-    """Kept messages without a reason, or of requests that did not fail."""
-    sent = {key for each in history.sendings for key in (each.execution, each.message_id) if key}
-    for each in history.kept:
-        label = each.execution or f"message {each.source}"
-        if not each.code or each.code == "none" or not each.reason:
-            yield f"{label} is in {each.queue} without a reason"
-        if each.queue == _DEAD_LETTER_QUEUE and not sent & {each.execution, each.source}:
-            yield f"{label} is in {each.queue}, and was not sent"
-        attempt = history.by_execution.get(each.execution)
-        # One that was aborted after it kept its request, and then redriven, has failed once and succeeded once.
-        if each.queue == _FAILED_QUEUE and not (attempt and (attempt.has_failed or attempt.redrives)):
-            yield f"{label} is in {each.queue}, and did not fail"
-
-
-def _wrong_outcomes(history: WorkHistory) -> Iterator[str]:
-    dead: dict[str, list[str]] = defaultdict(list)
-    for kept in history.kept:
-        if kept.queue == _DEAD_LETTER_QUEUE:
-            for key in {kept.execution, kept.source} - {""}:
-                dead[key].append(kept.code)
-    last: dict[tuple[str, str, str], Attempt] = {}
-    for attempt in sorted(history.attempts, key=lambda each: each.number):
-        last[attempt.process, attempt.request_id, attempt.caller] = attempt
-    for sending in history.sendings:
-        codes = dead.get(sending.message_id) or dead.get(sending.execution) or []
-        first = history.by_execution.get(sending.execution)
-        if first is not None and codes:
-            yield f"{first.label} was started and dead-lettered"
-        if len(codes) > 1:
-            yield f"{sending.execution} was dead-lettered {len(codes)} times"
-        ended = last[first.process, first.request_id, first.caller] if first else None
-        status = "" if ended is None else "FAILED" if ended.has_failed else ended.status
-        found = status or next(iter(codes), "")
-        if sending.outcome and found not in ("", sending.outcome) and not (status and sending.outcome == STARTED):
-            yield f"{ended.label if ended else sending.execution} ended {found}, expected {sending.outcome}"
+def _wrong_outcomes(history: WorkHistory, run: WholeRun) -> Iterator[str]:
+    dead = Counter(each.source for each in run.kept if each.source)
+    codes = {each.source: each.code for each in run.kept if each.source}
+    last: dict[tuple[str, str], RequestRow] = {}
+    for row in sorted(history.rows, key=lambda each: each.attempt):
+        last[row.process, row.request_id] = row
+    for sending in run.sendings:
+        first = history.row(sending.execution)
+        if first is None and sending.message_id not in dead:
+            yield f"{sending.execution}, sent at {iso(sending.at)}: neither a row nor a dead-letter message"
+            continue
+        if dead[sending.message_id] > (first is None):
+            yield f"{sending.execution} was dead-lettered {'although it has a row' if first else 'twice'}"
+        ended = last[first.process, first.request_id] if first else None
+        found = ended.state if ended else codes[sending.message_id]
+        if ended and ended.state == "REJECTED":
+            found = ended.code
+        expected = {"SUCCEEDED", "FAILED"} if sending.outcome == STARTED else {sending.outcome}
+        if sending.outcome and found not in expected:
+            yield f"{label_of(ended) if ended else sending.execution} ended {found}, expected {sending.outcome}"
 
 
 def without_success(history: WorkHistory) -> Iterator[str]:
@@ -331,136 +357,6 @@ def without_success(history: WorkHistory) -> Iterator[str]:
     for attempt in history.attempts:
         if attempt.status == "SUCCEEDED" and not done[attempt.execution]:
             yield f"{attempt.label} succeeded, and nothing that it ran did"
-
-
-def accounted(history: WorkHistory) -> CheckResult:
-    """S3: every request that started has ended, is kept, is queued again or runs; every known message was handled.
-
-    RequestQueue cannot be searched, so a request that may be there is not decided. A message that something else than
-    this command has deleted from FailedRequestQueue looks lost.
-
-    In a whole run, each message also has the expected outcome, and nothing is left.
-    """
-    claim = "every request that started has ended, is kept, is queued again or runs"
-    found, ends = Found(unknown=history.lacks(EXECUTIONS)), Counter[str]()
-    places = _Places(history)
-    for attempt in history.attempts:
-        if attempt.stopped is not None and attempt.stopped < history.since:
-            continue
-        end = places.of(attempt)
-        ends[end] += 1
-        if end == "lost":
-            found.fails.append(
-                f"{attempt.label} ended {attempt.status} at {iso(attempt.stopped or 0)}: neither in "
-                "FailedRequestQueue, nor redriven, discarded or queued again"
-            )
-    for sending in history.sendings:
-        if sending.execution not in history.by_execution and sending.at >= history.since:
-            end = places.of_message(sending)
-            ends[f"{end}, not started"] += 1
-            if end == "lost":
-                found.fails.append(f"{sending.execution}, sent at {iso(sending.at)}: neither started nor dead-lettered")
-    for name, process in history.processes.items():
-        for execution, lost in process.lost.items():
-            if lost.reported and lost.noted >= history.since and execution not in history.by_execution:
-                ends["lost, not started"] += 1
-                found.fails.append(f"{lost.request_id or execution} ({name}): its message was deleted or purged")
-    if history.run:
-        found.fails += not_accounted(history)
-    undecided = {end: number for end, number in ends.items() if end.startswith("not known")}
-    found.unknown += [f"{number:,} {end}" for end, number in undecided.items()]
-    text = ", ".join(
-        f"{number:,} {end}"
-        for end, number in sorted(ends.items(), key=lambda each: (-each[1], each[0]))
-        if end not in undecided
-    )
-    sample = sample_of(history, EXECUTIONS, REQUESTS)
-    numbers = {"ends": dict(ends)}
-    return conclude("accounted", claim, found, text or "no request started", numbers, shown=bool(ends), sample=sample)
-
-
-class _Places:
-    """Where the request of an attempt is."""
-
-    def __init__(self, history: WorkHistory) -> None:
-        self._history = history
-        self._kept = {each.execution for each in history.kept}
-        self._sources = {each.source for each in history.kept} - {""}
-        self._named = {
-            execution
-            for process in history.processes.values()
-            for execution in (*process.holders, *(each.execution for each in process.named.values()), *process.lost)
-        }
-        self._sent = {each.execution for each in history.sendings}
-        self._redriven = set[tuple[str, str, int]]()
-        self._discarded = set[tuple[str, str, int]]()
-        for act in history.acts:
-            if act.action == "dlq redrive":
-                for one in act.fields.get("sent", []):
-                    self._redriven.add((one.get("process", ""), one.get("request_id", ""), one.get("attempt", 0) - 1))
-            elif act.action == "dlq discard":
-                body = fields_in(act.fields.get("body", ""))
-                key = (body.get("process", ""), act.fields.get("request_id", ""), body.get("attempt", 1))
-                self._discarded.add(key)
-        self._succeeded = {each.execution for each in history.work if each.succeeded}
-        self._children = {each.execution for each in history.work if each.succeeded and each.kind == CHILD}
-
-    def of(self, attempt: Attempt) -> str:
-        """One of a few phrases; `lost` only if every record was read in which the request could be."""
-        history = self._history
-        if not attempt.has_failed:
-            return "succeeded" if attempt.is_closed else "running"
-        if attempt.execution in self._kept:
-            return "kept"
-        if attempt.error == ANSWER_FAILED and attempt.cause.startswith(SUCCEEDED_CAUSE):
-            return "succeeded"
-        if attempt.execution in self._children or (attempt.caller and attempt.execution in self._succeeded):
-            return "succeeded"
-        if attempt.is_read:
-            key = (attempt.process, attempt.request_id, attempt.number)
-            callers = {attempt.caller, ""}
-            following = {execution_name(*key[:2], attempt.number + 1, caller) for caller in callers}
-            if following & (history.by_execution.keys() | self._named | self._kept | self._sent):
-                return "queued again"
-            if following & history.skipped:
-                return "queued again, then skipped"
-            if key in self._redriven:
-                return "queued again"
-            if key in self._discarded:
-                return "discarded by an operator"
-        return self._missing(attempt)
-
-    def _missing(self, attempt: Attempt) -> str:
-        history, ended = self._history, attempt.stopped or 0.0
-        if lacking := history.lacks("FailedRequestQueue", "AuditLogGroup", "SlotTable", "SettledTable"):
-            return f"not known, since not all could be read ({lacking[0]})"
-        if not attempt.is_read:
-            return "not known, since their requests were not read"
-        if attempt.error == RETURNED:
-            return "not known: returned, and perhaps on RequestQueue" if self._may_be_queued(ended) else "lost"
-        if ended < history.now - RETENTION_SECONDS:
-            return "not known: kept messages expire after 14 days"
-        if attempt.error not in ACCOUNTED_FOR and ended > history.now - history.bounds.dead_holder:
-            return "ended, to be kept by the janitor"
-        if attempt.process not in history.processes:
-            return "not known: their process was removed, or its item is malformed"
-        return "lost"
-
-    def of_message(self, sending: Sending) -> str:
-        """Where a message is that has started no execution."""
-        history = self._history
-        if sending.execution in self._kept or sending.message_id in self._sources:
-            return "dead-lettered"
-        if sending.execution in self._named:
-            return "waiting"
-        if lacking := history.lacks(EXECUTIONS, "RequestDeadLetterQueue", "AuditLogGroup", "SlotTable"):
-            return f"not known, since not all could be read ({lacking[0]})"
-        return "not known: perhaps on RequestQueue" if self._may_be_queued(sending.at) else "lost"
-
-    def _may_be_queued(self, sent: float) -> bool:
-        """SQS's counts lag by a minute (SQS API Reference, GetQueueAttributes)."""
-        history = self._history
-        return history.queued != 0 or sent > history.now - history.bounds.dead_holder
 
 
 def never_again(history: WorkHistory) -> CheckResult:
@@ -486,16 +382,11 @@ def never_again(history: WorkHistory) -> CheckResult:
                 found.fails.append(f"{execution}: two {kind}s ran at {iso(later.started)}")
     if history.run and not found.unknown:
         found.fails += without_success(history)
-    requests: dict[tuple[str, str, str], list[Attempt]] = defaultdict(list)
-    for attempt in history.attempts:
-        if attempt.is_read:
-            requests[attempt.process, attempt.request_id, attempt.caller].append(attempt)
-    for attempts in requests.values():
-        for before, after in pairwise(sorted(attempts, key=lambda each: each.number)):
+    for attempts in _attempts_of_requests(history):
+        for (_, before), (number, after) in pairwise(sorted(attempts.items())):
             # An execution that was redriven may succeed after the next attempt has started.
             if before.status == "SUCCEEDED" and (before.stopped or 0.0) <= after.started:
-                at = iso(after.started)
-                found.fails.append(f"{before.label} succeeded, and attempt {after.number} started at {at}")
+                found.fails.append(f"{before.label} succeeded, and attempt {number} started at {iso(after.started)}")
     succeeded = sum(each.status == "SUCCEEDED" for each in history.attempts)
     text = f"{succeeded:,} succeeded; {count(repeated, 'further run')} of an execution after one without success"
     numbers = {"succeeded": succeeded, "further_runs": repeated}
@@ -503,21 +394,15 @@ def never_again(history: WorkHistory) -> CheckResult:
     return conclude("once", claim, found, text, numbers, shown=succeeded > 0, sample=sample)
 
 
-def in_order(history: WorkHistory) -> CheckResult:
-    """S5: the requests of one priority start in the order of their sequence numbers. Equal instants are in order."""
-    claim = "the requests of one priority start in the order of their messages"
-    found, starts = Found(unknown=history.lacks(EXECUTIONS)), 0
-    groups: dict[str, list[tuple[float, int, str]]] = defaultdict(list)
-    for sending in history.sendings:
-        attempt = history.by_execution.get(sending.execution)
-        if attempt is not None and sending.sequence is not None:
-            groups[sending.group].append((attempt.started, sending.sequence, sending.execution))
-    for group, known in groups.items():
-        starts += max(0, len(known) - 1)
-        found.fails += [
-            f"{group}: {later[2]} started at {iso(later[0])}, after {earlier[2]}, which was sent later"
-            for earlier, later in pairwise(sorted(known))
-            if later[1] < earlier[1]
-        ]
-    text = f"{count(starts, 'start')} after the previous message's" if starts else "no sequence numbers are known"
-    return conclude("order", claim, found, text, {"starts": starts}, shown=starts > 0)
+def _attempts_of_requests(history: WorkHistory) -> Iterator[dict[int, Attempt]]:
+    """The executions of each request by the number of the attempt.
+
+    Without the requests that several callers have sent with one id: a row does not state its caller.
+    """
+    requests: dict[tuple[str, str], list[tuple[int, Attempt]]] = defaultdict(list)
+    for attempt in history.attempts:
+        if row := attempt.row:
+            requests[row.process, row.request_id].append((row.attempt, attempt))
+    for numbered in requests.values():
+        if len(by_number := dict(numbered)) == len(numbered):
+            yield by_number

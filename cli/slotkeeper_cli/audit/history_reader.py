@@ -1,7 +1,6 @@
-"""Reads the history of work from AWS's own records, with a bounded number of calls.
+"""Reads the history of work from AWS's own records and the rows of requests, with a bounded number of calls.
 
-The order of the reads matters: an execution keeps its request before it ends, so dead-letter messages are read after
-executions, and audit lines after these, because a redrive writes its line before it deletes a message.
+The rows are read after the executions: an execution records its outcome before it ends.
 """
 
 from __future__ import annotations
@@ -9,17 +8,16 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
 from slotkeeper.slots.process import MalformedProcess, Process
-from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name
+from slotkeeper.slots.rows import Listed, RequestRow, RequestRows
 from slotkeeper.slots.targets import NO_TARGET, STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
-from slotkeeper_cli.audit.starter_log import MAX_LOG_PAGES, read_starts, sent_at
 from slotkeeper_cli.audit.work_history import (
     CHILD,
     CHILDREN,
@@ -29,37 +27,27 @@ from slotkeeper_cli.audit.work_history import (
     REQUESTS,
     Attempt,
     AuditBounds,
-    KeptRequest,
     OperatorAct,
-    Sending,
     WorkHistory,
     WorkInterval,
 )
 from slotkeeper_cli.audit_log import MAX_PAGES as MAX_AUDIT_PAGES
 from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
-from slotkeeper_cli.errors import CommandFailed
-from slotkeeper_cli.formatting import iso, seconds
+from slotkeeper_cli.formatting import count, iso, seconds
 from slotkeeper_cli.holders import estimate, executions_of, grace_seconds
-from slotkeeper_cli.requests import RETURNED, fields_in, priority_in, weight_in
-from slotkeeper_cli.search import Search, read_dead_letters
+from slotkeeper_cli.search import Search
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, in_parallel, message_counts, queue_attributes
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
-# Pages that are read of each source: of 1,000 executions (Step Functions API Reference, ListExecutions), and of 200
-# runs (Glue Web API, GetJobRuns).
-MAX_READ_PAGES = {EXECUTIONS: 100, CHILDREN: 100, GLUE_RUNS: 500}
-# Executions whose requests are read. DescribeExecution has a bucket of 250 calls in the smallest Regions, refilled by
-# ten a second, which the functions use too (docs/limits.md).
-DESCRIBED, MAX_DESCRIBED = 200, 10_000
-MAX_HOLDERS_DESCRIBED = 100
-# With a page of the table, the counts of three queues, and receives that return one message each.
-MAX_CALLS = sum(
-    (*MAX_READ_PAGES.values(), DESCRIBED, MAX_HOLDERS_DESCRIBED, MAX_AUDIT_PAGES, MAX_LOG_PAGES, 2 * (1000 + 101), 4)
-)
-# Audit lines are read from this long before the period: a request may have been admitted before its start.
+# Pages that are read of each source: of 1,000 executions (Step Functions API Reference, ListExecutions), of 200 runs
+# (Glue Web API, GetJobRuns), and of 1 MB of rows with their bodies.
+MAX_READ_PAGES = {EXECUTIONS: 100, CHILDREN: 100, GLUE_RUNS: 500, REQUESTS: 200}
+# Executions that are described: those of holders and of rows that have not ended, and that the lists do not contain.
+MAX_DESCRIBED = 100
+# With a page of the table.
+MAX_CALLS = sum((*MAX_READ_PAGES.values(), MAX_DESCRIBED, MAX_AUDIT_PAGES, 1))
+# Audit lines are read from this long before the period: a request may have been granted before its start.
 _EARLIER = 3600
-_QUEUES = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
 
 OnRead = Callable[[str, int], None]
 
@@ -76,24 +64,24 @@ def read_history(
     stack: StackConnection,
     window: Window,
     only: str | None = None,
-    described: int = DESCRIBED,
     on_read: OnRead = lambda _source, _number: None,
+    also: Iterable[str] = (),
 ) -> WorkHistory:
     """Read the history of one process, or of all.
 
     Args:
-        described: the executions whose requests are read. Those that failed and were not kept come first.
         on_read: receives the number of records of each page, by their source.
+        also: names of processes without an item, whose rows are read too.
 
     Raises:
         NotFound: there is no such process.
     """
-    return _Reader(stack, window, only, on_read).read(described)
+    return _Reader(stack, window, only, on_read).read(also)
 
 
-def read_slots(stack: StackConnection, window: Window, process: str, on_read: OnRead) -> WorkHistory:
-    """Read only when a process's executions held slots, and its limits. Raises NotFound without such a process."""
-    return _Reader(stack, window, process, on_read).read_slots()
+def read_requests(stack: StackConnection, window: Window, process: str, on_read: OnRead) -> WorkHistory:
+    """Read only a process's rows, and its limits. Raises NotFound without such a process."""
+    return _Reader(stack, window, process, on_read).read_requests()
 
 
 class _Reader:
@@ -108,62 +96,62 @@ class _Reader:
         self._pages: Counter[str] = Counter()
         self._now = time.time()
 
-    def read(self, described: int) -> WorkHistory:
+    def read(self, also: Iterable[str]) -> WorkHistory:
         processes = self._processes()
         attempts = self._attempts()
-        attempts += self._dead_holders(processes, {each.execution for each in attempts})
-        messages = [
-            each for each in read_dead_letters(self._stack, self._search, _QUEUES) if self._concerns(each.process)
-        ]
-        kept = [
-            KeptRequest(
-                each.shown_execution or "",
-                each.queue.full_name,
-                each.sent_at,
-                each.code,
-                each.reason,
-                each.attributes.get("source_message_id", ""),
-                each.request_id,
-            )
-            for each in messages
-        ]
+        rows = self._rows({*processes, *(each.process for each in attempts), *also})
+        attempts += self._unlisted(processes, rows, {each.execution for each in attempts})
         acts = self._acts()
         work = self._work(processes, attempts, acts)
-        attempts = self._with_requests(attempts, processes, {each.execution for each in kept}, described)
-        queued = self._search.try_read("RequestQueue", lambda: queue_attributes(self._stack, "RequestQueue"), None)
+        by_execution = {each.execution: each for each in rows}
         return WorkHistory(
             since=self._window.since,
             until=self._window.until,
             now=self._now,
             processes=processes,
-            attempts=attempts,
+            attempts=[replace(each, row=by_execution.get(each.execution)) for each in attempts],
             work=work,
-            sendings=[*_of_items(processes), *_of_messages(messages), *_of_attempts(attempts, acts)],
-            logged=self._logged(attempts),
-            kept=kept,
+            rows=rows,
             acts=acts,
-            skipped=self._search.try_read("SettledTable", self._skipped, frozenset[str]()),
-            queued=None if queued is None else sum(message_counts(queued).values()),
             not_read=self._search.not_read,
             samples=self._samples,
             bounds=self._bounds(),
         )
 
-    def read_slots(self) -> WorkHistory:
+    def read_requests(self) -> WorkHistory:
         processes = self._processes()
         return WorkHistory(
             since=self._window.since,
             until=self._window.until,
             now=self._now,
             processes=processes,
-            attempts=self._attempts(),
+            rows=self._rows(processes),
             acts=self._acts(),
             not_read=self._search.not_read,
             samples=self._samples,
         )
 
-    def _skipped(self) -> frozenset[str]:
-        return frozenset(each.execution for each in self._control.skipped.all_notes() if self._concerns(each.process))
+    def _rows(self, names: Iterable[str]) -> list[RequestRow]:
+        """The rows of these processes that had not ended at the begin of the period. Malformed ones are not read."""
+        reader = RequestRows(self._stack.client("dynamodb"), self._stack.outputs["RequestTableName"])
+        chosen = sorted(name for name in names if self._concerns(name))
+        pages = max(1, MAX_READ_PAGES[REQUESTS] // max(1, len(chosen)))
+        found: list[RequestRow] = []
+        cut: list[str] = []
+        for name in chosen:
+            listed = self._search.try_read(REQUESTS, partial(reader.rows, name, max_pages=pages), Listed[RequestRow]())
+            self._on_read(REQUESTS, len(listed.rows))
+            found += [each for each in listed.rows if each.ended is None or each.ended >= self._window.since]
+            cut += [name] if listed.is_cut else []
+            if listed.malformed:
+                first = f"{listed.malformed[0]}{' ...' if len(listed.malformed) > 1 else ''}"
+                self._search.note_unread(
+                    REQUESTS, f"{count(len(listed.malformed), 'row')} of process {name} malformed: {first}"
+                )
+        if cut:
+            # The names of executions are hashes, so in their order these are a random sample of each process.
+            self._samples[REQUESTS] = f"of {', '.join(cut)} the first {pages:,} MB of rows were read"
+        return found
 
     def _concerns(self, process: str) -> bool:
         return self._only in (None, process)
@@ -193,7 +181,7 @@ class _Reader:
     # ---------------------------------------------------------------------------------------------------- executions
 
     def _attempts(self) -> list[Attempt]:
-        """The executions that ran in the period, without their requests."""
+        """The executions that ran in the period, without their rows."""
         machine = self._stack.outputs["WorkflowArn"]
         listed = self._search.try_read(EXECUTIONS, lambda: self._listed(machine, EXECUTIONS), list[Mapping[str, Any]]())
         attempts = [
@@ -215,18 +203,25 @@ class _Reader:
             and (each.stopped is None or each.stopped >= window.since)
         ]
 
-    def _dead_holders(self, processes: Mapping[str, Process], listed: set[str]) -> list[Attempt]:
-        """The executions that ended before the period, and whose slots are still held."""
-        names = [name for each in processes.values() for name in executions_of(each) if name not in listed]
+    def _unlisted(
+        self, processes: Mapping[str, Process], rows: Sequence[RequestRow], listed: set[str]
+    ) -> list[Attempt]:
+        """The executions that began before those of the list, and hold a slot or have a row that has not ended."""
+        names = {name for each in processes.values() for name in executions_of(each)}
+        names |= {each.execution for each in rows if each.state == "STARTED"}
+        chosen = sorted(names - listed)
+        if len(chosen) > MAX_DESCRIBED:
+            text = f"of {len(chosen):,} executions that began before the period {MAX_DESCRIBED} were read"
+            self._samples.setdefault(EXECUTIONS, text)
         found = self._search.try_read(
-            REQUESTS,
-            lambda: in_parallel(self._control.workflow.describe, names[:MAX_HOLDERS_DESCRIBED]),
+            EXECUTIONS,
+            lambda: in_parallel(self._control.workflow.describe, chosen[:MAX_DESCRIBED]),
             list[Execution | None](),
         )
         return [
             Attempt(each.name, each.status, each.started_at or 0.0, each.stopped_at)
             for each in found
-            if each is not None and each.is_closed
+            if each is not None
         ]
 
     def _listed(self, machine: str, source: str, reach: float | None = None) -> list[Mapping[str, Any]]:
@@ -252,26 +247,6 @@ class _Reader:
         if is_last:
             self._samples[source] = f"of the {source} only those since {iso(oldest)} were read"
         return is_last
-
-    def _with_requests(
-        self, attempts: Sequence[Attempt], processes: Mapping[str, Process], kept: set[str], most: int
-    ) -> list[Attempt]:
-        """The attempts, with the requests of at most `most` of them: first those that may be lost, then a sample."""
-        first = [each.execution for each in attempts if each.has_failed and each.execution not in kept][:most]
-        others = sorted({each.execution for each in attempts} - set(first))
-        # The names are hashes of the requests' ids, so in their order these are a random sample of each process.
-        chosen = [*first, *evenly(others, most - len(first))]
-        if len(chosen) < len(attempts):
-            self._samples[REQUESTS] = f"the requests of {len(chosen):,} of {len(attempts):,} executions were read"
-
-        def describe(execution: str) -> Execution | None:
-            described = self._control.workflow.describe(execution)
-            self._on_read(REQUESTS, 1)
-            return described
-
-        found = self._search.try_read(REQUESTS, lambda: in_parallel(describe, chosen), list[Execution | None]())
-        described = {each.name: each for each in found if each is not None}
-        return [_with_request(each, described.get(each.execution), processes.get(each.process)) for each in attempts]
 
     # ----------------------------------------------------------------------------------------------------------- work
 
@@ -323,22 +298,6 @@ class _Reader:
             self._search.note_unread("AuditLogGroup", why)
         return [act for line in read.lines if (act := _act(line)) and (not act.process or self._concerns(act.process))]
 
-    def _logged(self, attempts: Sequence[Attempt]) -> list[Sending]:
-        """The messages of the attempts that started in the period: those of earlier ones did not wait in it."""
-        since = self._window.since
-        started = {each.execution: each.started for each in attempts if each.started >= since}
-        read = partial(read_starts, self._stack, since - CLOCK_DIFFERENCE_SECONDS, started, self._on_read)
-        try:
-            lines = self._search.try_read("StarterLogGroup", read, dict[str, Mapping[str, Any]]())
-        except CommandFailed as error:
-            self._search.note_unread("StarterLogGroup", str(error))
-            return []
-        return [
-            Sending(execution, at, None, priority_in(line), weight_in(line))
-            for execution, line in lines.items()
-            if (at := sent_at(line, started[execution])) is not None
-        ]
-
 
 def _run(run: Mapping[str, Any]) -> WorkInterval:
     execution, started = run.get("Arguments", {}).get(MARKER, ""), run["StartedOn"].timestamp()
@@ -360,66 +319,3 @@ def _act(line: Mapping[str, Any]) -> OperatorAct | None:
     except (KeyError, TypeError, ValueError):
         return None
     return OperatorAct(at, str(line.get("action")), str(line.get("process") or ""), str(line.get("by")), line)
-
-
-def evenly(names: Sequence[str], most: int) -> list[str]:
-    """At most so many of these names, at equal distances."""
-    number = min(most, len(names))
-    return [names[at * len(names) // number] for at in range(number)]
-
-
-def _with_request(attempt: Attempt, described: Execution | None, process: Process | None) -> Attempt:
-    if described is None:
-        return attempt
-    fields = fields_in(described.input)
-    number = fields.get("attempt")
-    weight = weight_in(fields) or (process.default_weight if process else None)
-    return replace(
-        attempt,
-        request_id=str(fields.get("request_id", "")),
-        number=number if isinstance(number, int) else 0,
-        priority=priority_in(fields),
-        weight=weight,
-        caller=str(fields.get("caller", "")),
-        error=described.error,
-        cause=described.cause,
-    )
-
-
-# ---------------------------------------------------------------------------------------- when messages were sent
-
-
-def _of_items(processes: Mapping[str, Process]) -> list[Sending]:
-    return [
-        Sending(each.execution, each.since, int(each.sequence), each.priority, each.weight)
-        for process in processes.values()
-        for each in process.waiting.values()
-        if each.sequence.isdecimal()
-    ]
-
-
-def _of_messages(messages: Sequence[DeadLetterMessage]) -> list[Sending]:
-    """The messages that the starter dead-lettered: it states when they were sent."""
-    return [
-        Sending(each.execution, each.order[0], int(each.attributes["sequence_number"]), each.priority, each.weight)
-        for each in messages
-        if each.shown_execution is not None and each.attributes.get("sequence_number", "").isdecimal()
-    ]
-
-
-def _of_attempts(attempts: Sequence[Attempt], acts: Sequence[OperatorAct]) -> list[Sending]:
-    """The attempts that a workflow has returned or an operator has redriven, and that have started since."""
-    known = {each.execution: each for each in attempts}
-    sent = {
-        execution_name(each.process, each.request_id, each.number + 1, each.caller): each.stopped
-        for each in attempts
-        if each.error == RETURNED and each.stopped is not None
-    }
-    for act in acts:
-        if act.action == "dlq redrive":
-            sent |= {str(one.get("execution")): act.at for one in act.fields.get("sent", [])}
-    return [
-        Sending(execution, at, None, of.priority or DEFAULT_PRIORITY, of.weight)
-        for execution, at in sent.items()
-        if (of := known.get(execution)) is not None
-    ]

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slotkeeper_cli.audit import chart
 from slotkeeper_cli.audit.chart import Bar, Panel, Point
 from slotkeeper_cli.audit.free_slot_checks import idle_times, waits
-from slotkeeper_cli.audit.intervals import (
-    Interval,
-    Release,
-    Start,
-    handoffs,
-    overlap_seconds,
-    rounded,
-    spread,
-    weighted_steps,
-)
+from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, rounded, spread, weighted_steps
 from slotkeeper_cli.audit.work_history import Attempt, WorkHistory, acts_of, limit_steps
 from slotkeeper_cli.formatting import local_time
 
@@ -42,9 +33,9 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
     |---|---|
     | `executions` | number by status |
     | `priorities` | by priority: `executions`, and `wait` as below |
-    | `wait` | from the message to the start of the execution, of the messages whose time is known: count, p50, ... |
-    | `hand_off` | from a release to the next start, if its request waited: count, p50, p99, max |
-    | `free_slot` | times in which a slot was free and a request is known to have waited: as `wait` |
+    | `wait` | from the message to the start of the execution: count, p50, p90, p99, max |
+    | `hand_off` | in a whole run, from a release to the next start, if its request waited: count, p50, p99, max |
+    | `free_slot` | times in which a slot was free for the request at the head of the queue: as `wait` |
     | `utilization` | share of the slot-seconds in the period that executions held; None: the limit is not known |
 
     Args:
@@ -56,11 +47,7 @@ def figures(history: WorkHistory, window: Interval | None = None) -> dict[str, A
 def _of(history: WorkHistory, name: str, window: Interval) -> dict[str, Any]:
     since = history.since
     attempts = [each for each in history.by_process.get(name, []) if each.stopped is None or each.stopped >= since]
-    waited = {
-        sending.execution: end - at
-        for sending, (at, end) in waits(history, history.all_sendings)
-        if sending.execution in history.by_execution
-    }
+    waited = {row.execution: end - at for row, (at, end) in waits(history, name)}
     priorities = sorted({each.priority for each in attempts if each.priority is not None})
     return {
         "executions": dict(Counter(each.status for each in attempts).most_common()),
@@ -96,22 +83,11 @@ def held(history: WorkHistory, attempts: Sequence[Attempt]) -> list[tuple[Attemp
 def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
     """From each release to the next start, if its request waited: the instant of the start, and the seconds.
 
-    In a whole run with weights or a changing limit, from when the request had the turn and fitted. Otherwise they are
-    known only if all slots are alike: the limit did not change, and no weight is known.
+    Only a run whose writes are known has the instants of releases: Step Functions lists the end of an execution later.
     """
-    attempts = history.by_process.get(name, [])
-    limits = set(limit_steps(history, name).values(-math.inf, math.inf))
-    limit = next(iter(limits))
-    if len(limits) > 1 or limit is None or any(each.weight not in (None, 1) for each in attempts):
-        idle = [each for each in idle_times(history, name) if each.is_released] if history.run else []
-        starts_at = {each.execution: each.started for each in attempts}
-        return [(at, at - each.started) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
-    sent = {each.execution: each.at for each in history.all_sendings}
-    work = {each.execution: each.ended for each in history.work}
-    ended = [(each.execution, each.stopped) for each in attempts if each.stopped is not None]
-    releases = [Release(work.get(name) or stopped, history.freed(name) or stopped) for name, stopped in ended]
-    starts = [Start(each.started, sent.get(each.execution, math.inf)) for each in attempts]
-    return [(each.started, each.seconds) for each in handoffs(releases, starts, limit)]
+    idle = [each for each in idle_times(history, name) if each.is_released] if history.versions_of(name) else []
+    starts_at = {each.execution: each.started for each in history.by_process.get(name, [])}
+    return [(at, at - each.started) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
 
 
 def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:
@@ -123,7 +99,8 @@ def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], w
         capacity += length * (limit or 0)
     default = history.default_weight(name)
     used = math.fsum(
-        overlap_seconds([span], window) * (each.weight or default) for each, span in held(history, attempts)
+        overlap_seconds([span], window) * (history.weight_of(each.row) or default)
+        for each, span in held(history, attempts)
     )
     return rounded(used / capacity) if capacity else None
 
@@ -159,9 +136,9 @@ def _panels(history: WorkHistory, name: str, axis: _Axis) -> list[Panel]:
     own = history.by_process.get(name, [])
     lanes = {each.execution: lane for lane, each in enumerate(own[:MAX_LANES], start=1)}
     bars = [
-        Bar(lanes[sending.execution], axis.at(start), axis.at(end), chart.LIGHT, "waiting")
-        for sending, (start, end) in waits(history, history.all_sendings)
-        if sending.execution in lanes
+        Bar(lanes[row.execution], axis.at(start), axis.at(end), chart.LIGHT, "waiting")
+        for row, (start, end) in waits(history, name)
+        if row.execution in lanes
     ]
     priorities = {each.priority for each in own}
     ends, inner = list[Point](), list[Bar]()  # kinds that are drawn later cover earlier ones
@@ -171,14 +148,13 @@ def _panels(history: WorkHistory, name: str, axis: _Axis) -> list[Panel]:
             continue
         bars.append(Bar(lane, axis.at(start), axis.at(each.stopped or history.now), *_workflow(each, priorities)))
         if work := works.get(each.execution):
-            color, label = (chart.GREEN, f"{work.kind}, whose caller waits") if each.caller else (chart.BLUE, work.kind)
-            inner.append(Bar(lane, axis.at(work.started), axis.at(work.ended or history.now), color, label))
+            inner.append(Bar(lane, axis.at(work.started), axis.at(work.ended or history.now), chart.BLUE, work.kind))
         if each.has_failed:
             ends.append(Point(axis.at(each.stopped or end), lane, chart.VERMILLION, "end of a failed workflow"))
     more = f", the first {MAX_LANES:,} of {len(own):,}" if len(own) > MAX_LANES else ""
     title = f"{name}: {len(own):,} executions{more}"
     requests = chart.lanes_panel(title, "execution, in start order", len(lanes), [*bars, *inner], ends)
-    slots = _slots_panel(history, name, [(each.weight or 1, span) for each, span in shown], axis)
+    slots = _slots_panel(history, name, [(history.weight_of(each.row) or 1, span) for each, span in shown], axis)
     gaps = [Point(axis.at(at), seconds, chart.BLUE, "", "o") for at, seconds in hand_offs(history, name)]
     title = f"{name}: from a release to the next start"
     draw_gaps = partial(chart.draw_points, points=gaps)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import pairwise, takewhile
 from operator import attrgetter, itemgetter
 
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.free_slot_checks import waits
 from slotkeeper_cli.audit.intervals import Interval, overlap_seconds, value_at, weighted_steps
 from slotkeeper_cli.audit.picture import held
@@ -50,9 +51,7 @@ OUTCOMES = {
     "TIMED_OUT": OutcomeKind("tl-late", "timed out", "◊"),
 }
 RUNNING = OutcomeKind("tl-run", "running", "►")
-WAITED, WAITS, REFUSED = (
-    OutcomeKind("tl-wait", *each) for each in (("waited",), ("waits", "►"), ("dead-lettered", _CROSS))
-)
+WAITED, WAITS = OutcomeKind("tl-wait", "waited"), OutcomeKind("tl-wait", "waits", "►")
 
 TIMELINE_STYLE = """
 .tl { container-type: inline-size; margin: .8rem 0 }
@@ -115,10 +114,10 @@ def length(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A request in the timeline and in the table of the page: an execution, or a message that started none.
+    """A request in the timeline and in the table of the page: an execution, or a request that started none.
 
     Attributes:
-        wait: from its sending to its start, its dead-letter message or now; None if that is not known.
+        wait: from its sending to its start, its end without one, or now; None if that is not known.
         why: for how much of the wait no slot was free or the process was paused, and how many others waited.
         held: None if it has not started.
     """
@@ -138,9 +137,8 @@ _Part = tuple[str, str, int]  # shapes, texts, and the height in pixels
 def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
     """The requests of a process in the period, by the times of their sending or start."""
     default, holders = history.default_weight(name), held(history, history.by_process.get(name, []))
-    own = [each for each in history.all_sendings if each.process == name]
-    known = {each.execution: (each, wait) for each, wait in waits(history, own) if wait[0] <= history.until}
-    used = weighted_steps((span, attempt.weight or default) for attempt, span in holders)
+    known = {row.execution: (row, wait) for row, wait in waits(history, name)}
+    used = weighted_steps((span, history.weight_of(attempt.row) or default) for attempt, span in holders)
     queue = weighted_steps((wait, 1) for _, wait in known.values())
     limits, breaks = limit_steps(history, name), pauses(history, name)
     instants = sorted({-math.inf, *(at for at, _ in (*used, *limits.steps)), math.inf})
@@ -155,24 +153,25 @@ def rows(history: WorkHistory, name: str) -> list[TimelineRow]:
         first = [f"{count(others, 'other')} waiting when it was sent"] if others > 0 else []
         return ", ".join([*(f"{text} {length(amount)}" for text, amount in times.items() if amount >= 0.05), *first])
 
-    ids = {each.execution: each.request_id for each in history.kept}
-    if process := history.processes.get(name):
-        ids |= {each.execution: each.request_id for each in process.waiting.values()}
     found = []
     for attempt, span in holders:
         if span[1] >= history.since and span[0] <= history.until:
             wait = known[attempt.execution][1] if attempt.execution in known else None
-            label = (attempt.request_id or attempt.execution) + f", attempt {attempt.number}" * (attempt.number > 1)
-            kind, weight = OUTCOMES.get(attempt.status, RUNNING), attempt.weight or default
+            kind, weight = OUTCOMES.get(attempt.status, RUNNING), history.weight_of(attempt.row) or default
+            label = _label(attempt.row) if attempt.row else attempt.execution
             found.append(TimelineRow(label, kind, weight, wait, held=span))
     for execution in known.keys() - history.by_execution.keys():
-        sending, wait = known[execution]
-        kind, weight = WAITS if wait[1] == history.now else REFUSED, sending.weight or default
-        found.append(TimelineRow(ids.get(execution) or execution, kind, weight, wait))
+        row, wait = known[execution]
+        kind = WAITS if row.ended is None else OutcomeKind("tl-wait", row.state.lower().replace("_", " "), _CROSS)
+        found.append(TimelineRow(_label(row), kind, history.weight_of(row) or default, wait))
     found.sort(key=lambda each: min(filter(None, (each.wait, each.held))))
     # Of the others only means are drawn.
     newest = (replace(each, why=why(each.wait, each.weight)) if each.wait else each for each in found[-MAX_BARS:])
     return [*found[:-MAX_BARS], *newest]
+
+
+def _label(row: RequestRow) -> str:
+    return row.request_id + f", attempt {row.attempt}" * (row.attempt > 1)
 
 
 class _Axis:

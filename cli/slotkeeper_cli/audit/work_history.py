@@ -1,10 +1,9 @@
-"""The history of work: what AWS's own records state about requests and what ran in slots, as plain values.
+"""The history of work: what AWS's own records and the rows of requests state, as plain values.
 
-`history_reader.py` makes it from an account. Scenarios and tests make it themselves, or add what they know beyond AWS's
+`history_reader.py` makes it from an account. Scenarios and tests make it themselves, or add what they know beyond the
 records, with `dataclasses.replace`:
 
-- `sendings`: each message that was sent, its sequence number, and what must become of it
-- `run`: that nothing else was sent, and each write of the items
+- `run`: each message that was sent, what must become of it, and each write of the items
 - `work` of a kind of its own, such as the time inside a state of the workflow
 - `acts`: changes of limits that no audit line states
 - `bounds`: shorter ones than those that hold in any account
@@ -25,7 +24,8 @@ from typing import Any
 
 from slotkeeper.slots.executions import CLOSED_STATUSES
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, message_group, process_of_execution
+from slotkeeper.slots.request import Priority, process_of_execution
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.formatting import count
 from slotkeeper_cli.stack_connection import UnreadSource
 
@@ -33,9 +33,8 @@ GLUE_RUN = "Glue run"
 CHILD = "child execution"
 # The outcome of a message that must start an execution, with or without success.
 STARTED = "STARTED"
-# What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's queues, table and
-# log.
-EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "requests of executions", "Glue runs", "child executions"
+# What can be missing in a history, as `UnreadSource.source` and in `samples`, next to the template's table and log.
+EXECUTIONS, REQUESTS, GLUE_RUNS, CHILDREN = "executions", "RequestTable", "Glue runs", "child executions"
 _CHANGES = ("process set-limit", "process add", "process remove", "process repair", "stack restore")
 # Their lines do not state the limit, which is then as the next line or the present item states.
 _WITHOUT_LIMIT = ("process repair", "stack restore")
@@ -44,33 +43,29 @@ _RESUMES = ("process resume", "process add", "process repair", "process remove",
 
 @dataclass(frozen=True)
 class Attempt:
-    """One execution of the workflow: an attempt of a request (ListExecutions, DescribeExecution).
+    """One execution of the workflow: an attempt of a request (ListExecutions), with its row.
 
     Attributes:
         status: of ListExecutions.
         stopped: None while it runs.
-        request_id: empty if the execution's request was not read, as are the next five.
-        number: 1 for the first attempt, 0 if it was not read.
-        weight: in the unit of the limit, the process's default weight if the request states none; None: not read.
-        caller: what identifies a caller that waits, as in the execution's name.
+        row: None if it was not read.
     """
 
     execution: str
     status: str
     started: float
     stopped: float | None = None
-    request_id: str = ""
-    number: int = 0
-    priority: Priority | None = None
-    weight: int | None = None
-    error: str = ""
-    cause: str = ""
-    caller: str = ""
     redrives: int = 0
+    row: RequestRow | None = None
 
     @property
     def process(self) -> str:
         return process_of_execution(self.execution)
+
+    @property
+    def priority(self) -> Priority | None:
+        """None if its row was not read."""
+        return self.row.priority if self.row else None
 
     @property
     def is_closed(self) -> bool:
@@ -82,15 +77,14 @@ class Attempt:
         return self.is_closed and self.status != "SUCCEEDED"
 
     @property
-    def is_read(self) -> bool:
-        """Whether its request was read."""
-        return self.number > 0
-
-    @property
     def label(self) -> str:
         """The request and the process as a text."""
-        named = f"{self.request_id}, attempt {self.number}" if self.is_read else self.execution
-        return f"{named} ({self.process})"
+        return label_of(self.row) if self.row else f"{self.execution} ({self.process})"
+
+
+def label_of(row: RequestRow) -> str:
+    """A request and its process as a text."""
+    return f"{row.request_id}, attempt {row.attempt} ({row.process})"
 
 
 @dataclass(frozen=True)
@@ -124,46 +118,32 @@ class WorkInterval:
 
 @dataclass(frozen=True)
 class Sending:
-    """The message of one attempt, on RequestQueue.
+    """A message that was sent to RequestQueue.
 
     Attributes:
-        sequence: its SQS sequence number, which orders the messages of a group; None if it is not known.
-        weight: None: the process's default weight, or not known.
-        message_id: by which the dead-letter message of a malformed request is found.
-        outcome: what must become of the request: SUCCEEDED, FAILED, STARTED (one of them), or the code of its
-            dead-letter message. Empty: any.
+        execution: of its request's first attempt.
+        outcome: what must become of the request: the state of its last attempt, STARTED (SUCCEEDED or FAILED), or the
+            code of its rejection. Empty: any.
+        message_id: by which the dead-letter message of one that cannot be parsed is found.
     """
 
     execution: str
     at: float
-    sequence: int | None = None
-    priority: Priority = DEFAULT_PRIORITY
-    weight: int | None = None
-    message_id: str = ""
     outcome: str = ""
-
-    @property
-    def process(self) -> str:
-        return process_of_execution(self.execution)
-
-    @property
-    def group(self) -> str:
-        """Its message group."""
-        return message_group(self.process, self.priority)
+    message_id: str = ""
 
 
 @dataclass(frozen=True)
-class KeptRequest:
+class KeptMessage:
     """A message of FailedRequestQueue or RequestDeadLetterQueue.
 
     Attributes:
-        execution: empty for a message without a request.
+        execution: empty for a message that cannot be parsed.
         source: the id of the message that the starter dead-lettered; empty if it is not known.
     """
 
     execution: str
     queue: str
-    at: float
     code: str = ""
     reason: str = ""
     source: str = ""
@@ -229,14 +209,20 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class WholeRun:
-    """What is known of a run that has ended: `sendings` are all messages, and nothing else was started.
+    """What is known of a run that has ended, in which nothing else was sent.
 
     Attributes:
+        sendings: all messages.
+        kept: what is in the dead-letter queues.
+        queued: the approximate number of messages on RequestQueue.
         versions: by process: the versions of its item, in the order of the writes.
         disturbances: the faults that acted.
         janitor_runs: start and end of the complete ones; None if they are not known.
     """
 
+    sendings: Sequence[Sending] = ()
+    kept: Sequence[KeptMessage] = ()
+    queued: int = 0
     versions: Mapping[str, Sequence[ItemVersion]] = field(default_factory=dict)
     disturbances: Sequence[Disturbance] = ()
     janitor_runs: Sequence[tuple[float, float]] | None = None
@@ -248,17 +234,19 @@ class AuditBounds:
 
     Attributes:
         dead_holder: within which the slot of an ended execution is free after its work has ended (S4), and within which
-            the janitor keeps its request (S3): the grace time, two janitor periods, and one for the run itself.
-        reservation: how long before its recorded start a request may have been admitted: after that time the janitor
+            the row of an ended execution ends (S3): the grace time, two janitor periods, and one for the run itself.
+        reservation: how long before its recorded start a request may have been granted: after that time the janitor
             frees a reservation that has no execution. It includes a minute from an audit line to its change.
-        free_slot: for which a slot may be free while a request waits (S6): a starter that dies delays a start by the
-            visibility timeout, and a reservation without an execution takes the slot.
+        intake: within which a message becomes a row, from which its order counts (S5): a starter that dies delays it by
+            the visibility timeout.
+        free_slot: for which a slot may be free while a request that fits is queued (S6).
         disturbed: the same, of which a known fault may be the cause.
         grace: after which a janitor run frees the slot of an ended execution.
     """
 
     dead_holder: float = 300.0
     reservation: float = 360.0
+    intake: float = 360.0
     free_slot: float = 600.0
     disturbed: float = 600.0
     grace: float = 120.0
@@ -272,10 +260,7 @@ class WorkHistory:
         since, until: the period. Records that reach into it are included.
         now: when the records were read.
         processes: the present items of SlotTable, without malformed ones.
-        logged: the messages of executions by the starter's log, for figures and pictures. The checks do not use them: a
-            slot that is free by the records may have been held by a lease, or kept for a request that was cancelled.
-        queued: the approximate number of messages on RequestQueue; None if it is not known.
-        skipped: the names of the executions that skipped requests would have had.
+        rows: of requests, those that had not ended at the begin of the period.
         not_read: what could not be read. A check that needs it is not shown.
         samples: for each source of which a sample was read, what was left out.
         run: None unless the requests were sent by the reader's own run.
@@ -287,12 +272,8 @@ class WorkHistory:
     processes: Mapping[str, Process] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
     work: Sequence[WorkInterval] = ()
-    sendings: Sequence[Sending] = ()
-    logged: Sequence[Sending] = ()
-    kept: Sequence[KeptRequest] = ()
+    rows: Sequence[RequestRow] = ()
     acts: Sequence[OperatorAct] = ()
-    queued: int | None = None
-    skipped: frozenset[str] = frozenset()
     not_read: Sequence[UnreadSource] = ()
     samples: Mapping[str, str] = field(default_factory=dict)
     bounds: AuditBounds = AuditBounds()
@@ -316,15 +297,17 @@ class WorkHistory:
         return [f"{name}: the work of {count(number, 'execution')} was not found" for name, number in missing.items()]
 
     @cached_property
-    def all_sendings(self) -> Sequence[Sending]:
-        """`sendings`, and of other executions those that are `logged`."""
-        known = {each.execution for each in self.sendings}
-        return [*self.sendings, *(each for each in self.logged if each.execution not in known)]
-
-    @cached_property
     def by_execution(self) -> Mapping[str, Attempt]:
         """The attempts by the names of their executions."""
         return {each.execution: each for each in self.attempts}
+
+    def row(self, execution: str) -> RequestRow | None:
+        """The row of an execution; None if it was not read."""
+        return self._by_execution.get(execution)
+
+    @cached_property
+    def _by_execution(self) -> Mapping[str, RequestRow]:
+        return {each.execution: each for each in self.rows}
 
     @cached_property
     def holdings(self) -> Mapping[str, Sequence[Holding]]:
@@ -352,6 +335,10 @@ class WorkHistory:
         """The weight of a process's request that states none; 1 if its item is not known."""
         return self.processes[name].default_weight if name in self.processes else 1
 
+    def weight_of(self, row: RequestRow | None) -> int | None:
+        """The weight of a request, in the unit of the limit; None if its row was not read."""
+        return (row.weight or self.default_weight(row.process)) if row else None
+
     def versions_of(self, name: str) -> Sequence[ItemVersion]:
         """The known versions of a process's item."""
         return self.run.versions.get(name, ()) if self.run else ()
@@ -365,9 +352,17 @@ class WorkHistory:
         return found
 
     @cached_property
+    def rows_of(self) -> Mapping[str, list[RequestRow]]:
+        """The rows of each process in the order of their places."""
+        found: dict[str, list[RequestRow]] = defaultdict(list)
+        for each in sorted(self.rows, key=lambda each: each.placed):
+            found[each.process].append(each)
+        return found
+
+    @cached_property
     def names(self) -> list[str]:
-        """The processes that have an item or an attempt."""
-        return sorted({*self.processes, *self.by_process})
+        """The processes that have an item, an attempt or a row."""
+        return sorted({*self.processes, *self.by_process, *self.rows_of})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
-from slotkeeper_cli.audit.history_reader import DESCRIBED, MAX_CALLS, MAX_DESCRIBED, Window, read_history
+from slotkeeper_cli.audit.history_reader import MAX_CALLS, Window, read_history
 from slotkeeper_cli.audit.picture import draw_history, figures
 from slotkeeper_cli.completion import process_names
 from slotkeeper_cli.context import current_context
@@ -30,13 +30,12 @@ _STYLES = {Result.HOLDS: "green", Result.FAILS: "bold red", Result.NOT_SHOWN: "y
 
 HELP = f"""Show from AWS's own records whether the limit held.
 
-It checks executions, Glue runs, child executions, kept and dead-lettered requests, the audit log and the slot table of
-a period: never more weight at work than the limit, no request lost, nothing that succeeded run again, slots of ended
-executions freed, order, and free slots. A check holds, fails, or is not shown, if its records could not be read.
+It checks executions, Glue runs, child executions, the rows of requests, the audit log and the slot table of a period:
+never more weight at work than the limit, no request lost, nothing that succeeded run again, slots of ended executions
+freed, order, and free slots. A check holds, fails, or is not shown, if its records could not be read.
 
-The command makes at most {MAX_CALLS:,} calls, with {DESCRIBED} DescribeExecution (--describe). It reads the newest
-100,000 executions and 100,000 Glue runs; of more it reads a sample, and states it. It changes nothing; dead-letter
-messages are hidden from other commands while it reads them. Exit code 5 if a check fails.
+The command makes at most {MAX_CALLS:,} calls. It reads the newest 100,000 executions and 100,000 Glue runs, and 200 MB
+of rows; of more it reads a sample, and states it. It changes nothing. Exit code 5 if a check fails.
 """
 
 
@@ -48,15 +47,6 @@ def show_audit(
         str, typer.Option(metavar="TIME", help="Begin: 90m, 24h or 7d ago, or a time in ISO 8601; at most 90d.")
     ] = "24h",
     until: Annotated[str, typer.Option(metavar="TIME", help="End, in the same form; by default now.")] = "0m",
-    describe: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=MAX_DESCRIBED,
-            metavar="N",
-            help="Executions whose requests are read; AWS allows about ten a second.",
-        ),
-    ] = DESCRIBED,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw the timeline as a PNG.", dir_okay=False)
     ] = None,
@@ -69,7 +59,7 @@ def show_audit(
     window = _window(since, until, time.time())
     context = current_context()
     with context.out.counting() as on_read:
-        history = read_history(context.stack, window, process, describe, on_read)
+        history = read_history(context.stack, window, process, on_read)
     results = judge(history)
     if picture is not None:
         context.out.picture(partial(draw_history, history), picture)

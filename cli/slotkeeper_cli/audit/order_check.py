@@ -1,0 +1,86 @@
+"""The check of a history of work that requests start in the order of their places (S5). Pure.
+
+Order is that of grants, which the rows have: the starts of one grant differ by milliseconds, in any order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+
+from slotkeeper.slots.request_table import granted_as
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.history_checks import CheckResult, Found, conclude, sample_of
+from slotkeeper_cli.audit.work_history import REQUESTS, LimitSteps, WorkHistory, label_of, limit_steps
+from slotkeeper_cli.formatting import count, iso
+
+
+def in_order(history: WorkHistory) -> CheckResult:
+    """S5: no request is granted a slot before another one that was in front of it in the queue.
+
+    A request is certainly in the queue `bounds.intake` after it was sent. One that a dispatch put back is in it again
+    from that write on, and one whose attempt was returned or redriven from the end of that attempt on. A request whose
+    weight was above the limit keeps no other one back. Starts whose grant was not recorded are left out.
+    """
+    claim = "requests start in the order of their priorities and places"
+    found, starts = Found(unknown=history.lacks(REQUESTS)), 0
+    for name in history.rows_of:
+        granted = sorted((each for each in history.rows_of[name] if each.granted), key=attrgetter("granted"))
+        starts += len(granted)
+        found.fails += _overtaken(history, name, granted)
+    text = count(starts, "recorded grant")
+    sample = sample_of(history, REQUESTS)
+    return conclude("order", claim, found, text, {"grants": starts}, shown=starts > 1, sample=sample)
+
+
+def _overtaken(history: WorkHistory, name: str, granted: list[RequestRow]) -> Iterator[str]:
+    """The grants that came before that of a request in front. `granted`: in the order of the grants."""
+    limits, before = limit_steps(history, name), _previous(history, name)
+    waiting = [each for each in history.rows_of[name] if each.granted or each.place]
+    from_when = [(_queued_from(history, each, before), each) for each in waiting]
+    arriving = deque(sorted(from_when, key=lambda each: each[0]))
+    queue: list[tuple[str, float, str, RequestRow]] = []  # by place
+    for row in granted:
+        at = row.started or 0.0
+        while arriving and arriving[0][0] < at:
+            since, each = arriving.popleft()
+            heapq.heappush(queue, (each.placed, since, each.execution, each))
+        passed = []
+        while queue and queue[0][0] < row.placed:
+            entry = heapq.heappop(queue)
+            _, since, _, each = entry
+            if each.granted and each.granted <= row.granted:
+                continue
+            passed.append(entry)
+            if since < at and not _is_excused(history, each, row, limits):
+                yield f"{label_of(row)} was granted a slot before {label_of(each)}, which was sent at {iso(each.sent)}"
+                break
+        for entry in passed:
+            heapq.heappush(queue, entry)
+
+
+def _previous(history: WorkHistory, name: str) -> Mapping[tuple[str, int], float]:
+    """When each attempt of a process's requests ended, by the request and the number of the attempt after it."""
+    ended: dict[tuple[str, int], float] = {}
+    for each in history.rows_of[name]:
+        key = each.request_id, each.attempt + 1
+        ended[key] = max(each.ended or history.now, ended.get(key, 0.0))
+    return ended
+
+
+def _queued_from(history: WorkHistory, row: RequestRow, previous: Mapping[tuple[str, int], float]) -> float:
+    """From when on a request was certainly in the queue."""
+    if row.attempt == 1:
+        return row.sent + history.bounds.intake
+    return max(row.sent + history.bounds.intake, previous.get((row.request_id, row.attempt), history.since))
+
+
+def _is_excused(history: WorkHistory, passed: RequestRow, row: RequestRow, limits: LimitSteps) -> bool:
+    """Whether a request may start before one in front of it: that one was reserved then, or perhaps blocked."""
+    if passed.put_back is not None and row.granted <= granted_as(passed.put_back, 99):
+        return True
+    at = row.started or 0.0
+    least = limits.least(at - history.bounds.reservation, at)
+    return least is None or (history.weight_of(passed) or 0) > least
