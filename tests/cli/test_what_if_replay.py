@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.rate import Rate
 from slotkeeper.slots.request import PRIORITIES
-from slotkeeper_cli.audit.work_history import Attempt, LimitSteps, OperatorAct, WorkHistory
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.audit.work_history import LimitSteps, OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
 from slotkeeper_cli.what_if import CannotReplay, Course, PastRequest, Recording, replay
 from slotkeeper_cli.what_if.picture import draw_result
@@ -35,7 +36,7 @@ def arrived(*requests: tuple[float, float] | tuple[float, float, str, int]) -> l
     made = []
     for number, (sent, duration, *of) in enumerate(requests):
         priority, weight = of or ("normal", 1)
-        made.append(PastRequest(f"p-{number}", sent, sent + duration, sent, priority, weight))  # type: ignore[arg-type]
+        made.append(PastRequest(f"p-{number}", sent, sent, sent + duration, priority, weight))  # type: ignore[arg-type]
     return made
 
 
@@ -62,8 +63,7 @@ def test_requests_start_as_computed() -> None:
     assert started_at(1, (0, 10), (1, 10, "low", 1), (2, 10, "normal", 1), (3, 10, "high", 1)) == [0, 30, 20, 10]
     # Free slots are collected for a heavy request of high priority.
     assert started_at(2, (0, 10), (0, 20), (1, 5, "high", 2), (2, 1, "low", 1)) == [0, 0, 20, 25]
-    # The request of high priority had waited. Its turn of a second delays the lower one, although a slot is free.
-    assert started_at(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 11]
+    assert started_at(2, (0, 10), (0, 10), (1, 5, "high", 1), (2, 1, "low", 1)) == [0, 0, 10, 10]
 
 
 def test_a_rate_delays_starts_although_slots_are_free() -> None:
@@ -101,7 +101,7 @@ def test_a_replay_of_what_the_rules_did_has_the_same_waits_and_keeps_limit_and_o
     assert result.check is not None
     assert starts(result.check) == starts(result.recorded)
     assert max(number for _, number in result.replayed.used) <= limit
-    in_order = sorted(result.replayed.requests, key=lambda each: each.arrival)
+    in_order = sorted(result.replayed.requests, key=lambda each: each.sent)
     for priority in PRIORITIES:
         of = [each.started for each in in_order if each.priority == priority]
         assert of == sorted(of)
@@ -120,14 +120,14 @@ def test_the_mean_queue_is_the_rate_times_the_mean_wait(
 
 
 def test_requests_that_ran_at_the_begin_hold_their_slots_until_their_end() -> None:
-    before = PastRequest("p-before", -50.0, 30.0, -60.0)
+    before = PastRequest("p-before", -60.0, -50.0, 30.0)
     course = at_limit([before, *arrived((5, 1))], 1)
     assert starts(course)["p-0"] == 30
     assert course.waits == [25]  # the wait of the one that started before the period is not counted
 
 
 def test_requests_that_still_run_keep_their_slots_and_those_behind_them_never_start() -> None:
-    running = PastRequest("p-running", 10.0, None, 10.0)
+    running = PastRequest("p-running", 10.0, 10.0, None)
     result = replay(recording([running, *arrived((20, 1))], None), 1, least=0)
     figures = result.replayed.figures()
     assert (figures["never_started"], figures["wait"]["max"]) == (1, None)
@@ -142,16 +142,15 @@ def test_the_factors_shorten_durations_and_the_times_between_arrivals() -> None:
 
 
 def test_what_delayed_a_request_without_a_rule_delays_it_in_the_replay_too() -> None:
-    """The starter's cold start took three seconds. The second message of the group was delivered after the first."""
-    past = [PastRequest("p-0", 3.0, 13.0, 0.0), PastRequest("p-1", 13.0, 20.0, 0.0)]
+    """The starter's cold start took three seconds."""
+    past = [PastRequest("p-0", 0.0, 3.0, 13.0), PastRequest("p-1", 1.0, 13.0, 20.0)]
     result = replay(recording(past, 1), 1, least=0)
     assert result.check is not None
-    assert result.check.waits == result.replayed.waits == [3, 13]
-    assert replay(recording(past, 1), 2, least=0).replayed.waits == [3, 3]
+    assert result.check.waits == result.replayed.waits == [3, 12]
 
 
 def test_the_usual_hand_off_is_that_of_the_records() -> None:
-    past = [PastRequest(f"p-{number}", 12.0 * number, 12.0 * number + 10, 0.0) for number in range(6)]
+    past = [PastRequest(f"p-{number}", 0.0, 12.0 * number, 12.0 * number + 10) for number in range(6)]
     result = replay(recording(past, 1), 2, least=0)
     assert result.check is not None
     assert result.check.waits == [0, 12, 24, 36, 48, 60]
@@ -159,7 +158,7 @@ def test_the_usual_hand_off_is_that_of_the_records() -> None:
 
 
 def test_the_check_follows_the_recorded_limits() -> None:
-    past = [*arrived((0, 10)), PastRequest("p-1", 5.0, 15.0, 1.0)]
+    past = [*arrived((0, 10)), PastRequest("p-1", 1.0, 5.0, 15.0)]
     raised = replace(recording(past), limits=LimitSteps([(-math.inf, 1), (5.0, 2)]))
     result = replay(raised, 1, least=0)
     assert result.check is not None
@@ -167,24 +166,37 @@ def test_the_check_follows_the_recorded_limits() -> None:
     assert result.recorded.figures()["slot_hours_offered"] == pytest.approx((5 + 2 * 995) / 3600, abs=0.001)
 
 
-def test_an_unknown_limit_has_no_check_and_a_request_with_an_unknown_arrival_only_takes_a_slot() -> None:
-    result = replay(recording([PastRequest("p-unknown", 0.0, 10.0), *arrived((1, 10))], None), 1, least=0)
-    data = result.as_dict()
+def test_an_unknown_limit_has_no_check() -> None:
+    data = replay(recording(arrived((0, 10), (1, 10)), None), 1, least=0).as_dict()
     assert (data["check"], data["recorded"]["utilization"], data["replayed"]["utilization"]) == (None, None, 0.02)
-    assert result.replayed.waits == [9]
 
 
 def test_a_limit_below_a_weight_and_too_few_samples_are_refused_with_what_to_do() -> None:
     past = arrived((0, 1, "normal", 2), (0, 1, "high", 5))
     with pytest.raises(CannotReplay, match=r"2 of the recorded requests .* p-1 of weight 5: give --limit 5 or more"):
         replay(recording(past), 1, least=0)
-    past = [*arrived((0, 1)), PastRequest("p-x", 5.0, 6.0), PastRequest("p-y", 7.0, None, 7.0)]
-    text = r"has 1 requests .* 20 are needed. Of 3 that started, the arrival of 1 is not .*, and 1 still run\. Give an"
+    past = [*arrived((0, 1)), PastRequest("p-y", 7.0, 7.0, None)]
+    text = r"has 1 requests .* 20 are needed. Of 2 that started, 1 still run\. Give an earlier"
     with pytest.raises(CannotReplay, match=text):
         replay(recording(past), 1)
 
 
+def test_a_queue_with_many_blocked_requests_is_planned_behind_them() -> None:
+    """While the limit was 1, the heavy ones were blocked."""
+    heavy = [PastRequest(f"p-heavy{number:02}", 0.0, 50.0 + number, 51.0 + number, weight=2) for number in range(40)]
+    light = PastRequest("p-light", 1.0, 1.0, 3.0)
+    raised = replace(recording([light, *heavy]), limits=LimitSteps([(-math.inf, 1), (50.0, 2)]))
+    result = replay(raised, 2, least=0)
+    assert result.check is not None
+    assert starts(result.check) == {each.execution: each.started for each in [light, *heavy]}
+
+
 # ---------------------------------------------------------------------------------------------------------- recording
+
+
+def _row(execution: str, sent: float, started: float | None, ended: float | None, **fields: Any) -> RequestRow:
+    state = fields.pop("state", "STARTED" if ended is None else "SUCCEEDED")
+    return RequestRow("p", execution, state, execution, 1, "normal", sent, started=started, ended=ended, **fields)
 
 
 HISTORY = WorkHistory(
@@ -192,51 +204,45 @@ HISTORY = WorkHistory(
     200.0,
     200.0,
     {"p": replace(PROCESS, slot_limit=2, default_weight=2)},
-    [
-        Attempt("p-before", "SUCCEEDED", 90.0, 110.0),
-        Attempt("p-a", "SUCCEEDED", 120.0, 130.0),
-        Attempt("p-b", "ABORTED", 130.0, 140.0),
-        Attempt("p-again", "SUCCEEDED", 135.0, 140.0, redrives=1),
-        Attempt("p-c", "RUNNING", 150.0),
+    rows=[
+        _row("p-before", 80.0, 90.0, 110.0, weight=1),
+        _row("p-a", 95.5, 120.0, 130.0, weight=1),
+        _row("p-b", 131.0, 130.0, 140.0),  # by another clock
+        _row("p-c", 140.0, 150.0, None),
+        _row("p-quick", 140.0, None, 150.0),  # it ended before its start was marked
+        _row("p-queued", 160.0, None, None, state="QUEUED", place="1#160"),
+        _row("p-cancelled", 160.0, None, 170.0, state="CANCELLED"),
     ],
 )
-LINES = {
-    "p-before": {"sent_at": 80.0, "weight": 1},
-    "p-a": {"sent_at": 95.5, "priority": "high", "weight": 1},
-    "p-b": {"sent_at": 131},  # by another clock
-    "p-c": {"sent_at": "soon"},
-}
 
 
-def test_a_recording_joins_executions_with_the_starters_lines() -> None:
-    made = recording_of(HISTORY, "p", LINES)
-    assert [(each.execution, each.sent, each.priority, each.weight) for each in made.requests] == [
-        ("p-before", 80.0, "normal", 1),
-        ("p-a", 95.5, "high", 1),
-        ("p-b", 130.0, "normal", 2),
-        ("p-c", None, "normal", 2),
+def test_a_recording_has_the_rows_that_held_a_slot() -> None:
+    made = recording_of(HISTORY, "p")
+    assert [(each.execution, each.sent, each.weight) for each in made.requests] == [
+        ("p-before", 80.0, 1),
+        ("p-a", 95.5, 1),
+        ("p-b", 130.0, 2),
+        ("p-c", 140.0, 2),
     ]
-    # Samples, started, of unknown arrival, running at the begin, waiting then, running at the end.
-    assert list(made.counts.values()) == [2, 3, 1, 1, 1, 1]
+    # Samples, started, running at the begin, waiting then, running at the end.
+    assert list(made.counts.values()) == [2, 3, 1, 1, 1]
     assert (made.since, made.until, list(made.limits.steps)) == (100.0, 200.0, [(-math.inf, 2)])
     assert [note.partition(":")[0] for note in made.notes] == [
-        "1 redriven in Step Functions are left out",
-        "1 aborted or timed out",
+        "1 ended before their start was recorded, and are left out",
+        "1 still queued are left out",
         "1 still run",
-        "1 of 3 have no known arrival",
-        "the waits are those of a part of the requests only",
     ]
 
 
 def test_pauses_leases_and_an_unknown_limit_are_named() -> None:
     process = replace(PROCESS, holders={"l": Holder("LEASED", 0, "", None, {}, until=500, code="c")})
     acts, unread = [OperatorAct(130.0, "process pause", "p")], [UnreadSource("AuditLogGroup", "denied")]
-    made = recording_of(replace(HISTORY, processes={"p": process}, acts=acts, not_read=unread), "p", LINES)
+    made = recording_of(replace(HISTORY, processes={"p": process}, acts=acts, not_read=unread), "p")
     assert [note.partition(" ")[0] for note in made.notes[-3:]] == ["the", "it", "leases"]
     assert list(made.limits.steps) == [(-math.inf, None)]
 
 
 def test_the_picture_shows_the_queue_and_the_slots_of_both(tmp_path: Path) -> None:
-    past = [*performed(arrived(*((0.0, 10.0) for _ in range(8))), 2), PastRequest("p-running", 50.0, None, 45.0)]
+    past = [*performed(arrived(*((0.0, 10.0) for _ in range(8))), 2), PastRequest("p-running", 45.0, 50.0, None)]
     draw_result(replay(recording(past, 2, until=60.0), 4, least=0), tmp_path / "what-if.png")
     assert (tmp_path / "what-if.png").read_bytes().startswith(b"\x89PNG")

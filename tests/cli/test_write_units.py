@@ -9,7 +9,6 @@ import pytest
 
 from dev.emulator.dynamodb_local import DynamoDbLocal
 from slotkeeper.slots.process import read_process
-from slotkeeper.slots.protocol import PRECHECK_FROM_HOLDERS
 from slotkeeper_cli.write_units import KB, demand, item_bytes, process_item, write_units
 from tests.support.tables import create_table
 
@@ -68,7 +67,7 @@ def test_a_write_consumes_units_of_the_larger_size(before: int, after: int, unit
 def test_dynamodb_local_computes_the_same_units_of_a_process(
     dynamodb: Any, names: tuple[str, str], holders: int
 ) -> None:
-    item = process_item(*names, holders, queued=True)
+    item = process_item(*names, holders)
     size = item_bytes(item)
     assert units_of_a_put(dynamodb, item) == write_units(0, size)
     answer = dynamodb.update_item(
@@ -81,32 +80,25 @@ def test_dynamodb_local_computes_the_same_units_of_a_process(
     assert answer["ConsumedCapacity"]["CapacityUnits"] == write_units(size, 0)
 
 
-@pytest.mark.parametrize("queued", [True, False])
-def test_the_layer_can_read_the_computed_item(queued: bool) -> None:
-    process = read_process(process_item(*LONG, 3, queued=queued))
+def test_the_layer_can_read_the_computed_item() -> None:
+    process = read_process(process_item(*LONG, 3))
     assert len(process.holders) == process.slots_in_use == process.slot_limit == 3
     assert {holder.target for holder in process.holders.values()} == {process.target}
     assert max(len(name) for name in process.holders) == 80
-    assert (process.first is not None) == queued
-    weighted = read_process(process_item(*LONG, 3, queued=queued, weight=4))
+    weighted = read_process(process_item(*LONG, 3, weight=4))
     assert (weighted.held_weight, weighted.slot_limit, weighted.default_weight) == (12, 12, 4)
 
 
 @pytest.mark.parametrize(("names", "each"), [(SHORT, 78), (LONG, 160)], ids=["short", "long"])
 def test_a_holder_takes_66_bytes_and_both_names(names: tuple[str, str], each: int) -> None:
-    nine, ninety = (item_bytes(process_item(*names, holders, queued=False)) for holders in (9, 90))
+    nine, ninety = (item_bytes(process_item(*names, holders)) for holders in (9, 90))
     assert ninety - nine == 81 * each == 81 * (66 + sum(map(len, names)))
 
 
-def test_a_queued_request_takes_four_writes_with_a_precheck_and_five_without() -> None:
+def test_a_request_takes_three_writes_of_the_whole_item() -> None:
     most = demand(*SHORT, 500)
-    assert (most.bytes, most.cycle_units, most.queued_units) == (39_861, 3 * 39, 4 * 39)
-    assert most.starts_a_second == pytest.approx(1000 / 156)
-    assert most.shortest_job == pytest.approx(78.0)
+    assert (most.bytes, most.cycle_units) == (39_108, 3 * 39)
+    assert most.starts_a_second == pytest.approx(1000 / 117)
+    assert most.shortest_job == pytest.approx(58.5)
     assert demand(*SHORT, 0).shortest_job == 0
     assert demand(*SHORT, 500, weight=4).bytes == most.bytes + 500 * 9 + 16
-    assert demand(*SHORT, 1, weight=4).queued_units == 4
-    assert [demand(*SHORT, slots).queued_units for slots in (PRECHECK_FROM_HOLDERS - 1, PRECHECK_FROM_HOLDERS)] == [
-        5 * 4,
-        4 * 4,
-    ]

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from slotkeeper.slots.process import MAX_SLOT_LIMIT
+from slotkeeper.slots.request_table import RETENTION_SECONDS
 from slotkeeper_cli.audit.history_reader import Window
 from slotkeeper_cli.completion import ProcessName
 from slotkeeper_cli.context import current_context
@@ -23,8 +24,7 @@ from slotkeeper_cli.what_if.picture import draw_result
 from slotkeeper_cli.what_if.recording import MAX_CALLS
 from slotkeeper_cli.what_if.replay import MIN_SAMPLES
 
-# Step Functions service quotas, "Execution history retention time".
-MAX_PERIOD = 90 * 86400
+MAX_PERIOD = RETENTION_SECONDS
 
 _ROWS = (  # the label, the figure, and how it is shown
     ("wait p50", "p50", "{:,.1f} s"),
@@ -35,18 +35,18 @@ _ROWS = (  # the label, the figure, and how it is shown
     ("utilization", "utilization", "{:.0%}"),
     ("slot-hours offered", "slot_hours_offered", "{:,.2f} h"),
     ("slot-hours used", "slot_hours_used", "{:,.2f} h"),
-    ("starter invocations, at least", "starter_invocations", "{:,}"),
+    ("starter invocations, at most", "starter_invocations", "{:,}"),
     ("write units, at most", "write_units", "{:,}"),
 )
 
 HELP = f"""Replay recorded requests at another limit.
 
-It replays the arrivals and durations of a process by the rules that admit requests, and prints waits, the longest
+It replays the arrivals and durations of a process by the rule that starts requests, and prints waits, the longest
 queue, utilization and cost as recorded and as replayed. The closer the column `check`, the replay at the recorded
 limit, is to the records, the better the replay.
 
-Arrivals are in the starter's log, for as long as it is kept (LogRetentionDays). At least {MIN_SAMPLES} requests are
-needed whose arrival, start and end are known. The command makes at most {MAX_CALLS} calls, and changes nothing.
+The rows of requests, which are kept for 90 days, have their arrivals, starts and ends. At least {MIN_SAMPLES} requests
+are needed that started and ended. The command makes at most {MAX_CALLS} calls, and changes nothing.
 """
 
 
@@ -93,7 +93,7 @@ def _render(console: Console, data: dict[str, Any], result: ReplayResult) -> Non
     length = duration(recording.until - recording.since)
     console.print(
         f"{local_time(recording.since)} to {local_time(recording.until)} ({length}): "
-        f"{count(counts['samples'], 'request')} of process {data['process']} with known arrival, start and end. "
+        f"{count(counts['samples'], 'request')} of process {data['process']} that started and ended. "
         f"{counts['waiting_at_begin']:,} waited and {counts['running_at_begin']:,} ran at the begin."
     )
     factors = {"durations": data["duration_factor"], "arrivals": data["arrival_factor"]}

@@ -1,10 +1,9 @@
-"""Replays recorded requests at another limit, by the rules that the layer admits and wakes requests with. Pure.
+"""Replays recorded requests at another limit, by the rule that starts them. Pure.
 
-The layer decides: `refusal` whether a request may start, `Process.to_wake` which one is woken, `wake_delay` when. This
-module is only the clock and the queue: messages of one group are delivered one after the other, a refused one again
-when it is woken.
+The layer's `plan` decides who starts. This module is only the clock and the queue: at each arrival, release, change of
+the limit, and each time at which the plan asks to look again, it plans, and starts what the plan starts.
 
-A replay has no delays of its own. What starts took beyond the rules, such as a cold start of the starter and the usual
+A replay has no delays of its own. What starts took beyond the rule, such as a cold start of the starter and the usual
 hand-off of a slot, is taken from the records: a replay at the recorded limits and ends shows it.
 """
 
@@ -12,18 +11,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import defaultdict, deque
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 from statistics import median
 from typing import Any
 
-from slotkeeper.slots.process import MAX_HOLDERS, Holder, WaitingRequest
-from slotkeeper.slots.protocol import Candidate, refusal
-from slotkeeper.slots.rate import after_start
-from slotkeeper.slots.request import Delivery, Priority, message_group
+from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, Plan, Queued, plan
+from slotkeeper.slots.process import MAX_HOLDERS, Holder
+from slotkeeper.slots.request import PRIORITIES
 from slotkeeper_cli.audit.intervals import overlap_seconds, rounded, spread, weighted_steps
 from slotkeeper_cli.audit.work_history import LimitSteps
 from slotkeeper_cli.formatting import iso
@@ -32,8 +30,10 @@ from slotkeeper_cli.write_units import demand
 
 # Fewer do not show a p90.
 MIN_SAMPLES = 20
-# Seconds from which a wait counts as one for a slot, as in Delivery.has_waited.
+# Seconds from which a wait counts as one for a slot.
 _WAITED = 1.0
+# Requests at the head of the queue with which a plan begins. It reads more, until one of them cannot start.
+_HEAD = 30
 
 
 class CannotReplay(ValueError):
@@ -51,13 +51,12 @@ class Course:
 
     @cached_property
     def _waited(self) -> list[tuple[float, float]]:
-        """From sending to start, for the requests of which both are known in the period."""
-        since = self.recording.since
-        return [(each.sent, each.started) for each in self.requests if each.sent is not None and each.started >= since]
+        """From sending to start, for the requests that started in the period."""
+        return [(each.sent, each.started) for each in self.requests if each.started >= self.recording.since]
 
     @property
     def waits(self) -> list[float]:
-        """The waits of the requests whose arrival is known, infinite for those that never start."""
+        """The waits of the requests, infinite for those that never start."""
         return [started - sent for sent, started in self._waited]
 
     @property
@@ -73,8 +72,8 @@ class Course:
     def figures(self) -> dict[str, Any]:
         """The figures as JSON shows them; times in seconds, None for what is not known or does not happen.
 
-        `starter_invocations` and `write_units` are what Slotkeeper itself uses: a request that waits is received at
-        least twice, and an item with all holders is the largest.
+        `starter_invocations` and `write_units` are what Slotkeeper itself uses: an invocation for each message and
+        each ring, if none is in a batch, and the writes of an item with all holders, the largest one.
         """
         window = (self.recording.since, self.until)
         held = ((each.weight, overlap_seconds([(each.started, each.freed)], window)) for each in self.requests)
@@ -94,8 +93,8 @@ class Course:
             "utilization": rounded(used / offered) if offered else None,
             "slot_hours_offered": None if offered is None else round(offered / 3600, 3),
             "slot_hours_used": round(used / 3600, 3),
-            "starter_invocations": number + waited,
-            "write_units": (number - waited) * needs.cycle_units + waited * needs.queued_units,
+            "starter_invocations": 2 * number,
+            "write_units": number * needs.cycle_units,
         }
 
 
@@ -171,7 +170,7 @@ def _delays(recording: Recording, limits: Sequence[tuple[float, int]]) -> tuple[
     delays, hand_offs = dict[str, float](), list[float]()
     for each in _Simulation(recording, limits, recording.requests, {}, 0.0, keeps_ends=True).run():
         late = started[each.execution] - each.started
-        if each.started == max(recording.since, each.arrival):
+        if each.started == max(recording.since, each.sent):
             delays[each.execution] = max(0.0, late)
         elif each.started < math.inf:
             hand_offs.append(late)
@@ -188,9 +187,8 @@ def _check(recording: Recording, limit: int, least: int) -> None:
         )
     if counts["samples"] < least:
         raise CannotReplay(
-            f"process {name} has {counts['samples']} requests whose arrival, start and end are known; {least} are "
-            f"needed. Of {counts['started']} that started, the arrival of {counts['arrival_unknown']} is not in the "
-            f"starter's log, and {counts['running_at_end']} still run. Give an earlier --since"
+            f"process {name} has {counts['samples']} requests that started and ended; {least} are needed. Of "
+            f"{counts['started']} that started, {counts['running_at_end']} still run. Give an earlier --since"
         )
 
 
@@ -202,9 +200,9 @@ def _scaled(request: PastRequest, since: float, duration_factor: float, arrival_
     def moved(at: float) -> float:
         return since + (at - since) / arrival_factor if at > since else at
 
-    started, sent = moved(request.started), None if request.sent is None else moved(request.sent)
+    started = moved(request.started)
     ended = started + (request.freed - request.started) * duration_factor
-    return replace(request, sent=sent, started=started, ended=ended)
+    return replace(request, sent=moved(request.sent), started=started, ended=ended)
 
 
 class _Simulation:
@@ -213,7 +211,7 @@ class _Simulation:
     Args:
         limits: the first one is in force from the begin.
         requests: of each its arrival, and for how long it holds its slot (`freed` - `started`).
-        delays, hand_off: seconds after an arrival, by execution, and after a wake.
+        delays, hand_off: seconds after an arrival, by execution, and after a release.
         keeps_ends: each slot is free at its recorded end, whenever the request starts.
     """
 
@@ -226,89 +224,89 @@ class _Simulation:
         hand_off: float,
         keeps_ends: bool = False,
     ) -> None:
-        of, self._since, self._keeps_ends = recording.process, recording.since, keeps_ends
-        self._delays, self._hand_off = delays, hand_off
-        # Changed in place. The counter stays 0: if it is less than the holders' weights, the rules take these.
-        self._holders, self._turns = dict[str, Holder](), dict[Priority, int]()
-        self._waiting: dict[Priority, WaitingRequest] = {}
-        own: dict[str, Any] = {"holders": self._holders, "waiting": self._waiting, "turns": self._turns}
-        without: dict[str, Any] = {
-            "slots_in_use": 0,
-            "paused": False,
-            "cancelled": {},
-            "target": "replay",
-            "next_start": 0,
-        }
-        self._process = replace(of, slot_limit=limits[0][1], **own, **without)
+        self._since, self._keeps_ends, self._hand_off = recording.since, keeps_ends, hand_off
+        self._holders = dict[str, Holder]()  # changed in place
+        # The counter stays 0: the rule takes the holders' weights, which are more.
+        self._process = replace(
+            recording.process,
+            slot_limit=limits[0][1],
+            slots_in_use=0,
+            holders=self._holders,
+            paused=False,
+            target="replay",
+            next_start=0,
+        )
         self._events: list[tuple[float, int, str, Any]] = []  # instant, number, what happens, to what
         self._numbers = count()
-        self._wakes: dict[Priority, tuple[int, float]] = {}  # the number of the event, and when the message is visible
+        self._queue: list[tuple[str, PastRequest]] = []  # by place
+        self._looks_at = math.inf
         self._done: list[PastRequest] = []
-        self._groups: dict[Priority, deque[PastRequest]] = defaultdict(deque)
         for at, limit in limits[1:]:
             self._at(at, "limit", limit)
-        in_order = sorted(requests, key=lambda each: (each.arrival, each.started))
-        self._sequence = {each.execution: str(number) for number, each in enumerate(in_order)}
-        for each in in_order:
+        accepted = self._since
+        for number, each in enumerate(sorted(requests, key=lambda each: (each.sent, each.started))):
             if each.started < self._since:
                 self._hold(each, each.started)
-            else:
-                self._groups[each.priority].append(each)
-        for priority in self._groups:
-            self._deliver_next(priority, self._since)
+                continue
+            # Of one that waited for a slot, no delay is known: it was not accepted before the one that was sent before.
+            known = delays.get(each.execution)
+            accepted = max(accepted, each.sent) if known is None else max(self._since, each.sent + known)
+            self._at(accepted, "sent", (f"{PRIORITIES.index(each.priority)}#{number:09}", each))
 
     def run(self) -> list[PastRequest]:
         """The requests, in the order of their starts."""
         while self._events:
-            now, number, event, subject = heapq.heappop(self._events)
-            match event:
-                case "limit":
-                    self._process = replace(self._process, slot_limit=subject)
-                    self._wake(now)
-                case "freed":
-                    self._holders.pop(subject)
-                    self._wake(now)
-                case "delivered":
-                    self._deliver(subject, 1, now)
-                case "woken":
-                    if self._wakes.get(subject, (-1,))[0] == number:  # no later wake has set another time
-                        self._deliver(subject, self._waiting[subject].receives + 1, now)
-        never = (each for group in self._groups.values() for each in group)
-        return [*self._done, *(replace(each, started=math.inf, ended=None) for each in never)]
+            now, rings = self._events[0][0], False
+            while self._events and self._events[0][0] == now:
+                rings |= self._change(now)
+            if rings:
+                self._dispatch(now)
+        return [*self._done, *(replace(each, started=math.inf, ended=None) for _, each in self._queue)]
 
-    def _at(self, at: float, event: str, subject: Any) -> int:
-        number = next(self._numbers)
-        heapq.heappush(self._events, (at, number, event, subject))
-        return number
+    def _change(self, now: float) -> bool:
+        """Let the next event happen; whether a dispatch follows it immediately."""
+        _, _, event, subject = heapq.heappop(self._events)
+        match event:
+            case "limit":
+                self._process = replace(self._process, slot_limit=subject)
+            case "freed":
+                self._holders.pop(subject)
+                if self._hand_off:
+                    self._at(now + self._hand_off, "ring")
+                return not self._hand_off
+            case "sent":
+                insort(self._queue, subject, key=_place)
+            case "look":
+                self._looks_at = math.inf
+        return True
 
-    def _deliver_next(self, priority: Priority, now: float) -> None:
-        """SQS delivers the next message of a group after the one before it was deleted."""
-        if group := self._groups[priority]:
-            ready = group[0].arrival + self._delays.get(group[0].execution, 0.0)
-            self._at(max(now, ready), "delivered", priority)
+    def _at(self, at: float, event: str, subject: Any = None) -> None:
+        heapq.heappush(self._events, (at, next(self._numbers), event, subject))
 
-    def _deliver(self, priority: Priority, receives: int, now: float) -> None:
-        request = self._groups[priority][0]
-        sequence, group = self._sequence[request.execution], message_group(self._process.name, priority)
-        delivery = Delivery(request.execution, "", group, "", sequence, receives, request.arrival)
-        candidate = Candidate(self._process.name, request.execution, request.weight, priority, delivery)
-        self._wakes.pop(priority, None)
-        if refusal(candidate, self._process, now) is not None:
-            self._waiting[priority] = WaitingRequest(
-                priority, "", delivery.sortable_sequence, receives, request.weight, 0, request.execution, "", 0
-            )
-            if left := self._process.seconds_until_due(now):  # its message is hidden until then
-                self._wakes[priority] = (self._at(now + left, "woken", priority), now + left)
-            return
-        self._waiting.pop(priority, None)
-        if delivery.has_waited(now):
-            self._turns[priority] = int(now * 1000)
-        if rate := self._process.rate:
-            self._process = replace(self._process, next_start=after_start(rate, self._process.next_start, now))
-        self._hold(self._groups[priority].popleft(), now)
-        if receives > 1:
-            self._wake(now)
-        self._deliver_next(priority, now)
+    def _dispatch(self, now: float) -> None:
+        planned, read = self._plan(now)
+        for start in planned.starts:
+            place = read[start.execution]
+            _, request = self._queue.pop(bisect_left(self._queue, place, key=_place))
+            self._hold(request, now)
+        self._process = replace(self._process, next_start=planned.next_start)
+        if self._queue and self._process.rate:
+            look = planned.look_again or now + LOOK_AHEAD_SECONDS
+            if look < self._looks_at:
+                self._looks_at = look
+                self._at(look, "look")
+
+    def _plan(self, now: float) -> tuple[Plan, dict[str, str]]:
+        """The plan of the queue, of which as much is read as it needs, and the places of what was read."""
+        number = _HEAD
+        while True:
+            fitting = (entry for entry in self._queue if entry[1].weight <= self._process.slot_limit)
+            read = list(islice(fitting, number))
+            head = [Queued(each.execution, place, each.weight) for place, each in read]
+            planned = plan(self._process, head, now, age=math.inf, most=MAX_HOLDERS)
+            if planned.is_decided or len(head) < number:
+                return planned, {each.execution: place for place, each in read}
+            number *= 4
 
     def _hold(self, request: PastRequest, started: float) -> None:
         self._holders[request.execution] = Holder("RUNNING", int(started), "replay", None, {}, request.weight)
@@ -318,10 +316,6 @@ class _Simulation:
         if freed < math.inf:
             self._at(freed, "freed", request.execution)
 
-    def _wake(self, now: float) -> None:
-        due = self._process.to_wake
-        if due is None or (due.priority in self._wakes and now >= self._wakes[due.priority][1]):
-            return  # the message is already visible
-        visible = now + self._process.wake_delay(due.priority, now)
-        number = self._at(visible + self._hand_off, "woken", due.priority)
-        self._wakes[due.priority] = (number, visible)
+
+def _place(entry: tuple[str, PastRequest]) -> str:
+    return entry[0]
