@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots import process as bounds
-from slotkeeper.slots.process import higher
-from slotkeeper.slots.request import PRIORITIES, Position, Priority
 from slotkeeper.slots.targets import NO_TARGET
 
 
@@ -38,7 +36,6 @@ class Holder(NamedTuple):
     target: str | None = None
     quiet_since: int | None = None
     weight: int = 1
-    token_bytes: int = 0
     redriven: bool = False
     until: int = 0
     code: str = ""
@@ -52,7 +49,6 @@ class Holder(NamedTuple):
             raw.get("job", {}).get("S"),
             int(raw["quiet_since"]["N"]) if "quiet_since" in raw else None,
             int(raw["weight"]["N"]) if "weight" in raw else 1,
-            len(raw["task_token"]["S"].encode()) if "task_token" in raw else 0,
             "redriven" in raw,
             int(raw["until"]["N"]) if "until" in raw else 0,
             raw.get("code", {"S": ""})["S"],
@@ -68,42 +64,12 @@ class Holder(NamedTuple):
         return self.until + CLOCK_SKEW_SECONDS
 
 
-class Waiting(NamedTuple):
-    """A registration, or without a receipt handle a tombstone. Only that of a waker names an execution."""
-
-    sequence: str
-    receives: int
-    receipt_handle: str = ""
-    weight: int = 0
-    execution: str = ""
-    token_bytes: int = 0
-
-    @classmethod
-    def read(cls, raw: Mapping[str, Any]) -> Waiting:
-        """Parse a registration or a tombstone in DynamoDB's format."""
-        return cls(
-            raw["sequence"]["S"],
-            int(raw["receives"]["N"]),
-            raw.get("receipt_handle", {"S": ""})["S"],
-            int(raw["weight"]["N"]) if "weight" in raw else 0,
-            raw.get("execution", {"S": ""})["S"],
-            int(raw["token_bytes"]["N"]) if "token_bytes" in raw else 0,
-        )
-
-    @property
-    def position(self) -> Position:
-        return self.sequence, self.receives
-
-
 @dataclass(frozen=True)
 class Item:
     """A version of a process's item.
 
     Attributes:
-        waiting: by priority: each registration and tombstone.
-        turns: by priority: when the last turn began.
-        lost: execution name -> when it was noted that its message is lost.
-        cancelled: the executions of cancelled requests.
+        grants: changes with each grant of slots to requests.
         interval: of the process's rate, in milliseconds; 0 without a rate.
         lead: by how many milliseconds a start may come before `next_start`, which is in milliseconds since the epoch.
         disturbed: changes when a test itself writes a wrong count.
@@ -115,10 +81,7 @@ class Item:
     count: int
     holders: Mapping[str, Holder]
     paused: bool = False
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    turns: Mapping[str, int] = field(default_factory=dict)
-    lost: Mapping[str, int] = field(default_factory=dict)
-    cancelled: frozenset[str] = frozenset()
+    grants: int = 0
     target: str = ""
     default_weight: int = 1
     interval: int = 0
@@ -130,19 +93,15 @@ class Item:
     @classmethod
     def read(cls, raw: Mapping[str, Any], at: float = 0.0) -> Item:
         """Parse an item in DynamoDB's format."""
-        maps = {name: raw.get(name, {"M": {}})["M"] for name in ("holders", "waiting", "lost", "cancelled")}
         rate = {name: int(value["N"]) for name, value in raw.get("rate", {"M": {}})["M"].items()}
         interval = math.ceil(1000 * rate["seconds"] / rate["count"]) if rate else 0
         return cls(
             process=raw["process_name"]["S"],
             limit=int(raw["slot_limit"]["N"]),
             count=int(raw["slots_in_use"]["N"]),
-            holders={name: Holder.read(entry["M"]) for name, entry in maps["holders"].items()},
+            holders={name: Holder.read(entry["M"]) for name, entry in raw["holders"]["M"].items()},
             paused=raw.get("paused", {}).get("BOOL", False),
-            waiting={priority: Waiting.read(entry["M"]) for priority, entry in maps["waiting"].items()},
-            turns={each: int(raw[f"turn_{each}"]["N"]) for each in PRIORITIES if f"turn_{each}" in raw},
-            lost={name: int(note["M"]["noted"]["N"]) for name, note in maps["lost"].items()},
-            cancelled=frozenset(maps["cancelled"]),
+            grants=int(raw.get("grants", {"N": "0"})["N"]),
             target=raw["target"]["S"],
             default_weight=int(raw.get("default_weight", {"N": "1"})["N"]),
             interval=interval,
@@ -161,20 +120,6 @@ class Item:
     def drift(self) -> int:
         return self.count - self.weight
 
-    @property
-    def registered(self) -> dict[str, Waiting]:
-        """The registrations by priority, without the tombstones."""
-        return {priority: each for priority, each in self.waiting.items() if each.receipt_handle}
-
-    def fits(self, weight: int) -> bool:
-        in_use = max(self.count, self.weight)
-        return not self.paused and in_use + weight <= self.limit and len(self.holders) < bounds.MAX_HOLDERS
-
-    def kept_out_by(self, priority: Priority | None) -> list[Waiting]:
-        """The registrations that keep a request of this priority out; all of them with None."""
-        earlier = PRIORITIES if priority is None else higher(priority)
-        return [one for each, one in self.registered.items() if each in earlier and one.weight <= self.limit]
-
     def without(self, holders: Mapping[str, Holder]) -> Item:
         left = {name: holder for name, holder in self.holders.items() if name not in holders}
         return replace(self, holders=left, count=self.count - sum(holder.weight for holder in holders.values()))
@@ -184,15 +129,11 @@ class Asked(NamedTuple):
     """The request of a new holder.
 
     Attributes:
-        priority: None for a lease and for a request without a message, which all that wait keep out.
         weight: 0 is the process's default weight. None: not known.
-        position: of its delivery, which has waited. None: not known, or no message.
         adopted: an operator has adopted the execution, which ran already without a slot.
     """
 
-    priority: Priority | None
     weight: int | None = None
-    position: Position | None = None
     adopted: bool = False
 
 
@@ -210,29 +151,18 @@ def wrong_item(item: Item, *, counted: bool = True) -> Iterator[Breach]:
     """The breaches in one version. `counted`: no test writes wrong counts."""
     if counted and item.drift:
         yield Breach("S2", f"slots_in_use is {item.count}, and {len(item.holders)} holders weigh {item.weight}")
-    for name in item.cancelled & item.holders.keys():
-        yield Breach("S3", f"{name} is cancelled and holds a slot")
-    tokens = sum(holder.token_bytes for holder in item.holders.values())
-    if tokens > bounds.MAX_TOKEN_BYTES:
-        yield Breach("S2b", f"the holders' task tokens have {tokens} bytes")
     if len(item.holders) > bounds.MAX_HOLDERS:
         yield Breach("S2b", f"{len(item.holders)} holders, at most {bounds.MAX_HOLDERS} are allowed")
 
 
 def wrong_step(
-    before: Item,
-    after: Item,
-    asked: AskedBy = lambda *_: None,
-    writer: Writer | None = None,
-    *,
-    counted: bool = True,
+    before: Item, after: Item, asked: AskedBy = lambda *_: None, writer: Writer | None = None
 ) -> Iterator[Breach]:
     """The breaches in one write, from the version before it and after it.
 
     Args:
         asked: the request of a new holder, by its name and entry; None if it is not known.
         writer: None if it is not known.
-        counted: no test writes wrong counts.
     """
     added = {name: holder for name, holder in after.holders.items() if name not in before.holders}
     removed = {name: holder for name, holder in before.holders.items() if name not in after.holders}
@@ -242,32 +172,22 @@ def wrong_step(
         counts = f"slots_in_use was {before.count} for holders of {before.weight}"
         yield Breach("S2", f"{counts}, and is {after.count} for holders of {after.weight}")
     is_takeover = len(added) == len(removed) == 1 and all(each.is_lease for each in (added | removed).values())
-    if len(added) + len(removed) + len(changed) > 1 + is_takeover:
-        yield Breach("S1", f"more than one holder has changed: {sorted([*added, *removed, *changed])}")
-    requests = {name: Asked(None) if holder.is_lease else asked(name, holder) for name, holder in added.items()}
-    free = before.without(removed) if is_takeover else before
+    if bool(added) + bool(removed) + bool(changed) > 1 + is_takeover or len(changed) > 1:
+        yield Breach("S1", f"several holders have changed: {sorted([*added, *removed, *changed])}")
+    granted = {}
     for name, holder in added.items():
-        of = requests[name]
+        of = asked(name, holder)
         if not (holder.redriven or (of and of.adopted)):  # the janitor or an operator has adopted what runs already
-            yield from _wrong_grant(free, name, holder, of)
-            yield from _wrong_start(before, after, name, writer)
+            granted[name] = holder
+            yield from _wrong_grant(before, name, holder, of)
+    if granted:
+        yield from _wrong_grants(before.without(removed) if is_takeover else before, after, granted, writer)
     for holder in removed.values():
         early = holder.removable_from - writer.clock if writer and holder.is_lease else 0
         if writer and early > 0 and writer.code != holder.code:
             yield Breach("S1c", f"{holder} is removed {early:.2f} s before others may remove it")
     for name in changed:
         yield from _wrong_change(name, before.holders[name], after, writer)
-    if all(each and (each.priority is None or each.position) for each in requests.values()):
-        granted = next(iter(requests.values()), None)
-        is_other = bool(added or removed or changed)
-        for priority in PRIORITIES:
-            was, now = before.waiting.get(priority), after.waiting.get(priority)
-            if was and was.execution and now and now.sequence > was.sequence:
-                yield Breach("S3b", f"the name of an earlier message, {was}, was replaced by {now}")
-            if granted and granted.position and granted.priority == priority:
-                yield from _wrong_end(before, after, priority, granted.position)
-            else:
-                yield from _wrong_name(before, after, priority, with_holder=is_other, counted=counted)
 
 
 def wrong_history(items: Iterable[Item], asked: AskedBy = lambda *_: None) -> Iterator[tuple[str, Breach]]:
@@ -279,33 +199,38 @@ def wrong_history(items: Iterable[Item], asked: AskedBy = lambda *_: None) -> It
             yield item.process, breach
 
 
-def _wrong_grant(free: Item, name: str, holder: Holder, asked: Asked | None) -> Iterator[Breach]:
-    """`free`: the version before the grant, without a lease that it takes over."""
+def _wrong_grant(before: Item, name: str, holder: Holder, asked: Asked | None) -> Iterator[Breach]:
+    """The breaches in one holder of a grant."""
     if not holder.is_lease and holder[:1] + holder[2:4] != ("RESERVED", None, None):
         yield Breach("S1b", f"{name} begins as {holder}")
-    if not free.fits(holder.weight):
-        in_use = f"slots_in_use {free.count}, {len(free.holders)} holders of {free.weight}, the limit {free.limit}"
-        text = f"{name} of weight {holder.weight} takes a slot although none is free"
-        yield Breach("S1", f"{text}: {in_use}, paused {free.paused}")
-    weighs = holder.weight if asked is None or asked.weight is None else asked.weight or free.default_weight
+    weighs = holder.weight if asked is None or asked.weight is None else asked.weight or before.default_weight
     if holder.weight != weighs:
         yield Breach("S1", f"{name} has weight {holder.weight}, but its request weighs {weighs}")
-    if free.target == NO_TARGET and (asked is None or asked.priority):
+    if before.target == NO_TARGET and not holder.is_lease:
         yield Breach("S10", f"{name} takes a slot of a process for leases")
-    if asked and (waiting := free.kept_out_by(asked.priority)):
-        yield Breach("S8", f"{name} takes a slot before {', '.join(each.execution for each in waiting)}, which waits")
 
 
-def _wrong_start(before: Item, after: Item, name: str, writer: Writer | None) -> Iterator[Breach]:
-    """The breaches of the rate. The writer's clock had shown its latest time at the write, or an earlier one."""
-    if not before.interval:
+def _wrong_grants(free: Item, after: Item, granted: Mapping[str, Holder], writer: Writer | None) -> Iterator[Breach]:
+    """The breaches of limit and rate. `free`: the version before the grant, without a lease that it takes over.
+
+    The writer's clock had shown its latest time at the write, or an earlier one.
+    """
+    weight, in_use = sum(holder.weight for holder in granted.values()), max(free.count, free.weight)
+    if free.paused or in_use + weight > free.limit or len(after.holders) > bounds.MAX_HOLDERS:
+        seen = f"slots_in_use {free.count}, {len(free.holders)} holders of {free.weight}, the limit {free.limit}"
+        text = f"{sorted(granted)} of weight {weight} take slots that are not free"
+        yield Breach("S1", f"{text}: {seen}, paused {free.paused}")
+    if after.grants <= free.grants and free.target != NO_TARGET:
+        yield Breach("S5", f"{sorted(granted)} are granted, and grants stays {free.grants}")
+    if not free.interval:
         return
-    moved = after.next_start - before.next_start
-    if moved < before.interval:
-        yield Breach("S11", f"{name} starts, and moves the next start by {moved} ms, not {before.interval}")
-    early = before.next_start - before.lead - writer.clock * 1000 if writer else 0
+    moved, least = after.next_start - free.next_start, len(granted) * free.interval
+    if moved < least:
+        yield Breach("S11", f"{sorted(granted)} start, and move the next start by {moved} ms, not {least}")
+    last_due = free.next_start + (len(granted) - 1) * free.interval - free.lead
+    early = last_due - writer.clock * 1000 if writer else 0
     if early > 0:
-        yield Breach("S11", f"{name} starts {early:.0f} ms before it is due")
+        yield Breach("S11", f"{sorted(granted)} start {early:.0f} ms before they are due")
 
 
 def _wrong_change(name: str, old: Holder, after: Item, writer: Writer | None) -> Iterator[Breach]:
@@ -320,40 +245,3 @@ def _wrong_change(name: str, old: Holder, after: Item, writer: Writer | None) ->
         old._replace(quiet_since=new.quiet_since),
     ):
         yield Breach("S1c" if old.is_lease else "S1b", f"{name} was {old} and is {new}")
-
-
-def _wrong_end(before: Item, after: Item, priority: Priority, position: Position) -> Iterator[Breach]:
-    """The grant of a delivery that has waited ends its registration, and begins a turn."""
-    was, now = before.waiting.get(priority), after.waiting.get(priority)
-    if now != Waiting(*position):
-        yield Breach("S6", f"{position} is granted without its tombstone: {was} became {now}")
-    if was and was.receipt_handle and was.position > position:
-        yield Breach("S6", f"{was} was replaced by the grant of an older delivery: {position}")
-    if before.turns.get(priority) == after.turns.get(priority):
-        yield Breach("S6", f"{position} is granted without a turn")
-
-
-def _wrong_name(before: Item, after: Item, priority: Priority, *, with_holder: bool, counted: bool) -> Iterator[Breach]:
-    """The breaches in the registration or tombstone of a priority that the write does not grant."""
-    was, now = before.waiting.get(priority), after.waiting.get(priority)
-    has_ended = was is not None and was.receipt_handle and not (now and now.receipt_handle)
-    if before.turns.get(priority) != after.turns.get(priority) and not has_ended:
-        yield Breach("S6", f"a turn of {priority} begins, but no registration of it has ended")
-    if was == now:
-        return
-    if with_holder:
-        yield Breach("S6", f"a write that changed a holder replaced {was} by {now}")
-    elif now is None:
-        yield Breach("S6", f"{was} was removed")
-    elif now.receipt_handle:
-        if was and now.position <= was.position:
-            yield Breach("S6", f"{was} was replaced by an older delivery: {now}")
-        if now.execution in before.holders:
-            yield Breach("S6", f"{now} waits although it holds a slot")
-        # A token that does not fit is refused by the number of holders, which may be the same without a holder's token.
-        # With a rate, a request may wait although a slot is free.
-        is_plain = counted and not now.token_bytes and not before.interval
-        if is_plain and before.fits(now.weight) and not before.kept_out_by(priority):
-            yield Breach("S6", f"{now} waits although a slot is free")
-    elif was is None or not was.execution or now.position < was.position:
-        yield Breach("S6", f"{was} was replaced by an older tombstone: {now}")
