@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from operator import attrgetter
 
 from slotkeeper.slots.request_table import granted_as
@@ -20,9 +20,10 @@ from slotkeeper_cli.formatting import count, iso
 def in_order(history: WorkHistory) -> CheckResult:
     """S5: no request is granted a slot before another one that was in front of it in the queue.
 
-    A request is certainly in the queue `bounds.intake` after it was sent. One that a dispatch put back is in it again
-    from that write on, and one whose attempt was returned or redriven from the end of that attempt on. A request whose
-    weight was above the limit keeps no other one back. Starts whose grant was not recorded are left out.
+    A request is certainly in the queue `bounds.intake` after it was sent. One that a dispatch put back, or whose
+    workflow was returned, is in it from that write on. A request whose weight was above the limit keeps no other one
+    back. Starts whose grant was not recorded are left out, as are requests that waited during a known fault: a starter
+    that dies may leave no note of what it put back.
     """
     claim = "requests start in the order of their priorities and places"
     found, starts = Found(unknown=history.lacks(REQUESTS)), 0
@@ -37,50 +38,36 @@ def in_order(history: WorkHistory) -> CheckResult:
 
 def _overtaken(history: WorkHistory, name: str, granted: list[RequestRow]) -> Iterator[str]:
     """The grants that came before that of a request in front. `granted`: in the order of the grants."""
-    limits, before = limit_steps(history, name), _previous(history, name)
-    waiting = [each for each in history.rows_of[name] if each.granted or each.place]
-    from_when = [(_queued_from(history, each, before), each) for each in waiting]
-    arriving = deque(sorted(from_when, key=lambda each: each[0]))
-    queue: list[tuple[str, float, str, RequestRow]] = []  # by place
+    limits, intake = limit_steps(history, name), history.bounds.intake
+    waiting = (each for each in history.rows_of[name] if each.granted or each.place)
+    arriving = deque(sorted(waiting, key=lambda each: each.sent))
+    queue: list[tuple[str, str, RequestRow]] = []  # by place
     for row in granted:
         at = row.started or 0.0
-        while arriving and arriving[0][0] < at:
-            since, each = arriving.popleft()
-            heapq.heappush(queue, (each.placed, since, each.execution, each))
+        while arriving and arriving[0].sent + intake < at:
+            each = arriving.popleft()
+            heapq.heappush(queue, (each.placed, each.execution, each))
         passed = []
         while queue and queue[0][0] < row.placed:
             entry = heapq.heappop(queue)
-            _, since, _, each = entry
+            each = entry[2]
             if each.granted and each.granted <= row.granted:
                 continue
             passed.append(entry)
-            if since < at and not _is_excused(history, each, row, limits):
+            if each.sent + intake < at and not _is_excused(history, each, row, limits):
                 yield f"{label_of(row)} was granted a slot before {label_of(each)}, which was sent at {iso(each.sent)}"
                 break
         for entry in passed:
             heapq.heappush(queue, entry)
 
 
-def _previous(history: WorkHistory, name: str) -> Mapping[tuple[str, int], float]:
-    """When each attempt of a process's requests ended, by the request and the number of the attempt after it."""
-    ended: dict[tuple[str, int], float] = {}
-    for each in history.rows_of[name]:
-        key = each.request_id, each.attempt + 1
-        ended[key] = max(each.ended or history.now, ended.get(key, 0.0))
-    return ended
-
-
-def _queued_from(history: WorkHistory, row: RequestRow, previous: Mapping[tuple[str, int], float]) -> float:
-    """From when on a request was certainly in the queue."""
-    if row.attempt == 1:
-        return row.sent + history.bounds.intake
-    return max(row.sent + history.bounds.intake, previous.get((row.request_id, row.attempt), history.since))
-
-
 def _is_excused(history: WorkHistory, passed: RequestRow, row: RequestRow, limits: LimitSteps) -> bool:
-    """Whether a request may start before one in front of it: that one was reserved then, or perhaps blocked."""
+    """Whether a request may start before one in front of it: that one was not queued then, or perhaps blocked."""
     if passed.put_back is not None and row.granted <= granted_as(passed.put_back, 99):
         return True
     at = row.started or 0.0
+    disturbances = history.run.disturbances if history.run else ()
+    if any(each.process in ("", row.process) and each.at < at and each.until > passed.sent for each in disturbances):
+        return True
     least = limits.least(at - history.bounds.reservation, at)
     return least is None or (history.weight_of(passed) or 0) > least

@@ -1,38 +1,90 @@
-"""What a run has left, judged as `slotkeeper audit` does: AWS's records, with what the run knows beyond them."""
+"""What a run has left, judged as `slotkeeper audit` does: its records, with what the run knows beyond them."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import counted
+from dev.judge.grant_order import Row, wrong_order
 from dev.judge.slot_item import Asked, Holder, Item, wrong_history
+from slotkeeper.slots.request import process_of_execution
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult
-from slotkeeper_cli.audit.history_reader import MAX_DESCRIBED, Window, read_history
-from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, Sending, WholeRun, WorkHistory
-from slotkeeper_cli.stack_connection import StackConnection
+from slotkeeper_cli.audit.history_reader import Window, read_history
+from slotkeeper_cli.audit.work_history import AuditBounds, ItemVersion, KeptMessage, WholeRun, WorkHistory
+from slotkeeper_cli.dead_letters import DeadLetterQueueName
+from slotkeeper_cli.search import Search, read_dead_letters
+from slotkeeper_cli.stack_connection import StackConnection, received_or_visible
 
 from .checks import check_none
 
+_KEPT_IN = (DeadLetterQueueName.REQUEST, DeadLetterQueueName.FAILED)
 
-def read(
-    aws: EmbeddedAws, sent: Sequence[Sending], run: WholeRun, bounds: AuditBounds, process: str | None = None
-) -> WorkHistory:
+
+class Journal:
+    """Reads the versions of the items of SlotTable, and of the rows of RequestTable, from the engine's journal.
+
+    The journal has the order of the writes, which no other record has: one write reserves a slot, and Step Functions
+    lists the start of the workflow some milliseconds later.
+    """
+
+    def __init__(self, file: Path, outputs: Mapping[str, str]) -> None:
+        self._file = file
+        self._tables: dict[str, Callable[[Mapping[str, Any], float], Item | Row]] = {
+            outputs["SlotTableName"]: Item.read,
+            outputs["RequestTableName"]: lambda raw, _: Row.read(raw),
+        }
+        self._offset = 0
+        self._newest: dict[str, Item] = {}
+        self.changes: list[Item | Row] = []
+
+    @property
+    def items(self) -> list[Item]:
+        """The versions of the items, in the order of the writes."""
+        return [each for each in self.changes if isinstance(each, Item)]
+
+    def read(self) -> dict[str, Item]:
+        """Read the new entries, as far as their lines are whole; the newest item of every process."""
+        if self._file.exists():
+            with self._file.open("rb") as lines:
+                lines.seek(self._offset)
+                while (line := lines.readline()).endswith(b"\n"):
+                    self._offset += len(line)
+                    entry = json.loads(line)
+                    if parse := self._tables.get(entry["table"]):
+                        change = parse(entry["item"], entry["at"])
+                        self.changes.append(change)
+                        if isinstance(change, Item):
+                            self._newest[change.process] = change
+        return self._newest
+
+
+def read(aws: EmbeddedAws, run: WholeRun, bounds: AuditBounds, process: str | None = None) -> WorkHistory:
     """The history of a run that has ended, of one process or of all. At least one message must have been sent."""
     stack = StackConnection("slotkeeper", local=aws.state_dir / "outputs.json")
-    history = read_history(stack, Window(min(each.at for each in sent), time.time()), process, MAX_DESCRIBED)
-    return with_facts(history, sent, run, bounds)
-
-
-def with_facts(history: WorkHistory, sent: Sequence[Sending], run: WholeRun, bounds: AuditBounds) -> WorkHistory:
-    """The history with what the run knows. Further messages are those of requests that a workflow has returned."""
-    known = {each.execution for each in sent}
-    returned = [each for each in history.sendings if each.sequence is None and each.execution not in known]
-    return replace(history, sendings=[*sent, *returned], run=run, bounds=bounds)
+    window = Window(min(each.at for each in run.sendings), time.time())
+    also = {process_of_execution(each.execution) for each in run.sendings}
+    history = read_history(stack, window, process, also=also)
+    kept = [
+        KeptMessage(
+            each.shown_execution or "",
+            each.queue.full_name,
+            each.code,
+            each.reason,
+            each.attributes.get("source_message_id", ""),
+            each.request_id,
+        )
+        for each in read_dead_letters(stack, Search(), _KEPT_IN)
+    ]
+    known = replace(run, kept=kept, queued=received_or_visible(stack, "RequestQueue"))
+    return replace(history, run=known, bounds=bounds)
 
 
 def versions(items: Sequence[Item]) -> dict[str, list[ItemVersion]]:
@@ -45,22 +97,21 @@ def versions(items: Sequence[Item]) -> dict[str, list[ItemVersion]]:
     return found
 
 
-def checks_of(history: WorkHistory, items: Sequence[Item]) -> list[CheckResult]:
+def checks_of(history: WorkHistory, changes: Sequence[Item | Row]) -> list[CheckResult]:
     """The audit's checks, and that no version of an item and no write breaks a guarantee."""
-    return [*judge(history), *([_items_are_right(history, items)] if items else [])]
+    return [*judge(history), *([_writes_are_right(history, changes)] if changes else [])]
 
 
-def _items_are_right(history: WorkHistory, items: Sequence[Item]) -> CheckResult:
+def _writes_are_right(history: WorkHistory, changes: Sequence[Item | Row]) -> CheckResult:
     adopted = {name for act in history.acts for name in act.fields.get("adopt", [])}
 
-    def asked(name: str, _: Holder) -> Asked | None:
-        attempt = history.by_execution.get(name)
-        if name not in adopted and not (attempt and attempt.priority):
-            return None
-        return Asked(attempt.priority if attempt else None, adopted=name in adopted)
+    def asked(name: str, _: Holder) -> Asked:
+        row = history.row(name)
+        return Asked((row.weight or 0) if row else None, adopted=name in adopted)
 
+    items = [each for each in changes if isinstance(each, Item)]
     problems: dict[str, list[str]] = defaultdict(list)
-    for process, breach in wrong_history(items, asked):
+    for process, breach in [*wrong_history(items, asked), *wrong_order(changes)]:
         problems[breach.guarantee].append(f"{process}: {breach.text}")
-    finding = f"each of {counted(len(items), 'write')} is one that its condition allows"
+    finding = f"each of {counted(len(items), 'write')} is one that its condition allows, and grants keep the order"
     return check_none("every version of the items is right, and each write is allowed", problems, finding)

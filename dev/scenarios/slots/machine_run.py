@@ -75,7 +75,7 @@ def create(aws: EmbeddedAws, limit: int) -> str:
         for name in ("month-summary", "caller")
     ]
     processes = Processes(aws.client("dynamodb"), aws.outputs["SlotTableName"])
-    if not processes.create(MACHINE_PROCESS, limit, MACHINE, queue_url=aws.outputs["RequestQueueUrl"]):
+    if not processes.create(MACHINE_PROCESS, limit, MACHINE):
         raise CannotContinue(f"process {MACHINE_PROCESS} exists already: remove it, so that this run can add it")
     return str(arns[1])
 
@@ -101,18 +101,18 @@ def called_of(aws: EmbeddedAws, execution: str, called: Sequence[Request]) -> Ca
     by_id = {each.request_id: each for each in called}
     pages = sfn.get_paginator("get_execution_history").paginate(executionArn=execution)
     sendings = [
-        SentRequest(by_id[body["request_id"]], sequence, at).sending(
+        SentRequest(by_id[body["request_id"]], at).sending(
             execution_name(MACHINE_PROCESS, body["request_id"], 1, caller_of(body["task_token"]))
         )
-        for body, sequence, at in messages_of([event for page in pages for event in page["events"]])
+        for body, at in messages_of([event for page in pages for event in page["events"]])
     ]
     described = sfn.describe_execution(executionArn=execution)
     answers = json.loads(described.get("output") or "[]")
     return Called(described["status"], list(by_id), answers, sendings)
 
 
-def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], int, float]]:
-    """The requests that an execution has sent, by its history: the body, SQS's sequence number, time.
+def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """The requests that an execution has sent, by its history: the body, and the time.
 
     The TaskSubmitted event has SQS's answer; the TaskScheduled event before it in the same iteration has the message.
     """
@@ -125,8 +125,7 @@ def messages_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any
         while before["type"] != "TaskScheduled":
             before = by_id[before["previousEventId"]]
         body = json.loads(before["taskScheduledEventDetails"]["parameters"])["MessageBody"]
-        answer = json.loads(event["taskSubmittedEventDetails"]["output"])
-        found.append((body, int(answer["SequenceNumber"]), event["timestamp"].timestamp()))
+        found.append((body, event["timestamp"].timestamp()))
     return found
 
 
@@ -140,14 +139,14 @@ def child_outputs(aws: EmbeddedAws, history: WorkHistory) -> dict[str, Any]:
 
 def caller_has_all(called: Called, history: WorkHistory, outputs: Mapping[str, Any]) -> CheckResult:
     """The caller's Map has one answer for each request, in the order of its items: the child's output, or an error."""
-    attempts = {each.request_id: each for each in history.attempts}
+    rows = {each.request_id: each for each in history.rows}
     wrong = []
     for answer in called.answers:
-        attempt = attempts[answer["request_id"]]
+        row = rows[answer["request_id"]]
         is_right = "error" in answer
-        if attempt.status == "SUCCEEDED":
-            is_right = answer.get("result") == outputs.get(attempt.execution)
-        wrong += [] if is_right else [attempt.request_id]
+        if row.state == "SUCCEEDED":
+            is_right = answer.get("result") == outputs.get(row.execution)
+        wrong += [] if is_right else [row.request_id]
     answered = [each["request_id"] for each in called.answers]
     problems: dict[str, list[str]] = {
         "it ended as": [] if called.status == "SUCCEEDED" else [called.status],

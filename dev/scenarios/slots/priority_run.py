@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import CannotContinue, Outcome, Run
-from slotkeeper.slots.process import Process
-from slotkeeper.slots.processes import CancelOutcome, Operations, Processes
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_table import Leaving, RequestTable
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper_cli.audit.work_history import Sending
 
 from . import slot_requests, slot_stack
@@ -35,7 +35,7 @@ HEAVY_EVERY = 6  # of the backlog
 # Seconds for which a job waits before its work. Without them the hand-offs would take much of a short run's time, and
 # with equal ones several slots would be released at the same instant.
 LINGER = (0.6, 1.4, 1.0)
-WITHIN = 30.0  # seconds in which a request that was sent must be registered, while slots are in use
+WITHIN = 30.0  # seconds in which a request that was sent must be queued, while slots are in use
 FULL_WITHIN = 5.0  # seconds for which an urgent request is held back until all slots are in use, so that it must wait
 OTHERS = 2  # workflows that end while one is blocked, before the limit is raised
 TICK = 0.02  # seconds
@@ -117,9 +117,14 @@ class Director:
         self.sent: list[SentRequest] = []
         self.cancel_was_late = False
         self._aws, self._sqs, self._queue_url = aws, aws.client("sqs"), aws.outputs["RequestQueueUrl"]
-        dynamodb, table = aws.client("dynamodb"), aws.outputs["SlotTableName"]
-        queue = RequestQueue(self._sqs, self._queue_url)
-        self._operations = Operations(Processes(dynamodb, table), Slots(dynamodb, table), queue)
+        dynamodb, slots, requests = (
+            aws.client("dynamodb"),
+            aws.outputs["SlotTableName"],
+            aws.outputs["RequestTableName"],
+        )
+        self._doorbell = Doorbell(self._sqs, aws.outputs["DispatchQueueUrl"])
+        self._operations = Operations(Processes(dynamodb, slots), self._doorbell)
+        self._rows, self._table = RequestRows(dynamodb, requests), RequestTable(dynamodb, requests, slots)
         self._course = self._steps()
         self._due: float = next(self._course)
 
@@ -129,7 +134,7 @@ class Director:
     def sendings(self) -> list[Sending]:
         """The messages, with their expected outcomes."""
         cancelled = None if self.cancel_was_late else self.mix.cancelled
-        return [each.sending(outcome="Cancelled" if each.request is cancelled else "") for each in self.sent]
+        return [each.sending(outcome="CANCELLED" if each.request is cancelled else "") for each in self.sent]
 
     def act(self, ended: int) -> None:
         """Carry out the steps that are due after so many ended workflows. Raises CannotContinue."""
@@ -148,13 +153,13 @@ class Director:
         yield total // 2
         self.send(self.mix.cancelled)
         name = _execution(self.mix.cancelled)
-        self._await("registered, with a slot kept free for it", lambda seen: _is_kept_free(seen, name))
+        self._await_queued(name)
         # All slots may have been released since the last read.
-        outcome = self._operations.cancel_request(PROCESS, name, time.time(), OPERATOR)
-        self.cancel_was_late = outcome is not CancelOutcome.CANCELLED
+        leaving = Leaving(name, "CANCELLED", "Cancelled", f"by {OPERATOR}")
+        self.cancel_was_late = not self._table.leave(PROCESS, [leaving], time.time())
+        self._doorbell.ring(Bell(PROCESS, ended=(name,)))
         self._send_when_full(self.mix.blocked)
-        name = _execution(self.mix.blocked)
-        self._await("registered as blocked", lambda seen: name in {e.execution for e in seen.waiting.values()})
+        self._await_queued(_execution(self.mix.blocked))
         yield total // 2 + OTHERS
         self.limit = self.mix.raised
         self._operations.set_limit(PROCESS, self.limit)
@@ -162,23 +167,26 @@ class Director:
         self._send_when_full(last)
 
     def _send_when_full(self, request: Request) -> None:
-        self._wait_until(lambda seen: seen.slots_in_use >= seen.slot_limit, FULL_WITHIN)
+        self._wait_until(self._is_full, FULL_WITHIN)
         self.send(request)
 
-    def _await(self, what: str, holds: Callable[[Process], bool]) -> None:
-        if not self._wait_until(holds, WITHIN):
-            raise CannotContinue(f"within {WITHIN:.0f} s no request was {what}; the run cannot show it")
+    def _is_full(self) -> bool:
+        item = slot_stack.item_of(self._aws, PROCESS)
+        return item.slots_in_use >= item.slot_limit
 
-    def _wait_until(self, holds: Callable[[Process], bool], seconds: float) -> bool:
+    def _await_queued(self, execution: str) -> None:
+        def row() -> RequestRow | None:
+            return self._rows.row(PROCESS, execution)
+
+        if not self._wait_until(lambda: row() is not None, WITHIN):
+            raise CannotContinue(f"within {WITHIN:.0f} s {execution} was not queued; the run cannot show it")
+
+    def _wait_until(self, holds: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while not (held := holds(slot_stack.item_of(self._aws, PROCESS))) and time.monotonic() < deadline:
+        while not (held := holds()) and time.monotonic() < deadline:
             time.sleep(TICK)
         return held
 
 
 def _execution(request: Request) -> str:
     return execution_name(PROCESS, request.request_id, 1)
-
-
-def _is_kept_free(seen: Process, execution: str) -> bool:
-    return seen.first is not None and seen.first.execution == execution and seen.slots_in_use < seen.slot_limit

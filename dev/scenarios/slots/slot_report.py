@@ -5,10 +5,10 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 | key | meaning |
 |---|---|
 | `requests` | requests sent |
-| `succeeded`, `failed` | requests whose last workflow ended SUCCEEDED, or otherwise |
-| `kept`, `dead_lettered` | messages in FailedRequestQueue and in the dead-letter queue: request, code, reason |
+| `succeeded`, `failed` | requests by their rows |
+| `failures`, `without_start` | those that failed, and those that ended without a start: request, code, reason |
 | `most_at_work` | the most weight at the same time by the records of what the slots ran, and the limit then |
-| `starts_in_message_order` | the check of the order does not fail |
+| `granted_in_order` | the check of the order does not fail |
 | `slots_in_use_at_end` | of the slot table, after the last workflow |
 | `wait` | by priority: count, p50, p90, p99, max of the seconds from sending to start |
 | `handoff` | count, p50, p99, max: from a release to the start of the workflow that took the slot |
@@ -20,6 +20,7 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +28,15 @@ from typing import Any
 
 from rich.table import Table
 
+from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.scenario import Outcome, Run, figure_table, list_table, spread_text
+from slotkeeper.slots.executions import failure_reason
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, State
 from slotkeeper_cli.audit.audit_page import audit_page
-from slotkeeper_cli.audit.history_checks import CheckResult, Result, in_order
+from slotkeeper_cli.audit.history_checks import CheckResult, Result
+from slotkeeper_cli.audit.order_check import in_order
 from slotkeeper_cli.audit.picture import draw_history, figures, held
 from slotkeeper_cli.audit.work_history import WorkHistory
 
@@ -52,12 +57,12 @@ class Parameters:
 
 @dataclass(frozen=True)
 class SlotsOfRun:
-    """What one process left. `kind`: of what its slots ran. `items`: each version of its item, if they are known."""
+    """What one process left. `kind`: of what its slots ran. `changes`: the writes of its item and its rows, if known."""
 
     process: str
     kind: str
     history: WorkHistory
-    items: Sequence[Item] = ()
+    changes: Sequence[Item | Row] = ()
 
 
 def build(
@@ -68,19 +73,19 @@ def build(
     starts = [each.started for each in history.attempts]
     window = (min(starts), max(starts)) if starts else (history.since, history.since)
     of = figures(history, window).get(process, {})
-    ended = [each for each in history.attempts if each.error != "RequestReturned"]
-    judged = [*audit.checks_of(history, slots.items), *checks]
+    states = Counter(each.state for each in history.rows)
+    judged = [*audit.checks_of(history, slots.changes), *checks]
     item = history.processes.get(process)
     peak = judged[0].numbers["processes"].get(process, {}).get(slots.kind, {})
     end = max([history.since, *(each.stopped or 0.0 for each in history.attempts)])
     content = {
-        "requests": len(history.sendings),
-        "succeeded": sum(each.status == "SUCCEEDED" for each in ended),
-        "failed": sum(each.has_failed for each in ended),
-        "kept": _messages(history, "FailedRequestQueue"),
-        "dead_lettered": _messages(history, "RequestDeadLetterQueue"),
+        "requests": len(history.run.sendings) if history.run else 0,
+        "succeeded": states["SUCCEEDED"],
+        "failed": states["FAILED"],
+        "failures": _listed(history, ("FAILED",)),
+        "without_start": _listed(history, ENDED_WITHOUT_START),
         "most_at_work": {"weight": peak.get("weight", 0), "limit": peak.get("limit")},
-        "starts_in_message_order": in_order(history).result is not Result.FAILS,
+        "granted_in_order": in_order(history).result is not Result.FAILS,
         "slots_in_use_at_end": item.slots_in_use if item else None,
         "wait": {name: each["wait"] for name, each in of["priorities"].items()},
         "handoff": of["hand_off"],
@@ -93,16 +98,20 @@ def build(
     return Outcome(report, tables(report, slots), partial(draw_history, history), page)
 
 
-def _messages(history: WorkHistory, queue: str) -> list[dict[str, str]]:
+def _listed(history: WorkHistory, states: Sequence[State]) -> list[dict[str, str]]:
     return [
-        {"request": each.request_id or f"message {each.source}", "code": each.code, "reason": each.reason}
-        for each in history.kept
-        if each.queue == queue
+        {
+            "request": each.request_id,
+            "code": each.code or each.error,
+            "reason": each.reason or failure_reason(each.cause),
+        }
+        for each in history.rows
+        if each.state in states
     ]
 
 
 def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
-    """The figures, the kept messages and the timeline."""
+    """The figures, the requests that did not succeed, and the timeline."""
     most, use = report["most_at_work"], report["slot_utilisation"]
     waits = {f"wait of {name} requests": spread_text(wait) for name, wait in report["wait"].items()}
     hand_off = {{"p50": "median"}.get(name, name): value for name, value in report["handoff"].items()}
@@ -110,21 +119,20 @@ def tables(report: Mapping[str, Any], slots: SlotsOfRun) -> list[Table]:
         "requests": report["requests"],
         "succeeded": report["succeeded"],
         "failed": report["failed"],
-        "in FailedRequestQueue": len(report["kept"]),
-        "dead-lettered": len(report["dead_lettered"]),
+        "ended without a start": len(report["without_start"]),
         **report["more"],
         f"most {slots.kind}s alive": f"{most['weight']} (limit {most['limit']})",
-        "starts in message order": "yes" if report["starts_in_message_order"] else "no",
+        "granted in the order of places": "yes" if report["granted_in_order"] else "no",
         "slots in use at the end": report["slots_in_use_at_end"],
         **(waits if len(waits) > 1 else {}),
         "hand-off": spread_text(hand_off, "no request had to wait"),
         "slot utilisation": "not measured" if use is None else f"{use:.0%}",
         "total time": f"{report['total_seconds']:.2f} s",
     }
-    kept = (list(message.values()) for message in (*report["kept"], *report["dead_lettered"]))
+    ended = (list(each.values()) for each in (*report["failures"], *report["without_start"]))
     return [
         figure_table("The run, by AWS's own records", rows),
-        *list_table("Kept or dead-lettered", ("request", "error", "reason"), kept),
+        *list_table("Failed, or ended without a start", ("request", "code", "reason"), ended),
         *timeline(slots.history),
     ]
 
@@ -138,9 +146,8 @@ def timeline(history: WorkHistory) -> list[Table]:
     step = next((step for step in _STEPS if end / step <= _CELLS), math.ceil(end / _CELLS))
     rows = Table("", f"· waiting, █ holding a slot, {step:g} s each", box=None, pad_edge=False, header_style="")
     rows.columns[0].justify = "right"
-    sent = {each.execution: each.at for each in history.sendings}
     for number, (attempt, span) in enumerate(spans, 1):
-        instants = (sent.get(attempt.execution, history.since), *span)
+        instants = (attempt.row.sent if attempt.row else span[0], *span)
         queued, started, released = (round((at - history.since) / step) for at in instants)
         line = " " * queued + "·" * (started - queued) + "█" * max(1, released - started)
         rows.add_row(str(number), line + f" {attempt.status}" * (attempt.status != "SUCCEEDED"))

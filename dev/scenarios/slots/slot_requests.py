@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from dev.emulator.sample_data import read_dataset, split_by_month
 from dev.scenarios.runner import sending
-from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name, message_group
+from slotkeeper.slots.request import DEFAULT_PRIORITY, Priority, execution_name
 from slotkeeper_cli.audit.work_history import Sending
 
 PROCESS = "sample"  # the template's default of ProcessName
@@ -47,10 +47,9 @@ class Request:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that SQS accepted at `at`. `sequence`: SQS's order within the message group."""
+    """A request that SQS accepted at `at`."""
 
     request: Request
-    sequence: int
     at: float
 
     def sending(self, execution: str = "", outcome: str = "") -> Sending:
@@ -61,14 +60,8 @@ class SentRequest:
             outcome: by default that of its input.
         """
         request = self.request
-        return Sending(
-            execution or execution_name(request.process, request.request_id, 1),
-            self.at,
-            self.sequence,
-            request.priority,
-            request.weight,
-            outcome=outcome or ("FAILED" if request.damaged else "SUCCEEDED"),
-        )
+        name = execution or execution_name(request.process, request.request_id, 1)
+        return Sending(name, self.at, outcome or ("FAILED" if request.damaged else "SUCCEEDED"))
 
 
 def months(requests: int, fail: float) -> Iterator[tuple[str, str, bytes, bool]]:
@@ -130,11 +123,10 @@ def send(sqs: Any, queue_url: str, requests: Sequence[Request]) -> list[SentRequ
     entries = {
         request.request_id: {
             "MessageBody": json.dumps(request.body()),
-            "MessageGroupId": message_group(request.process, request.priority),
+            "MessageGroupId": request.process,
             "MessageDeduplicationId": str(uuid4()),
         }
         for request in requests
     }
     sent = sending.send(sqs, queue_url, entries)
-    pairs = zip(requests, sent, strict=True)
-    return [SentRequest(request, int(answer["SequenceNumber"]), at) for request, (answer, at) in pairs]
+    return [SentRequest(request, at) for request, (_, at) in zip(requests, sent, strict=True)]

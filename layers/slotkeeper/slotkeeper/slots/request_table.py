@@ -18,7 +18,8 @@
     placed         S: the place that it has or had
     deadline       N, with `place`, if it skips or has a `start_before`: from when on it may have to leave the queue
     open           N, until it has ended and its end was told: when it was accepted; below 0 once it has ended
-    granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant
+    granted        S, once its start is marked: the value of the process's `grants`, and its number in the grant; empty
+                   if the starter that granted it has died
     put_back       N, once a reservation was taken back: the value of `grants` from which its order counts
     started, ended N: seconds since the epoch
     code, reason   S: why it ended without a start

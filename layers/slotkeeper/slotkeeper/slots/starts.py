@@ -217,7 +217,7 @@ class ReservationStarter:
             if isinstance(outcome, NotStarted):
                 settled.not_started = outcome.reason
             if isinstance(outcome, Running):
-                granted = granted_as(reserved.grants, order.get(name, 0))
+                granted = granted_as(reserved.grants, order[name]) if name in order else ""
                 self._requests.mark_started(reserved.process, name, granted, self._clock())
             return outcome
 
