@@ -11,6 +11,7 @@ FAIL       ?= 0
 PRIORITIES ?= no
 TARGET     ?= glue
 # yes: open the console in the browser during the run, and keep it until Ctrl-C.
+DOORBELL   ?= yes
 WATCH      ?= no
 # With priorities, the default for LIMIT is 4.
 run: LIMIT := $(if $(and $(filter yes,$(PRIORITIES)),$(filter file,$(origin LIMIT))),4,$(LIMIT))
@@ -107,6 +108,7 @@ help-all:  #+ Show every target, and the options of each
 	@echo "  make run REQUESTS=40 LIMIT=3 FAIL=0.2   requests (1..2000), slots (1..500), share of jobs that fail (0..1)"
 	@echo "  make run PRIORITIES=yes   urgent and heavy requests come in between (REQUESTS from 12, LIMIT from 3, default 4)"
 	@echo "  make run TARGET=workflow   a state machine in place of the Glue job, and a caller that waits for results"
+	@echo "  make run DOORBELL=no   no message of DispatchQueue is delivered: the janitor alone starts what waits"
 	@echo "  make run WATCH=yes   open the console in the browser, and see the slots fill; Ctrl-C ends it"
 	@echo "  make run-chatbot MESSAGES=200 SENDERS=50 INVALIDATIONS=5 AUTH_LATENCY=0.5   up to 2000, 100, 50; 0..3 seconds"
 	@echo "  make run-worker REQUESTS=100 SEED=1 SCALE=0.15 WORKERS=3 OUTAGE=no   up to 1000; 0.02..1; 2..10; no, yes"
@@ -128,7 +130,7 @@ setup:
 run: setup  ## Deploy to an embedded AWS, send requests through the slots, report, stop
 	@$(if $(filter yes,$(WATCH)),$(SETUP) requirements/web.txt)
 	@PYTHONPATH=layers/slotkeeper:cli $(PYTHON) -m dev.scenarios.slots --requests="$(REQUESTS)" --limit="$(LIMIT)" --fail="$(FAIL)" \
-	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --watch="$(WATCH)"
+	  --priorities="$(PRIORITIES)" --target="$(TARGET)" --doorbell="$(DOORBELL)" --watch="$(WATCH)"
 
 .PHONY: run-chatbot
 run-chatbot: setup  ## The same with the chatbot: many senders share a token, which is revoked repeatedly

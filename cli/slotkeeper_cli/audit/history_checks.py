@@ -347,7 +347,7 @@ def _wrong_outcomes(history: WorkHistory, run: WholeRun) -> Iterator[str]:
         if ended and ended.state == "REJECTED":
             found = ended.code
         expected = {"SUCCEEDED", "FAILED"} if sending.outcome == STARTED else {sending.outcome}
-        if sending.outcome and found not in expected:
+        if sending.outcome and found not in expected | {sending.leaves}:
             yield f"{label_of(ended) if ended else sending.execution} ended {found}, expected {sending.outcome}"
 
 

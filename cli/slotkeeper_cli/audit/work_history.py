@@ -124,6 +124,7 @@ class Sending:
         execution: of its request's first attempt.
         outcome: what must become of the request: the state of its last attempt, STARTED (SUCCEEDED or FAILED), or the
             code of its rejection. Empty: any.
+        leaves: the state in which it may end without a start instead.
         message_id: by which the dead-letter message of one that cannot be parsed is found.
     """
 
@@ -131,6 +132,7 @@ class Sending:
     at: float
     outcome: str = ""
     message_id: str = ""
+    leaves: str = ""
 
 
 @dataclass(frozen=True)

@@ -53,11 +53,12 @@ class Parameters:
     fail: float
     priorities: bool = False
     target: str = "glue"
+    doorbell: bool = True
 
 
 @dataclass(frozen=True)
 class SlotsOfRun:
-    """What one process left. `kind`: of what its slots ran. `changes`: the writes of its item and its rows, if known."""
+    """What one process left. `kind`: of what its slots ran. `changes`: the known writes of its item and its rows."""
 
     process: str
     kind: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -28,18 +29,20 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     """Run on a deployed stack. Raises Stalled and SendFailed."""
     requests, inputs = slot_requests.for_the_job(parameters.requests, parameters.fail)
     slot_stack.upload(aws, inputs, run)
-    with run.phase("send", f"send {counted(len(requests), 'request')}"):
-        sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], requests)
-    with run.phase("run", "run"):
-        watch(run.console, lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
-    with run.phase("collect", "collect the records"):
-        slots = slot_stack.collect(aws, [each.sending() for each in sent])
-        results = slot_stack.outputs_of(aws)
-        recording = slot_stack.recording_of(aws, slots.history)
-    checks = [
-        slot_stack.results_are_those(slots.history, sent, results),
-        slot_stack.replay_agrees(recording, parameters.limit),
-    ]
+    with nullcontext() if parameters.doorbell else slot_stack.without_doorbell(aws):
+        with run.phase("send", f"send {counted(len(requests), 'request')}"):
+            sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], requests)
+        with run.phase("run", "run"):
+            watch(run.console, lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
+        with run.phase("collect", "collect the records"):
+            slots = slot_stack.collect(aws, [each.sending() for each in sent])
+            results = slot_stack.outputs_of(aws)
+        checks = [slot_stack.results_are_those(slots.history, sent, results)]
+        if parameters.doorbell:
+            recording = slot_stack.recording_of(aws, slots.history)
+            checks.append(slot_stack.replay_agrees(recording, parameters.limit))
+        else:
+            checks.append(slot_stack.doorbell_was_dead(aws, len(slots.history.attempts), parameters.limit))
     return build(parameters, slots, checks, {}, run)
 
 
@@ -59,8 +62,14 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     "glue",
     "workflow: the requests run a state machine, and a caller waits for the results of half of them",
 )
+@option(
+    "--doorbell",
+    click.Choice(["yes", "no"]),
+    "yes",
+    "no: no message of DispatchQueue is delivered, so that the janitor alone starts what waits",
+)
 @option("--watch", click.Choice(["no", "yes"]), "no", "yes: open the console in the browser, until Ctrl-C")
-def main(requests: int, limit: int, fail: float, priorities: str, target: str, watch: str) -> None:
+def main(requests: int, limit: int, fail: float, priorities: str, target: str, doorbell: str, watch: str) -> None:
     """Send requests through the deployed workflow on the embedded AWS, and report from AWS's own records.
 
     A Glue job aggregates one month of Seattle's daily weather for each request. With priorities, urgent and heavy
@@ -68,7 +77,10 @@ def main(requests: int, limit: int, fail: float, priorities: str, target: str, w
     state machine does this work; a caller sends half of the requests from a Map, and collects the results. Writes
     report.json, timeline.png and audit.html in build/run. Uses nothing outside this machine, leaves nothing running.
     """
-    parameters = Parameters(requests, limit, fail, priorities == "yes", target)
+    parameters = Parameters(requests, limit, fail, priorities == "yes", target, doorbell == "yes")
+    if not parameters.doorbell and (parameters.priorities or target == "workflow"):
+        text = f"no doorbell goes with the target glue, and without priorities.\n{main.epilog}"
+        raise click.BadParameter(text, param_hint="'--doorbell'")
     measured = machine_run.measure if target == "workflow" else measure
     if parameters.priorities:
         if target == "workflow" or requests < MIN_REQUESTS or limit < MIN_LIMIT:

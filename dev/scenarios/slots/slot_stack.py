@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from dev.emulator import queue_reading
 from dev.emulator.aws import EmbeddedAws
@@ -11,6 +12,7 @@ from dev.emulator.live_view import Snapshot, counted
 from dev.scenarios.runner import audit
 from dev.scenarios.runner.audit import Journal
 from dev.scenarios.runner.checks import check, check_none
+from dev.scenarios.runner.janitor_clock import JanitorClock
 from dev.scenarios.runner.scenario import CannotContinue, Run
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.protocol import Slots
@@ -29,6 +31,7 @@ from .slot_requests import PROCESS, SentRequest
 BOUNDS = AuditBounds(intake=10.0, free_slot=60.0)
 # Seconds of the p99 wait from which a replay can be compared with it: the durations of starts are a small part of it.
 LEAST_WAIT = 2.0
+JANITOR_PERIOD = 2.0  # seconds
 
 
 def upload(aws: EmbeddedAws, inputs: Mapping[str, bytes], run: Run) -> None:
@@ -87,6 +90,29 @@ def collect(aws: EmbeddedAws, sent: Sequence[Sending], process: str = PROCESS, k
     items = [each for each in journal.items if each.process == process]
     known = WholeRun(sent, versions=audit.versions(items))
     return SlotsOfRun(process, kind, audit.read(aws, known, BOUNDS, process), changes)
+
+
+@contextmanager
+def without_doorbell(aws: EmbeddedAws) -> Iterator[None]:
+    """Disable the starter's event source of DispatchQueue. The janitor runs the system alone, more often than usual."""
+    sqs, functions = aws.client("sqs"), aws.client("lambda")
+    asked = sqs.get_queue_attributes(QueueUrl=aws.outputs["DispatchQueueUrl"], AttributeNames=["QueueArn"])
+    arn = asked["Attributes"]["QueueArn"]
+    (mapping,) = functions.list_event_source_mappings(EventSourceArn=arn)["EventSourceMappings"]
+    functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+    try:
+        with JanitorClock(aws, JANITOR_PERIOD):
+            yield
+    finally:
+        functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+
+
+def doorbell_was_dead(aws: EmbeddedAws, starts: int, limit: int) -> CheckResult:
+    """No ring was delivered, although there were more starts than the first dispatches could make."""
+    rings = queue_reading.total(aws.client("sqs"), aws.outputs["DispatchQueueUrl"])
+    is_shown = starts > limit
+    finding = f"{counted(rings, 'ring')} left on DispatchQueue, {counted(starts, 'start')}"
+    return check("the janitor ran the system alone", rings > 0 if is_shown else None, finding)
 
 
 def outputs_of(aws: EmbeddedAws) -> set[str]:

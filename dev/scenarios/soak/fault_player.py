@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Self, cast
+from typing import cast
 
 from dev.emulator.faults import Action, Faults
 from dev.emulator.live_view import LiveView, Snapshot
+from dev.scenarios.runner.janitor_clock import JanitorClock
 
 from .soak_plan import ENGINE_KILLED, Fault, Plan, Send
-from .soak_report import FaultMark, JanitorRun, SentMessage
-from .soak_stack import JANITOR_PERIOD, SoakStack
+from .soak_report import FaultMark, SentMessage
+from .soak_stack import SoakStack
 
 TICK = 0.04  # seconds
 SETTLE_TICK = 1.0  # seconds between two reads of what is left: each is some calls of the busy engine
-WAKE_AFTER = 0.3  # seconds after a limit was changed
 LATE = 1.2  # seconds of an answer's delay
 KILL_AFTER = 1.0  # seconds in which all calls of a kind are answered late, before the containers are killed
 ABORT_AFTER = 1.5  # seconds, so that there is a Glue run
@@ -30,7 +29,7 @@ UNDONE_AFTER = (3.0, 9.0)  # seconds of a changed limit, a pause, and lost event
 # Seconds without a change, after which the checks report the remainder.
 STALLED_AFTER = 180.0
 
-ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "KeepRequest", "ReleaseSlot", "ReadWaiting", "WakeWaiting", "NotifyFailure")
+ABORT_STEPS = ("ConfirmSlot", "RunGlueJob", "RecordOutcome", "KeepRequest", "ReleaseSlot", "Ring", "NotifyFailure")
 _DYNAMODB = (
     "refuse DynamoDB.ProvisionedThroughputExceededException",
     "lose_answer DynamoDB.InternalServerErrorException",
@@ -50,11 +49,10 @@ RULES: dict[str, dict[str, Sequence[str]]] = {
             "lose_answer States.Timeout",
         ),
         "FindGlueRun": _GLUE[:1],
+        "RecordOutcome": (*_DYNAMODB, "late"),
         "KeepRequest": _SQS,
         "ReleaseSlot": (*_DYNAMODB, "late"),
-        "ReadWaiting": _DYNAMODB[:1],
-        "WakeWaiting": _SQS,
-        "ReturnRequest": _SQS[1:],
+        "Ring": _SQS,
         "NotifyFailure": ("refuse SNS.ThrottledException",),
     },
     "fault in StartExecution": {
@@ -70,38 +68,26 @@ RULES: dict[str, dict[str, Sequence[str]]] = {
     "fault in an API call": {
         "UpdateItem": (_LIMITED, "lose_answer"),
         "GetItem": (_LIMITED,),
-        "ChangeMessageVisibility": ("refuse RequestThrottled", "lose_answer"),
-        "SendMessage": ("lose_answer",),
+        "PutItem": (_LIMITED, "lose_answer"),
+        "Query": (_LIMITED,),
+        "BatchGetItem": (_LIMITED,),
+        "TransactWriteItems": ("lose_answer",),
+        "SendMessage": ("refuse RequestThrottled", "lose_answer"),
         "DescribeExecution": (_THROTTLED,),
         "GetJobRuns": (_THROTTLED,),
     },
 }
-KILLED_IN = ("UpdateItem", "StartExecution", "ChangeMessageVisibility", "GetItem", "DescribeExecution", "")
+KILLED_IN = (
+    "PutItem",
+    "UpdateItem",
+    "StartExecution",
+    "Query",
+    "GetItem",
+    "TransactWriteItems",
+    "DescribeExecution",
+    "",
+)
 BAD = ("not JSON", "unknown process", "reserved argument")
-
-
-class JanitorClock:
-    """Runs the janitor every few seconds, except while `paused` is set. A context manager."""
-
-    def __init__(self, stack: SoakStack) -> None:
-        self.runs: list[JanitorRun] = []
-        self.paused = threading.Event()
-        self._stack = stack
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True)
-
-    def _loop(self) -> None:
-        while not self._stopped.wait(JANITOR_PERIOD):
-            if not self.paused.is_set():
-                self.runs.append(self._stack.run_janitor())
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join(5)
 
 
 @dataclass
@@ -164,9 +150,9 @@ class FaultPlayer:
             time.sleep(SETTLE_TICK)
 
     def _left(self) -> tuple[int, int]:
-        """The messages, executions and holders that are left, and the number of writes of the slot table."""
+        """The messages, requests, executions and holders that are left, and the number of writes of both tables."""
         holders = sum(len(item.holders) for item in self.stack.journal.read().values())
-        return self.stack.queued() + len(self.stack.running()) + holders, len(self.stack.journal.changes)
+        return self.stack.left() + len(self.stack.running()) + holders, len(self.stack.journal.changes)
 
     def _complete_runs(self) -> int:
         return sum(run.ok for run in self.janitor.runs)
@@ -174,8 +160,8 @@ class FaultPlayer:
     # ----------------------------------------------------------------------------------------------------- faults
 
     def send(self, send: Send) -> None:
-        body = json.dumps(send.body())
-        self.sent.append(self.stack.send(send.process, send.request_id, body))
+        body = json.dumps(send.body(time.time()))
+        self.sent.append(replace(self.stack.send(send.process, send.request_id, body), leaves=send.leaves))
 
     def cause(self, fault: Fault) -> None:
         """Cause a fault, or prepare the engine to cause it."""
@@ -196,8 +182,9 @@ class FaultPlayer:
             case "limit changed":
                 usual = self.plan.limits[process]
                 limit = drawn.choice([new for new in range(usual + 3) if new != usual])
-                self._set_limit(process, limit)
-                self._undo_later(kind, drawn, lambda: self._set_limit(process, usual), process, str(limit))
+                self.stack.operations.set_limit(process, limit)
+                undo = partial(self.stack.operations.set_limit, process, usual)
+                self._undo_later(kind, drawn, undo, process, str(limit))
             case "paused":
                 self.stack.operations.pause(process)
                 self._undo_later(kind, drawn, lambda: self.stack.operations.resume(process), process)
@@ -206,8 +193,8 @@ class FaultPlayer:
                 self._undo_later(kind, drawn, lambda: self.stack.status_events(lost=False))
             case "bad message":
                 self._send_bad(process, drawn.choice(BAD))
-            case "woken for nothing" | "sent again":
-                self._repeat(kind, drawn, process)
+            case "sent again" | "cancelled" | "rung for nothing":
+                self._touch(kind, drawn, process)
             case _:
                 state, how = drawn.choice([(state, how) for state, some in RULES[kind].items() for how in some])
                 action, _, error = how.partition(" ")
@@ -256,21 +243,25 @@ class FaultPlayer:
 
         self._in(drawn.uniform(*UNDONE_AFTER), undo)
 
-    def _set_limit(self, process: str, limit: int) -> None:
-        self.stack.operations.set_limit(process, limit)
-        # A hidden message becomes visible only by a wake (F6).
-        self._in(WAKE_AFTER, lambda: self.stack.wake_without_release(process))
-
-    def _repeat(self, kind: str, drawn: random.Random, process: str) -> None:
+    def _touch(self, kind: str, drawn: random.Random, process: str) -> None:
+        """What users and operators do to requests."""
         sent = [each for each in self.sent if each.process == process and not each.bad]
-        if kind == "woken for nothing":
-            if self.stack.wake_without_release(process):
+        queued = set(self.stack.queue(process)) if kind == "cancelled" else ()
+        match kind:
+            case "rung for nothing":
+                self.stack.ring(process)
                 self._mark(kind, "", process)
-        elif sent:
-            # As by a producer that repeats a send: the same request in another message.
-            chosen = drawn.choice(sent)
-            self.stack.send(process, chosen.request_id, chosen.body)
-            self._mark(kind, chosen.request_id, process)
+            # As by a producer that repeats a send: the same request in another message. One that ended without a start
+            # would run as its next attempt.
+            case "sent again" if chosen := [each for each in sent if not each.leaves]:
+                one = drawn.choice(chosen)
+                self.stack.send(process, one.request_id, one.body)
+                self._mark(kind, one.request_id, process)
+            case "cancelled" if chosen := [each for each in sent if each.sending.execution in queued]:
+                one = drawn.choice(chosen)
+                self.sent[self.sent.index(one)] = replace(one, leaves="CANCELLED")
+                if self.stack.cancel(process, one.request_id):
+                    self._mark(kind, one.request_id, process)
 
     def _send_bad(self, process: str, what: str) -> None:
         request_id = f"bad-{len(self.sent)}"
@@ -323,7 +314,7 @@ class FaultPlayer:
         counts: dict[str, int | str] = {
             "phase": self.phase,
             "sent": len(self.sent),
-            "queued": self.stack.queued(),
+            "queued": self.stack.left(),
             "running": len(self.stack.running()),
             "janitor runs": len(self.janitor.runs),
             "faults": len(self.marks),

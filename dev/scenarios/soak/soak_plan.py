@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -16,6 +17,8 @@ PROCESSES = (f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}c")
 # Seconds. Some runs outlive their workflow by more than the grace time and two janitor runs.
 SHORT_JOB, LONG_JOB = (0.2, 2.5), (7.0, 11.0)
 SHARE_LONG, SHARE_FAIL, SHARE_HANG = 0.15, 0.10, 0.03
+SHARE_SKIP, SHARE_LATE = 0.04, 0.06
+DEADLINE = 6.0  # seconds after the sending, until which some requests must start
 SLOT_SECONDS = 4.0  # approximate seconds for which a request holds a slot, to compute the number of requests
 LOAD = 0.55  # share of the slots' capacity without faults; a disturbed request takes more than twice its time
 CALM = 0.93  # share of the minutes after which no new fault acts
@@ -38,24 +41,37 @@ DECK: Mapping[str, int] = {
     "status events lost": 1,
     "bad message": 2,
     "sent again": 2,
-    "woken for nothing": 1,
+    "cancelled": 2,
+    "rung for nothing": 1,
     "redriven": 2,
 }
 
 
 @dataclass(frozen=True)
 class Send:
-    """A request, sent `at` seconds after the start, whose job takes `seconds` and ends as `ending` states."""
+    """A request, sent `at` seconds after the start, whose job takes `seconds` and ends as `ending` states.
+
+    Args:
+        leaves: how it may end without a start: SKIPPED, TOO_LATE, or empty.
+    """
 
     at: float
     process: str
     request_id: str
     seconds: float
     ending: str
+    leaves: str = ""
 
-    def body(self) -> dict[str, Any]:
+    def body(self, now: float) -> dict[str, Any]:
         arguments = {"--seconds": f"{self.seconds:.2f}", "--ending": self.ending}
-        return {"process": self.process, "request_id": self.request_id, "arguments": arguments}
+        body = {"process": self.process, "request_id": self.request_id, "arguments": arguments}
+        match self.leaves:
+            case "SKIPPED":
+                return body | {"when_busy": "skip"}
+            case "TOO_LATE":
+                deadline = datetime.fromtimestamp(now + DEADLINE, UTC)
+                return body | {"start_before": deadline.isoformat(timespec="seconds").replace("+00:00", "Z")}
+        return body
 
 
 @dataclass(frozen=True)
@@ -105,7 +121,9 @@ def _sends(random_: random.Random, process: str, limit: int, seconds: float) -> 
             ending = "fail" if drawn < SHARE_FAIL else "hang" if drawn < SHARE_FAIL + SHARE_HANG else "succeed"
             request_id = f"{process}-{next(numbers):04d}"
             working = random_.uniform(*(LONG_JOB if random_.random() < SHARE_LONG else SHORT_JOB))
-            made.append(Send(round(at, 2), process, request_id, working, ending))
+            left = random_.random()
+            leaves = "SKIPPED" if left < SHARE_SKIP else "TOO_LATE" if left < SHARE_SKIP + SHARE_LATE else ""
+            made.append(Send(round(at, 2), process, request_id, working, ending, leaves))
         at += random_.expovariate(rate / together)
     return made
 

@@ -6,11 +6,12 @@ Keys of report.json next to those of dev/scenarios/runner/scenario.py (times in 
 |---|---|
 | `requests`, `bad_messages` | messages sent |
 | `executions` | number by status |
-| `given_back`, `kept`, `dead_lettered` | attempts returned to the queue, requests in FailedRequestQueue, dead letters |
+| `states` | number of rows by state |
+| `dead_lettered` | messages that are no requests |
 | `glue_runs` | number, and how many SUCCEEDED |
 | `faults` | number of faults that acted, by kind |
 | `janitor_runs` | number, and how many were complete |
-| `writes` | number of writes of the slot table |
+| `writes` | number of writes of both tables |
 | `handoff` | count, median, longest: hand-offs after `calm_from` |
 | `calm_from` | from this instant no fault acted, and the janitor was paused |
 | `marks` | at, until, kind, said (details), process of each fault that acted |
@@ -27,8 +28,10 @@ from typing import Any
 
 from rich.table import Table
 
+from dev.judge.grant_order import Row
 from dev.judge.slot_item import Item
 from dev.scenarios.runner import audit, checks
+from dev.scenarios.runner.janitor_clock import JanitorRun
 from dev.scenarios.runner.scenario import Outcome, Run, counts_text, figure_table, spread_text
 from slotkeeper.slots.request import execution_name
 from slotkeeper_cli.audit.free_slot_checks import idle_times
@@ -40,7 +43,7 @@ from slotkeeper_cli.audit.work_history import STARTED, AuditBounds, Disturbance,
 from .soak_plan import DECK, RESTARTED, SHORT
 
 FAULT_LASTS = 10.0  # seconds after a fault within which a new container receives a hidden message
-# Faults that can end a starter or lose a wake. An aborted workflow wakes no request.
+# Faults that can end a starter or lose a ring. An aborted workflow rings not.
 DISTURBING = {
     *RESTARTED,
     "abort",
@@ -56,32 +59,27 @@ DISTURBING = {
 
 @dataclass(frozen=True)
 class SentMessage:
-    """A message that SQS accepted. `bad`: its defect, empty for a request."""
+    """A message that SQS accepted.
+
+    Attributes:
+        bad: its defect, empty for a request.
+        leaves: the state in which it may end without a start; empty if it must start.
+    """
 
     process: str
     request_id: str
     message_id: str
-    sequence: str
     at: float
     body: str
     bad: str = ""
+    leaves: str = ""
 
     @property
     def sending(self) -> Sending:
         """The message, as the audit judges it."""
         execution = execution_name(self.process, self.request_id, 1)
         codes = {"": STARTED, "unknown process": "UnknownProcess"}
-        outcome = codes.get(self.bad, "InvalidRequest")
-        return Sending(execution, self.at, int(self.sequence), message_id=self.message_id, outcome=outcome)
-
-
-@dataclass(frozen=True)
-class JanitorRun:
-    """`ok`: the run completed and reported no error."""
-
-    started: float
-    ended: float
-    ok: bool
+        return Sending(execution, self.at, codes.get(self.bad, "InvalidRequest"), self.message_id, self.leaves)
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Records:
     limits: Mapping[str, int]
     started: float
     history: WorkHistory
-    items: Sequence[Item]
+    changes: Sequence[Item | Row]
     sent: Sequence[SentMessage]
     janitor_runs: Sequence[JanitorRun]
     faults: Sequence[FaultMark]
@@ -117,7 +115,11 @@ class Records:
 
 
 def whole_run(
-    items: Sequence[Item], janitor_runs: Sequence[JanitorRun], faults: Sequence[FaultMark], calm_from: float
+    sent: Sequence[SentMessage],
+    items: Sequence[Item],
+    janitor_runs: Sequence[JanitorRun],
+    faults: Sequence[FaultMark],
+    calm_from: float,
 ) -> WholeRun:
     """What the run knows beyond AWS's records."""
     disturbances = [
@@ -127,17 +129,22 @@ def whole_run(
     ]
     outages = [Disturbance(mark.at, mark.until, is_outage=True) for mark in faults if mark.kind in RESTARTED]
     complete = [(each.started, each.ended) for each in janitor_runs if each.ok]
-    return WholeRun(audit.versions(items), [*disturbances, *outages], complete)
+    return WholeRun(
+        [each.sending for each in sent],
+        versions=audit.versions(items),
+        disturbances=[*disturbances, *outages],
+        janitor_runs=complete,
+    )
 
 
 def bounds(grace: float) -> AuditBounds:
     """Seconds, for a grace time.
 
-    A free slot is taken within a fraction of a second, more on a busy machine; without a wake, after at least 7.5. The
-    message of a killed starter is visible again after 6, or after 7.5 if it was registered. Another fault may affect it
-    then, and on a busy machine containers start slowly. The janitor has run at the end, so nothing is left to it.
+    A free slot is taken within a fraction of a second, more on a busy machine; the message of a starter that was killed
+    comes again after 6. Another fault may affect it then, and on a busy machine containers start slowly. The janitor
+    has run at the end, so nothing is left to it.
     """
-    return AuditBounds(dead_holder=0.0, free_slot=7.0, disturbed=60.0, grace=grace)
+    return AuditBounds(dead_holder=0.0, intake=10.0, free_slot=7.0, disturbed=60.0, grace=grace)
 
 
 def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
@@ -146,18 +153,17 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     restarts = RESTARTED if parameters.minutes >= SHORT else RESTARTED[1:]
     idle = [each for process in records.limits for each in idle_times(history, process)]
     calm = [each.seconds for each in idle if each.started >= records.calm_from and each.taken_by]
-    queues = Counter(each.queue for each in history.kept)
+    kept = history.run.kept if history.run else ()
     figures = {
         "requests": sum(not sent.bad for sent in records.sent),
         "bad_messages": sum(bool(sent.bad) for sent in records.sent),
         "executions": dict(Counter(each.status for each in history.attempts).most_common()),
-        "given_back": sum(each.error == "RequestReturned" for each in history.attempts),
-        "kept": queues["FailedRequestQueue"],
-        "dead_lettered": queues["RequestDeadLetterQueue"],
+        "states": dict(Counter(each.state for each in history.rows).most_common()),
+        "dead_lettered": sum(each.queue == "RequestDeadLetterQueue" for each in kept),
         "glue_runs": {"started": len(history.work), "SUCCEEDED": sum(each.succeeded for each in history.work)},
         "faults": dict(Counter(mark.kind for mark in records.faults)),
         "janitor_runs": {"started": len(records.janitor_runs), "complete": sum(r.ok for r in records.janitor_runs)},
-        "writes": len(records.items),
+        "writes": len(records.changes),
         "handoff": {
             "count": len(calm),
             "median": rounded(statistics.median(calm)) if calm else None,
@@ -170,7 +176,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
             for mark in records.faults
         ],
     }
-    judged = [*audit.checks_of(history, records.items), every_fault_acted(records, [*DECK, *restarts])]
+    judged = [*audit.checks_of(history, records.changes), every_fault_acted(records, [*DECK, *restarts])]
     report = run.report(parameters, started, judged, figures)
     return Outcome(report, tables(report), partial(draw_history, history))
 
@@ -189,10 +195,9 @@ def tables(report: Mapping[str, Any]) -> list[Table]:
         "sent": f"{report['requests']} requests, {report['bad_messages']} bad messages",
         "workflows": counts_text(report["executions"]),
         "Glue runs": counts_text(report["glue_runs"]),
-        "returned and started again": report["given_back"],
-        "in FailedRequestQueue": report["kept"],
+        "requests": counts_text(report["states"]),
         "dead-lettered": report["dead_lettered"],
-        "writes of the slot table": report["writes"],
+        "writes of both tables": report["writes"],
         "janitor runs": counts_text(report["janitor_runs"]),
         "hand-off when calm": spread_text(report["handoff"]),
     }

@@ -10,12 +10,13 @@ import click
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.live_view import LiveView, counted
 from dev.scenarios.runner import audit
+from dev.scenarios.runner.janitor_clock import JanitorClock
 from dev.scenarios.runner.scenario import Command, FiniteRange, Outcome, Run, Scenario, carry_out, option
 
-from .fault_player import FaultPlayer, JanitorClock
+from .fault_player import FaultPlayer
 from .soak_plan import burst, draw
 from .soak_report import Parameters, Records, bounds, build, whole_run
-from .soak_stack import ENGINE, GRACE, PARAMETERS, SoakStack
+from .soak_stack import ENGINE, GRACE, JANITOR_PERIOD, PARAMETERS, SoakStack
 
 CALM_EACH = 4  # requests per process in addition to its slots, after the faults
 SCENARIO = Scenario(Path("build/soak"), "soak.png", {"faults": True, "lasting": True, "environment": ENGINE})
@@ -26,7 +27,7 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     plan = draw(parameters.minutes, parameters.seed, parameters.limit)
     stack = SoakStack(aws)
     stack.prepare(plan.limits)
-    with LiveView(run.console, "Slotkeeper: soak") as view, JanitorClock(stack) as janitor:
+    with LiveView(run.console, "Slotkeeper: soak") as view, JanitorClock(aws, JANITOR_PERIOD) as janitor:
         player = FaultPlayer(stack, plan, view, janitor)
         with run.phase("storm", f"{counted(len(plan.sends), 'request')}, {counted(len(plan.faults), 'fault')}"):
             player.storm()
@@ -43,11 +44,12 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
             player.settle("calm", janitor_runs=2)  # the janitor frees slots that no workflow released
     with run.phase("collect", "collect the records"):
         stack.journal.read()
-        items = [item for item in stack.journal.changes if item.process in plan.limits]
+        changes = [each for each in stack.journal.changes if each.process in plan.limits]
+        items = [each for each in stack.journal.items if each.process in plan.limits]
         faults = sorted(player.marks, key=lambda mark: mark.at)
-        known = whole_run(items, janitor.runs, faults, calm_from)
-        history = audit.read(aws, [each.sending for each in player.sent], known, bounds(GRACE))
-    records = Records(plan.limits, player.started, history, items, player.sent, janitor.runs, faults, calm_from)
+        known = whole_run(player.sent, items, janitor.runs, faults, calm_from)
+        history = audit.read(aws, known, bounds(GRACE))
+    records = Records(plan.limits, player.started, history, changes, player.sent, janitor.runs, faults, calm_from)
     return build(parameters, records, run)
 
 
@@ -63,8 +65,9 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
 def main(minutes: float, seed: int, limit: int) -> None:
     """Keep the deployed stack busy while workflows are aborted, containers killed, calls refused and answers lost.
 
-    Limits change, processes pause, messages are delivered twice, and the engine is restarted and killed. Then the
-    faults are removed and the queue is drained, and the records must show that no request was lost. Writes
+    Limits change, processes pause, requests are cancelled, skipped or too late, messages are delivered twice, and the
+    engine is restarted and killed. Then the faults are removed and the queue is drained, and the records must show that
+    no request was lost. Writes
     build/soak/report.json and build/soak/soak.png. Uses nothing outside this machine, and leaves nothing running.
     """
     carry_out(SCENARIO, PARAMETERS, lambda aws, run: measure(aws, Parameters(minutes, seed, limit), run))

@@ -1,12 +1,11 @@
 """The deployed stack in a soak: its processes and their job, shorter times, and the faults from outside.
 
-Only times are changed, not the protocol: a Glue minute lasts seconds, the queue's visibility timeout is seconds instead
-of three minutes, and the run invokes the janitor every few seconds, with a shorter timeout.
+Only times are changed, not the protocol: a Glue minute lasts seconds, the visibility timeouts of the queues are seconds
+instead of three minutes, and the run invokes the janitor every few seconds, with a shorter timeout.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import time
@@ -20,17 +19,19 @@ from botocore.exceptions import ClientError
 from dev.emulator import processes, queue_reading
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.local_clients import local_client
-from dev.scenarios.slots.slot_stack import Journal
+from dev.scenarios.runner.audit import Journal
+from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.processes import Operations, Processes
-from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_table import Leaving, RequestTable
+from slotkeeper.slots.rows import RequestRows
 
-from .soak_plan import PREFIX
-from .soak_report import JanitorRun, SentMessage
+from .soak_plan import PREFIX, PROCESSES
+from .soak_report import SentMessage
 
 GRACE, CHECK_GAP, JANITOR_PERIOD = 2, 1, 3.0  # seconds
 JANITOR_TIMEOUT = 40  # seconds; with the template's 120, no janitor runs for two minutes after one was killed
-VISIBILITY = 6  # seconds; with the template's 180, a group would wait for three minutes after each kill
+VISIBILITY = 6  # seconds; with the template's 180, messages would wait for three minutes after each kill
 ENGINE = {"SLOTKEEPER_GLUE_MINUTE_SECONDS": "15", "SLOTKEEPER_GLUE_PLACE_HELD_SECONDS": "1"}
 JOB = "soak-job"
 PARAMETERS = {
@@ -74,13 +75,12 @@ class SoakStack:
             local_client(service, aws.endpoint, attempts=ATTEMPTS)
             for service in ("dynamodb", "sqs", "stepfunctions", "glue", "lambda", "events")
         )
-        # One attempt: an interrupted janitor run does not count.
-        self._janitor = local_client("lambda", aws.endpoint)
-        self.table, self.queue_url = outputs["SlotTableName"], outputs["RequestQueueUrl"]
-        self.processes = Processes(self.dynamodb, self.table)
-        self.slots, self._queue = Slots(self.dynamodb, self.table), RequestQueue(self.sqs, self.queue_url)
-        self.operations = Operations(self.processes, self.slots, self._queue)
-        self.journal = Journal(aws.state_dir / "journal.jsonl", self.table)
+        self.queue_url, table = outputs["RequestQueueUrl"], outputs["SlotTableName"]
+        self.processes, self.doorbell = Processes(self.dynamodb, table), Doorbell(self.sqs, outputs["DispatchQueueUrl"])
+        self.operations = Operations(self.processes, self.doorbell)
+        self.rows = RequestRows(self.dynamodb, outputs["RequestTableName"])
+        self._requests = RequestTable(self.dynamodb, outputs["RequestTableName"], table)
+        self.journal = Journal(aws.state_dir / "journal.jsonl", outputs)
         self.starter = function_named("Starter", self.functions)
         rules = self.events.list_rules()["Rules"]
         self._status_rules = [rule["Name"] for rule in rules if "aws.states" in rule.get("EventPattern", "")]
@@ -91,16 +91,14 @@ class SoakStack:
         create_script_job(self.aws, JOB, sum(limits.values()) + 2)
         for process, limit in limits.items():
             self.processes.create(process, limit, JOB)
-        self.sqs.set_queue_attributes(QueueUrl=self.queue_url, Attributes={"VisibilityTimeout": str(VISIBILITY)})
-        configured = self.functions.get_function_configuration(FunctionName=self.starter)["Environment"]["Variables"]
-        variables = configured | {"QUEUE_VISIBILITY_SECONDS": str(VISIBILITY)}
-        self.functions.update_function_configuration(FunctionName=self.starter, Environment={"Variables": variables})
+        for queue in ("RequestQueueUrl", "DispatchQueueUrl"):
+            attributes = {"VisibilityTimeout": str(VISIBILITY)}
+            self.sqs.set_queue_attributes(QueueUrl=self.outputs[queue], Attributes=attributes)
         self.functions.update_function_configuration(
             FunctionName=self.outputs["JanitorFunctionName"], Timeout=JANITOR_TIMEOUT
         )
         # The first containers take seconds to start.
         self.functions.invoke(FunctionName=self.starter, Payload=b'{"Records": []}')
-        self.run_janitor()
 
     # ------------------------------------------------------------------------------------------------------- messages
 
@@ -108,22 +106,27 @@ class SoakStack:
         answer = self.sqs.send_message(
             QueueUrl=self.queue_url, MessageBody=body, MessageGroupId=process, MessageDeduplicationId=str(uuid4())
         )
-        return SentMessage(process, request_id, answer["MessageId"], answer["SequenceNumber"], time.time(), body, bad)
+        return SentMessage(process, request_id, answer["MessageId"], time.time(), body, bad)
 
-    def wake_without_release(self, process: str) -> bool:
-        """Make the messages of waiting requests visible although no slot was released. False without such a message."""
-        seen = self.slots.read(process)
-        woken = [self._wake(each.receipt_handle) for each in seen.waiting.values()] if seen else []
-        return any(woken)
+    def left(self) -> int:
+        """The messages on RequestQueue, and the queued requests."""
+        return queue_reading.total(self.sqs, self.queue_url) + sum(len(self.queue(each)) for each in PROCESSES)
 
-    def _wake(self, receipt_handle: str) -> bool:
-        try:
-            return self._queue.make_visible(receipt_handle)
-        except ClientError:
-            return False
+    def queue(self, process: str) -> list[str]:
+        """The executions of the queued requests of a process, in their order."""
+        return [each.queued.execution for each in self.rows.queue(process).rows]
 
-    def queued(self) -> int:
-        return queue_reading.total(self.sqs, self.queue_url)
+    def ring(self, process: str) -> None:
+        """Ring although nothing has changed."""
+        self.doorbell.ring(Bell(process))
+
+    def cancel(self, process: str, request_id: str) -> bool:
+        """Cancel a request as an operator does; False if it is not queued any more."""
+        name = execution_name(process, request_id, 1)
+        leaving = Leaving(name, "CANCELLED", "Cancelled", "by make soak")
+        is_cancelled = bool(self._requests.leave(process, [leaving], time.time()))
+        self.doorbell.ring(Bell(process, ended=(name,)))
+        return is_cancelled
 
     # ----------------------------------------------------------------------------------------------------- executions
 
@@ -174,14 +177,3 @@ class SoakStack:
         for pid in containers:
             processes.send_signal(pid, signal.SIGKILL)
         return len(containers)
-
-    def run_janitor(self) -> JanitorRun:
-        started, ok = time.time(), False
-        try:
-            answer = self._janitor.invoke(FunctionName=self.outputs["JanitorFunctionName"], Payload=b"{}")
-            counts = json.loads(answer["Payload"].read())
-            # A run is skipped while a killed one has its lease.
-            ok = "FunctionError" not in answer and not {"JanitorErrors", "JanitorRunsSkipped"} & set(counts)
-        except Exception as error:  # the engine may end during the call, and botocore has many errors for that
-            ok = not error
-        return JanitorRun(started, time.time(), ok)
