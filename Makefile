@@ -10,8 +10,8 @@ LIMIT      ?= 3
 FAIL       ?= 0
 PRIORITIES ?= no
 TARGET     ?= glue
-# yes: open the console in the browser during the run, and keep it until Ctrl-C.
 DOORBELL   ?= yes
+# yes: open the console in the browser during the run, and keep it until Ctrl-C.
 WATCH      ?= no
 # With priorities, the default for LIMIT is 4.
 run: LIMIT := $(if $(and $(filter yes,$(PRIORITIES)),$(filter file,$(origin LIMIT))),4,$(LIMIT))

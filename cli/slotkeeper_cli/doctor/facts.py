@@ -19,6 +19,7 @@ from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
+from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest, read_queue
 from slotkeeper_cli.retries import RetryControl, policy_text, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
@@ -66,13 +67,34 @@ class RecursionSetting:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """Whether a table has a TTL (`expires`) and point-in-time recovery (`recoverable`), and whether it should have."""
+    """What a table has, or should have by the template.
 
-    logical_id: str
-    expires: bool
-    expires_wanted: bool
-    recoverable: bool
-    recoverable_wanted: bool
+    Attributes:
+        expires: a TTL.
+        recoverable: point-in-time recovery.
+        protected: deletion protection.
+        indexes: the names of its local secondary indexes.
+    """
+
+    expires: bool = False
+    recoverable: bool = False
+    protected: bool = False
+    indexes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class StrandedRequest:
+    """A request that was started, holds no slot, and whose execution does not run.
+
+    Attributes:
+        status: of its execution; empty if Step Functions has no such execution.
+        since: when that ended, or when the request was accepted if there is none. Seconds since the epoch.
+    """
+
+    process: str
+    execution: str
+    status: str
+    since: float
 
 
 def function_settings(client: Any, function: StackResource) -> FunctionSettings:
@@ -87,17 +109,27 @@ def recursion_setting(client: Any, function: StackResource, template: Mapping[st
     return RecursionSetting(function.logical_id, deployed, wanted)
 
 
-def table_settings(client: Any, table: StackResource, template: Mapping[str, Any]) -> TableSettings:
-    time_to_live = client.describe_time_to_live(TableName=table.name)["TimeToLiveDescription"]
-    backups = client.describe_continuous_backups(TableName=table.name)["ContinuousBackupsDescription"]
+def table_settings(client: Any, name: str) -> TableSettings:
+    """The settings of a deployed table."""
+    time_to_live = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
     recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-    wanted = template.get(table.logical_id, {}).get("Properties", {})
+    table = client.describe_table(TableName=name)["Table"]
     return TableSettings(
-        table.logical_id,
         time_to_live.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"),
-        _is_true(wanted.get("TimeToLiveSpecification", {}).get("Enabled")),
         recovery == "ENABLED",
-        _is_true(wanted.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
+        table.get("DeletionProtectionEnabled", False),
+        frozenset(index["IndexName"] for index in table.get("LocalSecondaryIndexes", [])),
+    )
+
+
+def wanted_settings(properties: Mapping[str, Any]) -> TableSettings:
+    """The settings of a table in the template."""
+    return TableSettings(
+        _is_true(properties.get("TimeToLiveSpecification", {}).get("Enabled")),
+        _is_true(properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled")),
+        _is_true(properties.get("DeletionProtectionEnabled")),
+        frozenset(index["IndexName"] for index in properties.get("LocalSecondaryIndexes", [])),
     )
 
 
@@ -134,6 +166,19 @@ class HeldSlot:
     age: float
     status: str
     expired_for: float | None = None
+
+
+def due(queues: Iterable[ProcessQueue]) -> list[tuple[ProcessQueue, QueuedRequest]]:
+    """The first request of each queue that a dispatch would start now, or end without a start."""
+    found = []
+    for queue in queues:
+        names = ((each, {reason.name for reason in each.reasons}) for each in queue.requests)
+        found += [(queue, each) for each, reasons in names if reasons & {"next", "skip", "too late"}][:1]
+    return found
+
+
+def _name(process: Process | MalformedProcess) -> str:
+    return process.name if isinstance(process, Process) else process.process
 
 
 @dataclass(frozen=True)
@@ -207,6 +252,38 @@ class Facts:
     def malformed(self) -> list[MalformedProcess]:
         """An error for each item of SlotTable that is malformed."""
         return self._processes[1]
+
+    @cached_property
+    def queued(self) -> dict[str, ProcessQueue]:
+        """The queue of each process, also of a malformed one, by the process's name."""
+        return self.queues_of([*self.processes, *self.malformed])
+
+    def queues_of(self, processes: Iterable[Process | MalformedProcess]) -> dict[str, ProcessQueue]:
+        """The queues of these processes now, by their names."""
+        rows, now = self._control.rows, time.time()
+        return {each.name: each for each in in_parallel(lambda one: read_queue(rows, one, now), processes)}
+
+    def idle(self) -> list[tuple[ProcessQueue, QueuedRequest]]:
+        """The first request of each queue that can start or must leave, and still could when it was read again."""
+        seen = {queue.name for queue, _ in due(self.queued.values())}
+        again = [one for one in (self._control.processes.all() if seen else ()) if _name(one) in seen]
+        return due(self.queues_of(again).values())
+
+    @cached_property
+    def stranded(self) -> list[StrandedRequest]:
+        """The oldest requests that were started, hold no slot, and whose executions do not run."""
+        found: list[StrandedRequest] = []
+        for process in self.processes:
+            started = [name for name, _ in self._control.rows.open(process.name, ("STARTED",))]
+            unheld = [name for name in started if name not in process.holders][:MAX_HOLDERS]
+            for name, execution in zip(unheld, in_parallel(self._control.workflow.describe, unheld), strict=True):
+                if execution is None or execution.is_closed:
+                    row = self._control.rows.row(process.name, name)
+                    if row is not None and row.state == "STARTED":
+                        since = execution.stopped_at if execution else row.started
+                        status = execution.status if execution else ""
+                        found.append(StrandedRequest(process.name, name, status, since or self.now))
+        return found
 
     @cached_property
     def unheld_runs(self) -> list[tuple[str, str, str]]:
@@ -306,8 +383,8 @@ class Facts:
 
     @cached_property
     def mappings(self) -> dict[str, list[dict[str, Any]]]:
-        """The event source mappings of RequestQueue and WorkQueue, by the queue's logical id."""
-        queues = [queue for queue in ("RequestQueue", "WorkQueue") if queue in self.queues]
+        """The event source mappings of each queue that a function receives, by the queue's logical id."""
+        queues = [queue for queue in ("RequestQueue", "DispatchQueue", "WorkQueue") if queue in self.queues]
         return {queue: event_source_mappings(self._stack, self.queues[queue]["QueueArn"]) for queue in queues}
 
     @cached_property
@@ -316,9 +393,15 @@ class Facts:
         return list(self._each(FUNCTION, lambda one: recursion_setting(client, one, template)).values())
 
     @cached_property
-    def tables(self) -> list[TableSettings]:
+    def tables(self) -> dict[str, tuple[TableSettings, TableSettings]]:
+        """The settings that each table has, and those that it should have, by logical id."""
         client, template = self._stack.client("dynamodb"), self.template
-        return list(self._each(TABLE, lambda one: table_settings(client, one, template)).values())
+
+        def settings(table: StackResource) -> tuple[TableSettings, TableSettings]:
+            wanted = template.get(table.logical_id, {}).get("Properties", {})
+            return table_settings(client, table.name), wanted_settings(wanted)
+
+        return self._each(TABLE, settings)
 
     @cached_property
     def rules(self) -> dict[str, str]:

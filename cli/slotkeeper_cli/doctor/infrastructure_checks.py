@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from slotkeeper import __version__
@@ -11,10 +12,27 @@ from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
 from slotkeeper_cli.formatting import count
 
-# Queue -> its function and its dead-letter queue.
+
+@dataclass(frozen=True)
+class Consumer:
+    """How a function receives the messages of a queue.
+
+    Attributes:
+        dead_letters: the queue's dead-letter queue; empty if it has none.
+        receives: after which SQS moves a message there.
+        batch: the number of messages of a batch.
+    """
+
+    function: str
+    dead_letters: str
+    receives: int
+    batch: int
+
+
 CONSUMERS = {
-    "RequestQueue": ("StarterFunction", "RequestDeadLetterQueue"),
-    "WorkQueue": ("WorkerFunction", "WorkDeadLetterQueue"),
+    "RequestQueue": Consumer("StarterFunction", "RequestDeadLetterQueue", 20, 10),
+    "DispatchQueue": Consumer("StarterFunction", "", 0, 10),
+    "WorkQueue": Consumer("WorkerFunction", "WorkDeadLetterQueue", 1000, 1),
 }
 _DEPLOY = "deploy the stack again"
 _VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
@@ -22,7 +40,7 @@ _SPARE_CONCURRENCY = 2  # above WorkerConcurrency, so that Lambda does not throt
 _MIN_UNRESERVED = 100  # that an account must leave (Lambda API Reference, PutFunctionConcurrency)
 # Template's RecursiveLoop -> its reason.
 _WHY_RECURSION = {
-    "Allow": "it sends to its own queue by design, and the retry policy's attempts and age end the chain",
+    "Allow": "it sends to its own queue by design, and ends the chain itself",
     "Terminate": "it is not designed to loop; Lambda stops a loop after about 16 invocations, and an alarm reports it",
 }
 
@@ -42,15 +60,16 @@ def stack(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _consumed(facts: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
+def _consumed(facts: Facts) -> Iterator[tuple[str, Consumer]]:
     """The entries of CONSUMERS whose queue is deployed."""
-    for queue, names in CONSUMERS.items():
+    for queue, consumer in CONSUMERS.items():
         if queue != "WorkQueue" or "worker" not in facts.not_deployed:
-            yield queue, names
+            yield queue, consumer
 
 
 def visibility(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in _consumed(facts):
+    for queue, consumer in _consumed(facts):
+        function = consumer.function
         seconds, timeout = int(facts.queues[queue]["VisibilityTimeout"]), facts.functions[function].timeout
         if seconds < _VISIBILITY_FACTOR * timeout:
             yield problem(
@@ -60,47 +79,58 @@ def visibility(facts: Facts) -> Iterator[Finding]:
 
 
 def redrive(facts: Facts) -> Iterator[Finding]:
-    for queue, (_, dead) in _consumed(facts):
+    for queue, consumer in _consumed(facts):
         policy = json.loads(facts.queues[queue].get("RedrivePolicy", "{}"))
-        target = str(policy.get("deadLetterTargetArn", ""))
-        if target != facts.queues[dead]["QueueArn"]:
-            yield problem(f"the dead-letter queue of {queue} is {target or 'missing'}, not {dead}", _DEPLOY)
-        elif int(policy.get("maxReceiveCount", 0)) < 1000:
+        target, dead = str(policy.get("deadLetterTargetArn", "")), consumer.dead_letters
+        if target != (facts.queues[dead]["QueueArn"] if dead else ""):
+            yield problem(f"the dead-letter queue of {queue} is {target or 'missing'}, not {dead or 'none'}", _DEPLOY)
+        elif int(policy.get("maxReceiveCount", 0)) < consumer.receives:
             yield problem(
-                f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives, but a waiting request "
-                "may need 700",
-                f"set maxReceiveCount to 1000; {_DEPLOY}",
+                f"{queue} dead-letters a message after {policy.get('maxReceiveCount')} receives",
+                f"set maxReceiveCount to {consumer.receives}; {_DEPLOY}",
             )
 
 
 def mappings(facts: Facts) -> Iterator[Finding]:
-    for queue, (function, _) in _consumed(facts):
-        mapping = facts.mappings[queue]
+    for queue, consumer in _consumed(facts):
+        mapping, function = facts.mappings[queue], consumer.function
         if len(mapping) != 1:
             yield problem(
                 f"{queue} has {count(len(mapping), 'event source mapping')}, but should have one, of {function}",
                 _DEPLOY if not mapping else f"delete the others, which take messages from {function}",
             )
         for one in mapping:
-            yield from _mapping(queue, function, one)
+            yield from _mapping(queue, consumer, one)
 
 
-def _mapping(queue: str, function: str, one: dict[str, Any]) -> Iterator[Finding]:
+def _mapping(queue: str, consumer: Consumer, one: dict[str, Any]) -> Iterator[Finding]:
     if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
+        alone = ", so the janitor alone starts what is queued, once a minute" if queue == "DispatchQueue" else ""
+        saw = f"the event source mapping of {queue} is {one.get('State')}: {consumer.function} receives no messages"
         yield problem(
-            f"the event source mapping of {queue} is {one.get('State')}: {function} receives no messages",
+            saw + alone,
             f"enable it with aws lambda update-event-source-mapping --enabled --uuid {one.get('UUID')}",
         )
-    if one.get("BatchSize") != 1:
+    if one.get("BatchSize") != consumer.batch:
         yield problem(
-            f"{function} receives batches of {one.get('BatchSize')} from {queue}: a slow message delays the others",
-            f"set BatchSize to 1; {_DEPLOY}",
+            f"{consumer.function} receives batches of {one.get('BatchSize')} from {queue}, not of {consumer.batch}",
+            f"set BatchSize to {consumer.batch}; {_DEPLOY}",
         )
     if "ReportBatchItemFailures" not in one.get("FunctionResponseTypes", []):
         yield problem(
             f"the event source mapping of {queue} does not report failed items: messages that should stay are deleted",
             f"set FunctionResponseTypes to ReportBatchItemFailures; {_DEPLOY}",
         )
+
+
+def starter_concurrency(facts: Facts) -> Iterator[Finding]:
+    wanted = int(facts.parameters["StarterConcurrency"])
+    for queue in ("RequestQueue", "DispatchQueue"):
+        for one in facts.mappings[queue]:
+            most = one.get("ScalingConfig", {}).get("MaximumConcurrency")
+            if most != wanted:
+                saw = f"the MaximumConcurrency of {queue}'s event source is {most}, but StarterConcurrency is {wanted}"
+                yield warn(saw, _DEPLOY)
 
 
 def worker_concurrency(facts: Facts) -> Iterator[Finding]:
@@ -153,11 +183,19 @@ def recursion(facts: Facts) -> Iterator[Finding]:
 
 
 def tables(facts: Facts) -> Iterator[Finding]:
-    for one in facts.tables:
-        if one.expires_wanted and not one.expires:
-            yield problem(f"the TTL of {one.logical_id} is disabled: its items do not expire", _DEPLOY)
-        if one.recoverable_wanted and not one.recoverable:
-            yield problem(f"point-in-time recovery of {one.logical_id} is disabled: it cannot be restored", _DEPLOY)
+    for name, (has, wanted) in facts.tables.items():
+        if wanted.expires and not has.expires:
+            yield problem(f"the TTL of {name} is disabled: its items do not expire", _DEPLOY)
+        if wanted.recoverable and not has.recoverable:
+            yield problem(f"point-in-time recovery of {name} is disabled: it cannot be restored", _DEPLOY)
+        if wanted.protected and not has.protected:
+            enable = "enable it with aws dynamodb update-table --deletion-protection-enabled"
+            yield warn(f"deletion protection of {name} is disabled", enable)
+        if missing := sorted(wanted.indexes - has.indexes):
+            yield problem(
+                f"{name} has no index {', '.join(missing)}, so the starter cannot read its queue",
+                "a local index exists from the creation of a table on: create the table again (docs/runbooks.md)",
+            )
 
 
 def rules(facts: Facts) -> Iterator[Finding]:
@@ -179,12 +217,13 @@ def stack_drift(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     HealthCheck("stack", "the last deployment has finished, with this command's version", stack),
     HealthCheck("visibility", "visibility timeouts are at least six times the function's timeout", visibility),
-    HealthCheck("redrive", "queues dead-letter a message after 1000 receives", redrive),
-    HealthCheck("event-sources", "functions receive one message per batch, and report failed items", mappings),
+    HealthCheck("redrive", "queues have their dead-letter queues, and its number of receives", redrive),
+    HealthCheck("event-sources", "functions receive the messages of their queues, and report failed items", mappings),
+    HealthCheck("starter-concurrency", "the starter's concurrency is as in the parameters", starter_concurrency),
     HealthCheck("worker-concurrency", "the worker's concurrency is as in the parameters", worker_concurrency, "worker"),
     HealthCheck("functions", "no function has a reserved concurrency of 0", stopped_functions),
     HealthCheck("recursion", "the RecursiveLoop setting of each function is as in the template", recursion),
-    HealthCheck("tables", "TTL and point-in-time recovery of tables are as in the template", tables),
+    HealthCheck("tables", "TTL, recovery, protection and indexes of tables are as in the template", tables),
     HealthCheck("rules", "schedules and event rules are enabled", rules),
 )
 DRIFT = HealthCheck("stack-drift", "resources are as in the template", stack_drift)

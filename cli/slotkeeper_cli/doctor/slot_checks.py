@@ -1,21 +1,20 @@
-"""Checks of the slots: processes, their Glue jobs, holders and waiting requests."""
+"""Checks of the slots: processes, their Glue jobs, holders and queued requests."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from slotkeeper.next_step import next_step, shell_text
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
-from slotkeeper.slots.lost_requests import send_again
-from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.targets import NO_TARGET
-from slotkeeper_cli.conditions import as_dict, label, waiting_requests
+from slotkeeper_cli.conditions import because
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn
-from slotkeeper_cli.formatting import count, duration, iso, local_time
+from slotkeeper_cli.formatting import count, duration, local_time
 from slotkeeper_cli.holders import grace_seconds, holders_text
+from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest, label
 from slotkeeper_cli.target_checks import job_problems, machine_problems, max_concurrent_runs, most_holders
 from slotkeeper_cli.write_units import size_problems
 
@@ -23,16 +22,19 @@ from slotkeeper_cli.write_units import size_problems
 _JANITOR_SECONDS = 600
 _OPEN = ("RUNNING", "PENDING_REDRIVE")
 _SOON_SECONDS = 900  # before a deadline, in which an operator can still act
+_LATE_RING_SECONDS = 60
+_NAMED = 5
 
 
 def malformed(facts: Facts) -> Iterator[Finding]:
     for one in facts.malformed:
+        queue = facts.queued[one.process]
+        waits = f": {queue.number} queued ({_named(queue.requests)}) wait" if queue.requests else ""
         yield problem(
-            str(one),
-            f"{next_step('process repair', one.process)}; until then the requests of the process stay in the queue",
+            f"{one}{waits}", f"{next_step('process repair', one.process)}; until then no request of the process starts"
         )
     if not facts.processes and not facts.malformed:
-        yield warn("there is no process, so every request is dead-lettered", "slotkeeper process add")
+        yield warn("there is no process, so every request is rejected", "slotkeeper process add")
 
 
 def drift(facts: Facts) -> Iterator[Finding]:
@@ -140,66 +142,78 @@ def unheld_runs(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _waiting(facts: Facts) -> Iterator[tuple[Process, WaitingRequest]]:
-    """The waiting requests. None waits if no message is hidden, and one that has run may be registered."""
-    if int(facts.queues["RequestQueue"].get("ApproximateNumberOfMessagesNotVisible", 0)):
-        for process in facts.processes:
-            for one in waiting_requests(process, facts.now):
-                yield process, one
+def _named(requests: Sequence[QueuedRequest]) -> str:
+    ids = [each.request_id for each in requests[:_NAMED]]
+    return ", ".join([*ids, *(["..."] if len(requests) > _NAMED else [])])
+
+
+def rows(facts: Facts) -> Iterator[Finding]:
+    for name, queue in facts.queued.items():
+        for text in queue.malformed:
+            yield problem(
+                f"process {name}: a row of RequestTable is malformed: {text}",
+                "correct it in the table of the output RequestTableName, or delete it and submit its request again",
+            )
+        if queue.is_cut:
+            saw = f"process {name} has {queue.number} queued requests, of which only these were checked"
+            yield warn(saw, next_step("request list", name))
 
 
 def blocked(facts: Facts) -> Iterator[Finding]:
     """A process without slots is a finding of `paused`."""
-    for process, one in _waiting(facts):
-        if process.slot_limit and process.is_blocked(one) and not facts.execution_status(one.execution):
-            named = label(as_dict(process, one, facts.now))
+    for process in facts.processes:
+        queue = facts.queued[process.name]
+        above = [each for each in queue.requests if process.slot_limit and each.weight > process.slot_limit]
+        if above:
+            heaviest = max(above, key=lambda each: each.weight)
             yield problem(
-                f"process {process.name} never admits {named}, which is above its limit of {process.slot_limit}",
-                f"{next_step('process set-limit', process.name, one.weight)}, or "
-                f"{next_step('request cancel', one.request_id)}; until then requests of its priority wait behind it",
+                f"process {process.name} has {count(len(above), 'queued request')} above its limit of "
+                f"{process.slot_limit}, such as {_label(heaviest, queue)}",
+                f"{next_step('process set-limit', process.name, heaviest.weight)}, or "
+                f"{next_step('request cancel', heaviest.request_id)}; until then other requests pass them",
             )
 
 
 def waiting(facts: Facts) -> Iterator[Finding]:
-    for process, one in _waiting(facts):
-        fits = one == process.first and process.fits(one.weight, one.token_bytes)
-        if fits and process.is_due(facts.now - CLOCK_SKEW_SECONDS) and not facts.execution_status(one.execution):
-            shown = as_dict(process, one, facts.now)
-            free = count(process.slot_limit - process.slots_in_use, "free slot")
-            yield warn(
-                f"process {process.name} has {free}, but {label(shown)} has waited for "
-                f"{duration(shown['waited_seconds'])}",
-                "the janitor's next run wakes it, within two minutes; if not, slotkeeper stack reconcile",
-            )
+    for queue, one in facts.idle():
+        ring_at = queue.process.ring_at if isinstance(queue.process, Process) else 0
+        is_late = ring_at and queue.now - ring_at > _LATE_RING_SECONDS
+        ring = f"; a timed ring was due {duration(queue.now - ring_at)} ago, and has not come" if is_late else ""
+        yield warn(
+            f"process {queue.name}: {_label(one, queue)} has been queued for {duration(queue.now - one.sent)}: "
+            f"{because(one.reasons)}{ring}",
+            "the janitor's next run dispatches it, within two minutes; if not, see the starter's log, and the check "
+            "event-sources",
+        )
 
 
 def deadlines(facts: Facts) -> Iterator[Finding]:
-    for process, one in _waiting(facts):
-        if one.start_before is None or facts.execution_status(one.execution):
-            continue
-        left = one.start_before - facts.now
-        if process.paused or process.is_blocked(one) or left < _SOON_SECONDS:
-            shown = as_dict(process, one, facts.now)
-            yield warn(
-                f"process {process.name}: {label(shown)} must start within {duration(left)}, before "
-                f"{local_time(one.start_before)}, and waits: {shown['because']}",
-                f"{next_step('explain', one.request_id)}; after that time it is dead-lettered as TooLate",
-            )
-
-
-def lost(facts: Facts) -> Iterator[Finding]:
-    """The janitor drops a note when its request has an execution, at its next run."""
     for process in facts.processes:
-        for execution, one in process.lost.items():
-            if one.reported is None or facts.execution_status(execution):
+        queue = facts.queued[process.name]
+        for one in queue.requests:
+            if one.start_before is None or (left := one.start_before - facts.now) <= 0:
                 continue
-            command = send_again(process.name, execution, one)
-            again = f"send it again with its arguments, once: {command}" if command else "its caller must repeat it"
+            if process.paused or one.weight > process.slot_limit or left < _SOON_SECONDS:
+                yield warn(
+                    f"process {process.name}: {_label(one, queue)} must start within {duration(left)}, before "
+                    f"{local_time(one.start_before)}, and waits: {because(one.reasons)}",
+                    f"{next_step('explain', one.request_id)}; after that time it ends as too late",
+                )
+
+
+def stranded(facts: Facts) -> Iterator[Finding]:
+    after = grace_seconds(facts.parameters) + _JANITOR_SECONDS
+    for one in facts.stranded:
+        if (age := facts.now - one.since) > after:
+            status = f"its execution ended {one.status}" if one.status else "it has no execution"
             yield problem(
-                f"process {process.name}: the message of {one.request_id or execution}, sent at {iso(one.since)}, "
-                "no longer exists, and it was not started",
-                f"{again}; unless slotkeeper dlq list request shows it",
+                f"process {one.process}: {one.execution} is STARTED, but {status}, {duration(age)} ago",
+                "see the janitor's log for why it did not record the outcome; slotkeeper stack reconcile runs it",
             )
+
+
+def _label(request: QueuedRequest, queue: ProcessQueue) -> str:
+    return label(request.as_dict(queue.now))
 
 
 _of_processes = partial(HealthCheck, of_processes=True)
@@ -209,12 +223,13 @@ CHECKS = (
     _of_processes("paused", "each process admits requests", paused),
     _of_processes("targets", "the target of each process exists, can be used, and may be run by the workflow", targets),
     _of_processes("job-concurrency", "MaxConcurrentRuns of each job is above the slots of its processes", concurrency),
-    _of_processes("item-size", "jobs can keep all slots of a process busy, and its callers' tokens fit", item_size),
+    _of_processes("item-size", "jobs can keep all slots of a process busy", item_size),
     _of_processes("job-timeouts", "no run is started with more time than the timeout of its job", timeouts),
     _of_processes("holders", "no holder's execution has ended, and no lease has expired", closed_holders),
     _of_processes("unheld-runs", "each live Glue run of the workflow has a slot", unheld_runs),
-    _of_processes("waiting", "no request waits although a slot is free", waiting),
-    _of_processes("blocked", "no waiting request has a weight above the limit", blocked),
-    _of_processes("deadlines", "each waiting request can start before its start_before", deadlines),
-    _of_processes("lost", "no waiting request has lost its message", lost),
+    HealthCheck("rows", "no row of a queued request is malformed", rows),
+    _of_processes("waiting", "no request is queued although it can start", waiting),
+    _of_processes("blocked", "no queued request has a weight above the limit", blocked),
+    _of_processes("deadlines", "each queued request can start before its start_before", deadlines),
+    _of_processes("started", "each started request has a running execution, or a slot", stranded),
 )

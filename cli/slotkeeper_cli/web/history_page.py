@@ -37,10 +37,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
                     ui.link(text, f"{history_address(name)}?hours={number}").props(
                         'aria-current="page"' if number == period else ""
                     )
-            ui.label(
-                f"From AWS's own records, in at most {MAX_CALLS:,} calls. Dead-letter messages are hidden from other "
-                "commands for a moment."
-            )
+            ui.label(f"From AWS's own records and the rows of requests, in at most {MAX_CALLS:,} calls.")
             texts = Texts()
             with ui.row().classes("items-center"):
                 limit = ui.number("Limit", value=1, min=1, precision=0).props("dense")
@@ -65,9 +62,8 @@ def _texts(data: Mapping[str, Any]) -> Iterator[str]:
     if figures := data["figures"]:
         executions = figures["executions"].items()
         yield ", ".join(f"{number:,} {status}" for status, number in executions) or "No execution in this period."
-        for name, spread in (("Wait", figures["wait"]), ("Hand-off", figures["hand_off"])):
-            if spread["count"]:
-                yield f"{name}: p50 {spread['p50']:,.1f} s, p99 {spread['p99']:,.1f} s (of {spread['count']:,})"
+        if (wait := figures["wait"])["count"]:
+            yield f"Wait: p50 {wait['p50']:,.1f} s, p99 {wait['p99']:,.1f} s (of {wait['count']:,})"
         if figures["utilization"] is not None:
             yield f"Slots used: {figures['utilization']:.0%}"
     yield from (f"Not read: {each}" for each in data["not_read"])

@@ -2,13 +2,16 @@
 
 The calls of a refresh depend on what exists now, never on the length of the history:
 
-    overview     Scan of SlotTable (a call per MB), of DownstreamTable, a call per queue, DescribeAlarms per 100 alarms
-    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest work
+    overview     Scan of SlotTable (a call per MB), a page of each process's queue, Scan of DownstreamTable, a call per
+                 queue, DescribeAlarms per 100 alarms
+    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest work;
+                 and the process's queue
     request      that of `slotkeeper explain`
     retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
     token        one GetItem
 
-Dead letters and the audit are read only when an operator asks for them: reading a queue hides its messages from others.
+Dead letters and the audit are read only when an operator asks for them: reading a dead-letter queue hides its messages
+from others, and an audit makes many calls.
 """
 
 from __future__ import annotations
@@ -34,13 +37,14 @@ from slotkeeper_cli.commands.token import read_token
 from slotkeeper_cli.dead_letters import DeadLetterQueueName, DeadLetterQueueReader
 from slotkeeper_cli.doctor.facts import ALARMS, describe_alarms
 from slotkeeper_cli.errors import failure_text
-from slotkeeper_cli.request_ids import RequestIds
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue
 from slotkeeper_cli.retries import DownstreamControl, details, read_downstreams
 from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import (
     StackConnection,
     StackResource,
     all_queue_attributes,
+    in_parallel,
     message_counts,
     resources,
 )
@@ -54,6 +58,7 @@ LONGEST_GAP = 6 * REFRESH
 # Points of a process's slots that are kept: an hour, if each refresh brings a change.
 KEPT = 720
 MAX_DEAD_LETTERS = 1000
+MAX_QUEUED = 500  # requests of a queue that a page shows
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class Overview:
 
     processes: list[Process]
     malformed: list[MalformedProcess]
+    waiting: dict[str, ProcessQueue]
     queues: dict[str, dict[str, int]]
     alarms: list[dict[str, Any]]
     downstreams: dict[str, Any]
@@ -114,7 +120,6 @@ class StackReader:
     def __init__(self, stack: StackConnection) -> None:
         self.stack = stack
         self._control = SlotControl(stack)
-        self._request_ids = RequestIds(self._control.workflow)
         self._kept: dict[tuple[Any, ...], Snapshot[Any]] = {}
         self._locks: dict[tuple[Any, ...], threading.Lock] = {}
         self._lock = threading.Lock()
@@ -162,10 +167,15 @@ class StackReader:
                 not_read.append(f"{source}: {failure_text(error)}")
                 return otherwise
 
+        def waiting() -> dict[str, ProcessQueue]:
+            read = in_parallel(lambda one: read_queue(self._control.rows, one, now, max_pages=1), processes)
+            return {each.name: each for each in read}
+
         queues: dict[str, dict[str, str]] = tried("queues", lambda: all_queue_attributes(self.stack), {})
         return Overview(
             processes,
             malformed,
+            tried("RequestTable", waiting, {}),
             {queue: message_counts(attributes) for queue, attributes in queues.items()},
             tried("alarms", lambda: describe_alarms(self.stack, self._alarms), []),
             tried("downstreams", lambda: read_downstreams(self.stack), {}),
@@ -173,13 +183,17 @@ class StackReader:
         )
 
     def process(self, name: str) -> Snapshot[dict[str, Any]]:
-        """A process as `slotkeeper status PROCESS --json` shows it. Raises NotFound, CommandFailed if malformed."""
+        """A process as `slotkeeper status PROCESS --json` shows it, with its queue as `requests`.
+
+        Raises NotFound, CommandFailed if malformed.
+        """
 
         def read() -> dict[str, Any]:
-            data = read_status(self.stack, self._request_ids, name)
+            data, now = read_status(self.stack, name), time.time()
             (shown,) = data["processes"]
-            self.timelines.setdefault(name, Timeline()).add(time.time(), shown["slots_in_use"], shown["slot_limit"])
-            return data
+            self.timelines.setdefault(name, Timeline()).add(now, shown["slots_in_use"], shown["slot_limit"])
+            requests = read_queue(self._control.rows, self._control.process(name), now).requests
+            return data | {"requests": [each.as_dict(now) for each in requests[:MAX_QUEUED]]}
 
         return self._reading(("process", name), read)
 

@@ -8,17 +8,17 @@ from typing import Any
 
 from nicegui import ui
 
-from slotkeeper.next_step import next_step
+from slotkeeper.next_step import NextStep, next_step
 from slotkeeper.slots.process import Process
-from slotkeeper_cli.conditions import as_dict, waited, waiting_requests
 from slotkeeper_cli.formatting import duration
 from slotkeeper_cli.holders import in_use_text, lease_text
+from slotkeeper_cli.process_queue import ProcessQueue, waited
 from slotkeeper_cli.slot_control import repair_texts
 from slotkeeper_cli.target_checks import target_text
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, process_address, request_address, set_rows
 from slotkeeper_cli.web.history_page import history_address
-from slotkeeper_cli.web.reading import Overview, StackReader, Timeline, alarms_ringing
+from slotkeeper_cli.web.reading import MAX_QUEUED, Overview, StackReader, Timeline, alarms_ringing
 from slotkeeper_cli.web.timeline import SPARK, slots_chart, spark, update_chart
 
 _PROCESSES = {
@@ -27,7 +27,8 @@ _PROCESSES = {
     "in_use": ">In use",
     "limit": ">Limit",
     "holders": ">Holders",
-    "waiting": "Waiting, the first of each priority",
+    "queued": ">Queued",
+    "next": "Next to start",
     "state": "State",
     "target": "Runs",
 }
@@ -39,7 +40,14 @@ _HOLDERS = {
     "execution": "Execution",
     "work": "Work",
 }
-_WAITING = {"request": "Request", "priority": "Priority", "weight": ">Weight", "waited": ">For", "because": "Because"}
+_QUEUE = {
+    "position": ">Position",
+    "request": "Request",
+    "priority": "Priority",
+    "weight": ">Weight",
+    "age": ">Age",
+    "because": "Because",
+}
 
 
 def declare(reader: StackReader, actions: Actions) -> None:
@@ -55,7 +63,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
 
         def show(data: Overview) -> None:
             problems.show(_problems(data))
-            set_rows(table, [_process_row(each, reader.timelines[each.name]) for each in data.processes])
+            set_rows(table, [_process_row(each, data, reader.timelines[each.name]) for each in data.processes])
             counts = data.queues.items()
             rows = [{"queue": name, "visible": each["visible"], "hidden": each["in_flight"]} for name, each in counts]
             set_rows(queues, rows)
@@ -75,7 +83,13 @@ def declare(reader: StackReader, actions: Actions) -> None:
                     "Set limit", lambda: next_step("process set-limit", name, f"{limit.value or 0:.0f}"), "tune"
                 )
             chart = slots_chart(name)
-            waiting = data_table("Waiting, the first of each priority", _WAITING, "request", link="request")
+            queue = data_table(f"Queue, the first {MAX_QUEUED}", _QUEUE, "execution", link="request")
+            queue.props('selection="multiple"')
+
+            def cancel() -> NextStep:
+                return next_step("request cancel", *(row["request"] for row in queue.selected), process=name)
+
+            actions.button("Cancel requests", cancel, "cancel").bind_enabled_from(queue, "selected", backward=bool)
             holders = data_table("Holders", _HOLDERS, "execution", link="request")
 
         def show(data: dict[str, Any]) -> None:
@@ -84,7 +98,7 @@ def declare(reader: StackReader, actions: Actions) -> None:
             if limit.value is None:
                 limit.set_value(shown["slot_limit"])
             update_chart(chart, reader.timelines[name])
-            set_rows(waiting, [_waiting_row(name, each) for each in shown["waiting"]])
+            set_rows(queue, [_queue_row(name, each) for each in data["requests"]])
             set_rows(holders, [_holder_row(name, each) for each in shown["holders"]])
 
         frame.follow(lambda: reader.process(name), show)
@@ -101,9 +115,8 @@ def _problems(data: Overview) -> Iterator[str]:
         yield "There are no processes. Add one with: slotkeeper process add"
 
 
-def _process_row(process: Process, timeline: Timeline) -> dict[str, Any]:
-    now = time.time()
-    waiting = [as_dict(process, each, now) for each in waiting_requests(process, now)]
+def _process_row(process: Process, data: Overview, timeline: Timeline) -> dict[str, Any]:
+    now, queue = time.time(), data.waiting.get(process.name)
     states = ["paused"] * process.paused + ["drifted"] * process.has_drifted
     return {
         "name": process.name,
@@ -112,10 +125,16 @@ def _process_row(process: Process, timeline: Timeline) -> dict[str, Any]:
         "in_use": process.slots_in_use,
         "limit": process.slot_limit,
         "holders": len(process.holders),
-        "waiting": "; ".join(f"{each['priority']}: {waited(each)}" for each in waiting),
+        "queued": queue.number if queue else "not read",
+        "next": _next(queue) if queue else "",
         "state": ", ".join(states) or "active",
         "target": target_text(process.target),
     }
+
+
+def _next(queue: ProcessQueue) -> str:
+    first = next((each.as_dict(queue.now) for each in queue.requests if each.position == 1), None)
+    return f"{waited(first)}: {first['because']}" if first else ""
 
 
 def _facts(data: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[str]:
@@ -126,18 +145,20 @@ def _facts(data: Mapping[str, Any], shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"PAUSED: no request is admitted until {next_step('process resume', shown['name'])}."
     if shown["has_drifted"]:
         yield f"DRIFTED: the counter differs from the holders. Run {next_step('stack reconcile', shown['name'])}."
-    yield from (f"RequestQueue: {each['text']}" for each in data["event_source"])
+    yield from (each["text"] for each in data["event_source"])
     yield from (f"Not read: {each['source']}: {each['why']}" for each in data["not_read"])
 
 
-def _waiting_row(process: str, waiting: Mapping[str, Any]) -> dict[str, Any]:
+def _queue_row(process: str, queued: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "request": waiting["request_id"],
-        "href": request_address(waiting["request_id"], process),
-        "priority": waiting["priority"],
-        "weight": waiting["weight"],
-        "waited": duration(waiting["waited_seconds"]),
-        "because": waiting["because"],
+        "execution": queued["execution"],
+        "position": queued["position"] or "",
+        "request": queued["request_id"],
+        "href": request_address(queued["request_id"], process),
+        "priority": queued["priority"],
+        "weight": queued["weight"],
+        "age": duration(queued["age_seconds"]),
+        "because": queued["because"],
     }
 
 
@@ -146,8 +167,6 @@ def _holder_row(process: str, holder: Mapping[str, Any]) -> dict[str, Any]:
     work = None if is_lease else holder["glue_run"] or holder["child"]
     request_id = holder["execution"] if is_lease else holder["request_id"]
     state = f"{holder['state']}, {lease_text(holder)}" if is_lease else holder["state"]
-    if holder["has_caller"]:
-        state += ", a caller waits for it"
     if not is_lease and holder["execution_status"] not in ("RUNNING", "PENDING_REDRIVE"):
         state += f", execution {holder['execution_status']}"
     return {
