@@ -4,8 +4,8 @@ The calls of a refresh depend on what exists now, never on the length of the his
 
     overview     Scan of SlotTable (a call per MB), a page of each process's queue, Scan of DownstreamTable, a call per
                  queue, DescribeAlarms per 100 alarms
-    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest work;
-                 and the process's queue
+    process      that of `slotkeeper status PROCESS`: the item, the queues, running executions, the target's newest
+                 work; and the process's queue
     request      that of `slotkeeper explain`
     retries      Scan of DownstreamTable; the waiting retries only on request, since they are a scan of the ledger
     token        one GetItem

@@ -10,15 +10,16 @@ from nicegui import ui
 
 from slotkeeper.next_step import NextStep
 from slotkeeper.printable import printable
-from slotkeeper_cli.conditions import waited
 from slotkeeper_cli.formatting import local_time, seconds
 from slotkeeper_cli.web.actions import Actions
 from slotkeeper_cli.web.frame import Frame, Texts, data_table, set_rows
 from slotkeeper_cli.web.reading import StackReader
 
 _ATTEMPTS = {"number": ">Attempt", "state": "State", "since": "Since", "execution": "Execution", "details": "Details"}
+# Times of an attempt, of which the last one is when it came to its state.
+_TIMES = ("sent", "held_since", "started", "ended")
 # Facts of an attempt that have a column of their own, or that the answer states.
-_NOT_DETAILS = {"attempt", "state", "execution", "since", "started", "conditions", "because", "cause", "ahead", "link"}
+_NOT_DETAILS = {"attempt", "state", "execution", "cause", "link", *_TIMES}
 
 
 def declare(reader: StackReader, actions: Actions) -> None:
@@ -34,10 +35,10 @@ def declare(reader: StackReader, actions: Actions) -> None:
             attempts = data_table("Attempts", _ATTEMPTS, "key")
 
         def show(data: dict[str, Any]) -> None:
-            found = [*data["found"], *data["leases"], *([data["work"]] if data["work"] else [])]
+            found = [*data["found"], *data["leases"], *([data["work"]] if data["work"] else []), *data["dead_letters"]]
             texts.show(_texts(data, found))
             answer.set_text(printable(_answer(given, data, found), keep="\n"))
-            commands = [each for one in found for each in one.get("next_steps", [])]
+            commands = [each for one in found for each in one.get("next", [])]
             _show_steps(list(dict.fromkeys(commands)), steps, actions)
             set_rows(attempts, [*_attempts(found)])
 
@@ -48,15 +49,20 @@ def _answer(given: str, data: Mapping[str, Any], found: Sequence[Mapping[str, An
     """What the request is, in one or two sentences for each process that has it."""
     if not found:
         unread = "" if not data["not_read"] else " in what could be read"
-        state = f"{data['state']}: it was found nowhere" if data["state"] else f"no request {given} was found"
-        return f"{state[0].upper()}{state[1:]}{unread}."
-    return "\n".join(f"{one.get('process', 'worker')}: {one.get('answer') or one.get('malformed')}" for one in found)
+        return f"No request {given} was found{unread}."
+    return "\n".join(f"{_where(one)}: {one.get('answer') or one.get('malformed')}" for one in found)
+
+
+def _where(one: Mapping[str, Any]) -> str:
+    return str(one["dead_letter"]["queue"] if "dead_letter" in one else one.get("process", "worker"))
 
 
 def _texts(data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The conditions that fail, the expected start, and what was not found or not read."""
+    """Position and reasons, the expected start, and what was not found or not read."""
     for one in found:
-        yield from (f"Waits because: {each['text']}" for each in one.get("conditions", []))
+        if position := one.get("position"):
+            yield f"Number {position:,} in the queue."
+        yield from (f"Waits because: {each['text']}" for each in one.get("reasons", []))
         if expected := one.get("expected_start"):
             yield f"Expected start: {expected['text']}"
     yield from (f"Perhaps {each}" for each in data["may_be"])
@@ -78,7 +84,7 @@ def _show_steps(commands: Sequence[str], steps: Texts, actions: Actions) -> None
 def _attempts(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for one in found:
         for each in one.get("attempts") or [] if "process" in one else []:
-            since = each.get("since") or each.get("started")
+            since = next((each[name] for name in reversed(_TIMES) if each.get(name)), "")
             facts = {name: value for name, value in each.items() if value and name not in _NOT_DETAILS}
             yield {
                 "key": f"{one['process']} {each['execution']} {each['attempt']}",
@@ -88,12 +94,6 @@ def _attempts(found: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 "execution": each["execution"] or "",
                 "details": "; ".join(f"{name.replace('_', ' ')}: {_value(value)}" for name, value in facts.items()),
             }
-            for ahead in each.get("ahead", []):
-                yield {
-                    "key": ahead["execution"],
-                    "state": "before it",
-                    "details": f"{waited(ahead)}: {ahead['because']}",
-                }
         for entry in one.get("history", []):
             yield {
                 "key": f"worker {entry['attempt']}",
