@@ -1,7 +1,7 @@
 """How many requests of a process can start each second, by the write units of its item.
 
 A write consumes a unit for each KB of the whole item, however little it changes. All holders of a process are in one
-item, one item is in one partition, and a partition serves 1,000 write units a second. That bounds how many slots a
+item, one item is in one partition, and a partition serves 1,000 write units a second. This bounds how many slots a
 process can reserve each second, and so how short jobs can be if they are to keep all slots busy.
 
 Sources, pages of the DynamoDB developer guide: "DynamoDB item sizes and formats" (sizes), "DynamoDB read and write
@@ -20,10 +20,11 @@ from slotkeeper.slots.request import execution_name
 
 KB = 1024
 PARTITION_UNITS = 1000  # write units a second
-CYCLE_WRITES = 3  # grant, confirm, release; one grant may reserve several slots
+# Grant, confirm, release. One grant may be that of many requests.
+CYCLE_WRITES = 3
 USUAL_JOB = 60.0  # seconds: Glue bills at least a minute (AWS Glue pricing), so most runs take longer
 
-_MILLISECONDS = {"N": "1789999999999"}  # since the epoch
+_MILLISECONDS = 13  # digits of `grants`
 _A_TIME = {"N": "1789999999"}  # seconds since the epoch; zeros at the end would make it smaller
 
 
@@ -58,19 +59,18 @@ def process_item(process: str, target: str, holders: int, *, weight: int = 1) ->
         "holders": {"M": dict.fromkeys(names, holder)},
         "target": {"S": target},
         "run_settings": {"M": {}},
-        "grants": _MILLISECONDS,
-        "ring_at": _A_TIME,
+        "grants": {"N": "1" * _MILLISECONDS},
     }
     return item | ({"default_weight": weights["weight"]} if weights else {})
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The write units of a process whose slots are all in use while requests wait.
+    """The write units of a process whose slots are all in use.
 
     Args:
         bytes: size of its item.
-        cycle_units: units of a request, from its grant to its release.
+        cycle_units: units of a request, at most.
         starts_a_second: maximum of the item's partition.
         shortest_job: seconds. Jobs that take less cannot keep all slots busy.
     """
@@ -83,11 +83,11 @@ class Demand:
 
 
 def demand(process: str, target: str, slots: int, weight: int = 1) -> Demand:
-    """The demand of a process with these names, this number of holders and default weight."""
+    """The demand of a process with these names, this number of holders and this default weight."""
     size = item_bytes(process_item(process, target, slots, weight=weight))
-    cycle = CYCLE_WRITES * write_units(size, size)
-    starts = PARTITION_UNITS / cycle
-    return Demand(slots, size, cycle, starts, slots / starts)
+    units = CYCLE_WRITES * write_units(size, size)
+    starts = PARTITION_UNITS / units
+    return Demand(slots, size, units, starts, slots / starts)
 
 
 def size_problems(process: Process, slots: int, run_seconds: float | None = None) -> list[str]:
@@ -104,7 +104,7 @@ def size_problems(process: Process, slots: int, run_seconds: float | None = None
     return [
         f"process {process.name} with {slots} holders is an item of {needed.bytes / KB:.0f} KB, which DynamoDB can "
         f"write for at most {needed.starts_a_second:.1f} starts a second, so jobs under {needed.shortest_job:.0f} s"
-        f"{known} cannot keep all its slots busy: for such jobs divide it into processes of fewer slots",
+        f"{known} cannot keep all its slots busy: for such jobs divide it into processes of fewer slots"
     ]
 
 
