@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots import process as bounds
-from slotkeeper.slots.targets import NO_TARGET
 
 
 class Breach(NamedTuple):

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.executions import CLOSED_STATUSES, Execution
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.rows import Listed, RequestRow, RequestRows
-from slotkeeper.slots.targets import NO_TARGET, STATE_MACHINE, kind_of
+from slotkeeper.slots.targets import STATE_MACHINE, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS, ENDED_STATES, MARKER
 from slotkeeper_cli.audit.work_history import (
     CHILD,

@@ -14,9 +14,10 @@ from typing import Any
 from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper.slots.targets import GLUE_JOB, NO_TARGET, STATE_MACHINE, TargetKind, kind_of
+from slotkeeper.slots.targets import GLUE_JOB, STATE_MACHINE, TargetKind, kind_of
 from slotkeeper.slots.work import CLOCK_DIFFERENCE_SECONDS
 from slotkeeper_cli.holders import executions_of
 from slotkeeper_cli.process_queue import ProcessQueue, QueuedRequest, read_queue
@@ -274,8 +275,9 @@ class Facts:
         """The oldest requests that were started, hold no slot, and whose executions do not run."""
         found: list[StrandedRequest] = []
         for process in self.processes:
-            started = [name for name, _ in self._control.rows.open(process.name, ("STARTED",))]
-            unheld = [name for name in started if name not in process.holders][:MAX_HOLDERS]
+            opened = self._control.rows.open(process.name).rows
+            unheld = [name for name, state in opened if state == "STARTED" and name not in process.holders]
+            unheld = unheld[:MAX_HOLDERS]
             for name, execution in zip(unheld, in_parallel(self._control.workflow.describe, unheld), strict=True):
                 if execution is None or execution.is_closed:
                     row = self._control.rows.row(process.name, name)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from slotkeeper.next_step import next_step, shell_text
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import Process
-from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli.conditions import because
 from slotkeeper_cli.doctor.facts import Facts
 from slotkeeper_cli.doctor.health_checks import Finding, HealthCheck, problem, warn

@@ -19,8 +19,9 @@ from itertools import count, islice
 from statistics import median
 from typing import Any
 
-from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, Plan, Queued, plan
+from slotkeeper.slots.plan import LOOK_AHEAD_SECONDS, Plan, plan
 from slotkeeper.slots.process import MAX_HOLDERS, Holder
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import PRIORITIES
 from slotkeeper_cli.audit.intervals import overlap_seconds, rounded, spread, weighted_steps
 from slotkeeper_cli.audit.work_history import LimitSteps
