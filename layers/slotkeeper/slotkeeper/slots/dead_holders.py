@@ -90,7 +90,7 @@ class Held:
 
 # Settles the request of a holder whose work has ended, given the holder's name and its newest run, if one is known.
 # False: that is not done yet, and the slot must be kept.
-Settle = Callable[[str, Holder, Work | None, RunReport], bool]
+type Settle = Callable[[str, Holder, Work | None, RunReport], bool]
 
 
 @dataclass(frozen=True)
