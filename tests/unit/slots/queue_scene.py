@@ -6,13 +6,18 @@ import json
 from typing import Any
 
 from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.events import CompletionEvents
+from slotkeeper.slots.callers import AnswerOutcome, Callers
 from slotkeeper.slots.dispatch import Report, Tools, dispatch
 from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.grants import Grants
 from slotkeeper.slots.intake import Acceptance, accept
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
+from slotkeeper.slots.request_events import RequestEvents
 from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper.slots.starts import ReservationStarter, Starts
 from tests.support.in_process_aws import InProcessAws
 from tests.support.in_process_tables import Refusal
@@ -62,7 +67,7 @@ class QueueScene:
     def __init__(self, limit: int = 1) -> None:
         self.aws = QueueAccount()
         self.dynamodb, self.sqs, self.stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-        for client in (self.dynamodb, self.sqs, self.stepfunctions):
+        for client in (self.dynamodb, self.sqs, self.stepfunctions, shared_client("events")):
             self.aws.answer_calls_of(client)
         self.grants = Grants(self.dynamodb, "slots")
         self.rows = RequestTable(self.dynamodb, "requests", "slots")
@@ -83,6 +88,16 @@ class QueueScene:
             sleep=self.slept.append,
             jitter=lambda _, high: high,
             seconds_left=lambda: self.left,
+        )
+        self.callers = Callers(self.stepfunctions)
+        self.told: list[tuple[RequestRow, AnswerOutcome | None]] = []
+        events = CompletionEvents(shared_client("events"), "default", "slotkeeper", on_unsent=print)
+        self.endings = Endings(
+            self.dynamodb,
+            "requests",
+            lambda: self.callers,
+            RequestEvents(events, "requests"),
+            lambda row, answered: self.told.append((row, answered)),
         )
         self.put_process(slot_limit=number(limit))
 

@@ -4,6 +4,9 @@ RETURNED   its workflow has not confirmed its slot, or a manual redrive of it ha
            work. The next attempt has the old place.
 REDRIVEN   it has failed, or ended without a start, and an operator wants it to run. The next attempt is placed as
            if it was sent now.
+
+A caller whose request has ended has its answer, or receives it. So the next attempt has no caller: its workflow would
+find that none waits, and start nothing. Only a caller that was not told yet waits for the next attempt.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ NO_HOLDER_CONDITION = "attribute_not_exists(holders.#me) AND grants = :grants"
 # Of a busy process, whose `grants` changes between the read and the transaction.
 MAX_TRIES = 20
 # Kept for the next attempt.
-_KEPT = ("process_name", "request_id", "message_id", "digest", "priority", "weight", "skips", "task_token")
+_KEPT = ("process_name", "request_id", "message_id", "digest", "priority", "weight", "skips")
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,12 @@ def _next_attempt(
         fields.pop("start_before", None)
     if start_before:
         fields["start_before"], deadlines = start_before[0], [start_before[1]]
-    caller = caller_of(Attributes(row).text("task_token", ""))
-    name = execution_name(row["process_name"]["S"], row["request_id"]["S"], attempt, caller)
-    again: Item = {name: row[name] for name in _KEPT if name in row} | {
+    token = Attributes(row).text("task_token", "") if "open" in row else ""
+    if not token:
+        fields.pop("caller", None)
+    kept = (*_KEPT, "task_token") if token else _KEPT
+    name = execution_name(row["process_name"]["S"], row["request_id"]["S"], attempt, caller_of(token))
+    again: Item = {name: row[name] for name in kept if name in row} | {
         "execution": {"S": name},
         "state": {"S": "QUEUED"},
         "attempt": number(attempt),
