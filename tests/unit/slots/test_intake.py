@@ -15,10 +15,9 @@ from slotkeeper.slots.intake import (
     SameAgain,
     accept,
     digest_of,
-    place_of,
 )
 from slotkeeper.slots.request import PRIORITIES, Request, execution_name
-from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, RETENTION_SECONDS, State, place_of
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
 
@@ -162,8 +161,8 @@ def test_what_a_request_states_is_in_its_row(
 def test_places_are_ordered_by_priority_then_time_then_sequence_number() -> None:
     longest = "3" + 38 * "0"  # a number of 39 digits; as text "4" would come after it
     places = [
-        place_of(priority, sent, sequence)
-        for priority in PRIORITIES
+        place_of(rank, sent, sequence)
+        for rank in range(len(PRIORITIES))
         for sent in (NOW, NOW + 0.001, NOW + 10)
         for sequence in ("4", "10", longest)
     ]

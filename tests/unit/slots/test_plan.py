@@ -19,7 +19,6 @@ from slotkeeper.slots.plan import (
     NoRoom,
     Plan,
     PlannedStart,
-    Queued,
     Reason,
     Starting,
     Stopped,
@@ -29,6 +28,7 @@ from slotkeeper.slots.plan import (
     plan,
 )
 from slotkeeper.slots.process import MAX_HOLDERS, Holder, HolderState, Process
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.rate import Rate
 
 NOW = 1_000_000

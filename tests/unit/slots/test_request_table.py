@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from slotkeeper.aws import dynamodb
 from slotkeeper.aws.dynamodb import number
-from slotkeeper.slots.plan import Queued
+from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import MAX_BODY_BYTES, MAX_TOKEN_CHARACTERS, Request
 from slotkeeper.slots.request_table import (
     MAX_CAUSE,
