@@ -67,7 +67,8 @@ class QueueScene:
     def __init__(self, limit: int = 1) -> None:
         self.aws = QueueAccount()
         self.dynamodb, self.sqs, self.stepfunctions = map(shared_client, ("dynamodb", "sqs", "stepfunctions"))
-        for client in (self.dynamodb, self.sqs, self.stepfunctions, shared_client("events")):
+        events = shared_client("events")
+        for client in (self.dynamodb, self.sqs, self.stepfunctions, events):
             self.aws.answer_calls_of(client)
         self.grants = Grants(self.dynamodb, "slots")
         self.rows = RequestTable(self.dynamodb, "requests", "slots")
@@ -91,12 +92,12 @@ class QueueScene:
         )
         self.callers = Callers(self.stepfunctions)
         self.told: list[tuple[RequestRow, AnswerOutcome | None]] = []
-        events = CompletionEvents(shared_client("events"), "default", "slotkeeper", on_unsent=print)
+        published = CompletionEvents(events, "default", "slotkeeper", on_unsent=print)
         self.endings = Endings(
             self.dynamodb,
             "requests",
             lambda: self.callers,
-            RequestEvents(events, "requests"),
+            RequestEvents(published, "requests"),
             lambda row, answered: self.told.append((row, answered)),
         )
         self.put_process(slot_limit=number(limit))

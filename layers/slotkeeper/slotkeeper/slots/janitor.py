@@ -31,6 +31,7 @@ from slotkeeper.slots.plan import Blocked, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.request_table import State
 from slotkeeper.slots.rows import Listed, QueuedRow, RequestRows
 from slotkeeper.slots.run_report import MALFORMED_ITEM, QueueLength, RunReport, in_turns, is_outage
 from slotkeeper.slots.settlement import Settlement
@@ -46,6 +47,8 @@ RUN_SECONDS = 50
 SETTLE_SECONDS = 15
 # For removing expired leases, so that many of them do not delay the other work.
 _LEASE_SECONDS = 10
+# For telling ends, of which each may take the timeouts of a call.
+_TELL_SECONDS = 10
 # For which a request could start, and no dispatch has started it. A doorbell is heard within a second.
 OVERDUE_SECONDS = 5
 # The number of holders from which their executions are listed instead of described one by one. DescribeExecution has a
@@ -105,7 +108,7 @@ class Janitor:
         self._repair(processes, report)
         expired = self._remove_leases(processes, report, min(until, self.clock() + _LEASE_SECONDS))
         self._ring(expired, report)
-        self._tell_ends(processes, report, until)
+        self._tell_ends(processes, report, min(until, self.clock() + _TELL_SECONDS))
         looked_at = self.clock()
         queued = self._look(processes, report, until)
         holders = {name: holder for process in processes for name, holder in process.holders.items()}
@@ -183,9 +186,18 @@ class Janitor:
         for process in self._in_random_order(processes):
             if self.clock() >= until:
                 break
-            with report.guard("Could not tell that requests have ended", process_name=process.name):
-                ended = [name for name, _ in self.rows.untold(process.name).rows]
-                untold += len(self.endings.tell(process.name, ended))
+            listed = Listed[tuple[str, State]]()
+            with report.guard("Could not read which ends must be told", process_name=process.name):
+                listed = self.rows.untold(process.name)
+            for reason in listed.malformed:
+                report.note("MalformedRequests", "The row of an ended request is malformed", reason=reason)
+            for execution, _ in listed.rows:
+                if self.clock() >= until:
+                    break
+                is_told = False
+                with report.guard("Could not tell that a request has ended", execution=execution):
+                    is_told = not self.endings.tell(process.name, [execution])
+                untold += not is_told
         report.counts["RequestsUntold"] = untold  # also 0, which ends the alarm
 
     def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:

@@ -40,11 +40,12 @@ RecordOutcome). Its expressions are repeated here, and a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from slotkeeper.aws.dynamodb import Attributes, Item, Table, number, transact
+from slotkeeper.aws.dynamodb import Attributes, Item, MalformedAttribute, Table, number, transact
 from slotkeeper.slots.queued import Queued
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class RequestTable:
         }
         while True:
             answer = self._dynamodb.query(**request)
-            yield [read_queued(item) for item in answer["Items"]]
+            yield _read_all(answer["Items"])
             if "LastEvaluatedKey" not in answer:
                 return
             request.pop("Limit", None)
@@ -203,7 +204,7 @@ class RequestTable:
             ExpressionAttributeValues={":process": {"S": process}, ":until": number(until)},
             Limit=MAX_LEAVES,
         )
-        return [read_queued(item) for item in answer["Items"]]
+        return _read_all(answer["Items"])
 
     def bodies(self, process: str, executions: Sequence[str]) -> dict[str, QueuedBody | None]:
         """The body of each row, read consistently; None if there is no row. One that was not read is missing.
@@ -350,6 +351,15 @@ class RequestTable:
                 "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
             }
         }
+
+
+def _read_all(items: Iterable[Item]) -> list[Queued]:
+    """Parse entries of an index. A malformed one waits, and the janitor reports it; the others must not wait for it."""
+    queued: list[Queued] = []
+    for item in items:
+        with suppress(MalformedAttribute):
+            queued.append(read_queued(item))
+    return queued
 
 
 def read_queued(item: Item) -> Queued:

@@ -112,7 +112,10 @@ def read_row(item: Item) -> RequestRow:
 
 
 def _priority(text: str) -> Priority:
-    return next(each for each in PRIORITIES if each == text)
+    for each in PRIORITIES:
+        if each == text:
+            return each
+    raise ValueError(f"must be one of {', '.join(PRIORITIES)}, got {text!r}")
 
 
 @dataclass
@@ -173,7 +176,11 @@ class RequestRows:
         names, condition = {"#open": "open"}, f"process_name = :process AND #open {compared}"
         options = {"IndexName": "open", "KeyConditionExpression": condition}
         for page, listed.is_cut in self._pages(process, {":zero": {"N": "0"}}, names, max_pages, **options):
-            listed.rows += [(item["execution"]["S"], read_state(item["state"]["S"])) for item in page]
+            for item in page:
+                try:
+                    listed.rows.append((item["execution"]["S"], Attributes(item).parsed("state", read_state)))
+                except MalformedAttribute as error:
+                    listed.malformed.append(f"request {item['execution']['S']}: {error}")
         return listed
 
     def queue(self, process: str, max_pages: int = MAX_PAGES) -> Listed[QueuedRow]:
@@ -183,7 +190,7 @@ class RequestRows:
             for item in page:
                 try:
                     listed.rows.append(_queued_row(item))
-                except (MalformedAttribute, ValueError) as error:
+                except (MalformedAttribute, ValueError, IndexError) as error:
                     listed.malformed.append(f"request {item['execution']['S']}: {error}")
         return listed
 

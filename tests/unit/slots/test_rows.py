@@ -1,0 +1,197 @@
+"""What is read of rows: bounded lists without bodies and tokens, and rows that are not of the documented types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.request import Request
+from slotkeeper.slots.request_table import RETENTION_SECONDS, Leaving
+from slotkeeper.slots.rows import LISTED, Listed, MalformedRow, QueuedRow, RequestRow, RequestRows
+from tests.support.boundary import passed_values
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene
+
+SECRET = "the-token"
+REQUEST = Request(
+    "p", {}, "a", priority="high", weight=2, task_token=SECRET, when_busy="skip", start_before="2027-01-15T08:10:00Z"
+)
+
+
+@pytest.fixture
+def scene() -> QueueScene:
+    return QueueScene()
+
+
+@pytest.fixture
+def rows(scene: QueueScene) -> RequestRows:
+    return RequestRows(scene.dynamodb, "requests")
+
+
+def page_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let a page of a query have so many bytes, instead of 1 MB."""
+    monkeypatch.setattr("tests.simulation.aws.dynamodb._LARGEST_PAGE", size)
+
+
+def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> None:
+    scene.accept(REQUEST, "m1", at=NOW - 0.5)
+    row = rows.row("p", REQUEST.execution_name)
+    place = f"0#01799999999500#{'1'.zfill(40)}"
+    assert row == RequestRow(
+        process="p",
+        execution=REQUEST.execution_name,
+        state="QUEUED",
+        request_id="a",
+        attempt=1,
+        priority="high",
+        sent=NOW - 0.5,
+        place=place,
+        placed=place,
+        weight=2,
+        skips=True,
+        start_before=NOW + 600,
+        open=NOW,
+        message_id="m1",
+        body=REQUEST.to_json(),
+        task_token=SECRET,
+    )
+    assert row.queued == Queued(REQUEST.execution_name, place, 2, NOW + 600, skips=True)
+    assert SECRET not in repr(row)
+    assert rows.row("p", "p-none") is None
+
+
+def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene, rows: RequestRows) -> None:
+    cancelled, failed = scene.queue("a", "b")
+    scene.rows.leave("p", [Leaving(cancelled, "CANCELLED", "Cancelled", "why")], NOW)
+    scene.rows.mark_started("p", failed, "8#00", NOW)
+    scene.rows.record("p", failed, "FAILED", NOW + 1, "Error", "cause")
+    listed = {row.request_id: row for row in rows.rows("p").rows}
+    shown = [
+        (row.state, row.code, row.reason, row.error, row.cause, row.started, row.ended, row.open, row.granted)
+        for row in (listed["a"], listed["b"])
+    ]
+    assert shown == [
+        ("CANCELLED", "Cancelled", "why", "", "", None, NOW, -NOW, ""),
+        ("FAILED", "", "", "Error", "cause", NOW, NOW + 1, None, "8#00"),
+    ]
+    assert [each.queued for each in listed.values()] == [None, None]
+    assert listed["a"].expires == int(NOW) + RETENTION_SECONDS
+
+
+def test_lists_have_no_bodies_and_no_tokens_and_are_read_consistently(scene: QueueScene, rows: RequestRows) -> None:
+    """Readers of lists need not be permitted to read them."""
+    scene.accept(REQUEST)
+    asked = passed_values(scene.dynamodb, "Query", "ProjectionExpression")
+    consistent = passed_values(scene.dynamodb, "Query", "ConsistentRead")
+    (row,) = rows.rows("p").rows
+    assert (row.body, row.task_token, asked, consistent) == ("", "", [LISTED], [True])
+    assert not {"body", "task_token"} & set(LISTED.split(", "))
+
+
+def test_rows_are_listed_by_state_and_id(scene: QueueScene, rows: RequestRows) -> None:
+    scene.queue("a", "b", "c")
+    for name, state in zip(scene.names, ("STARTED", "FAILED", "QUEUED"), strict=True):
+        scene.end(name, state)
+    scene.accept(Request("q", {}, "other"))
+
+    def ids(*given: Any) -> list[str]:
+        return sorted(row.request_id for row in rows.rows("p", *given).rows)
+
+    assert ids() == ["a", "b", "c"]
+    assert ids(["STARTED", "FAILED"]) == ["a", "b"]
+    assert ids((), "b") == ["b"]
+    assert ids(["STARTED"], "b") == []
+
+
+def test_open_rows_are_those_without_an_end_and_untold_ones_those_with_an_end_to_tell(
+    scene: QueueScene, rows: RequestRows
+) -> None:
+    queued, started, failed, untold, told = scene.queue("a", "b", "c", "d", "e")
+    scene.rows.mark_started("p", started, "8#00", NOW)
+    scene.rows.record("p", failed, "FAILED", NOW)
+    for at, name in enumerate((untold, told)):
+        scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW + at)
+    scene.endings.tell("p", [told])
+    assert sorted(rows.open("p").rows) == sorted([(queued, "QUEUED"), (started, "STARTED")])
+    assert rows.untold("p").rows == [(untold, "CANCELLED")]
+
+
+def test_the_queue_has_its_order_and_what_is_blocked(scene: QueueScene, rows: RequestRows) -> None:
+    for fields in ({"priority": "low"}, {"weight": 9}, {"priority": "high"}):
+        scene.accept(Request("p", {}, str(fields), **fields), at=NOW - 1.25)  # type: ignore[arg-type]  # any field
+    listed = rows.queue("p")
+    assert [(row.priority, row.sent, row.queued.weight) for row in listed.rows] == [
+        ("high", NOW - 1.25, None),
+        ("normal", NOW - 1.25, 9),
+        ("low", NOW - 1.25, None),
+    ]
+    assert isinstance(listed.rows[0], QueuedRow)
+    assert listed.rows[0].request_id == "{'priority': 'high'}"
+
+
+READS: dict[str, Callable[[RequestRows, int], Listed[Any]]] = {
+    "rows": lambda rows, pages: rows.rows("p", max_pages=pages),
+    "open": lambda rows, pages: rows.open("p", pages),
+    "queue": lambda rows, pages: rows.queue("p", pages),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_read_is_bounded_in_pages_and_states_if_there_is_more(
+    read: Callable[[RequestRows, int], Listed[Any]],
+    scene: QueueScene,
+    rows: RequestRows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene.queue(*map(str, range(5)))
+    page_of(monkeypatch, 1)  # a row each
+    shown = [(len(listed.rows), listed.is_cut) for listed in (read(rows, 2), read(rows, 5), read(rows, 9))]
+    assert shown == [(2, True), (5, False), (5, False)]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "problem"),
+    [
+        ({"state": {"S": "DONE"}}, "state must be one of"),
+        ({"priority": {"S": "urgent"}}, "priority"),
+        ({"attempt": {"S": "1"}}, "attempt must be of DynamoDB type N"),
+        ({"sent": {"NULL": True}}, "sent must be of DynamoDB type N"),
+    ],
+)
+def test_a_malformed_row_is_named_and_the_others_are_listed(
+    attributes: Item, problem: str, scene: QueueScene, rows: RequestRows
+) -> None:
+    names = scene.queue("a", "b")
+    scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
+    listed = rows.rows("p")
+    assert [row.request_id for row in listed.rows] == ["b"]
+    (malformed,) = listed.malformed
+    assert malformed.startswith(f"request {names[0]}: {problem}")
+    with pytest.raises(MalformedRow, match=names[0]):
+        rows.row("p", names[0])
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"place": {"S": "9#1#1"}}, {"place": {"S": "nowhere"}}, {"place": {"S": "1#x#1"}}, {"weight": number(1.5)}],
+)
+def test_a_malformed_place_is_named_and_the_others_are_listed(
+    attributes: Item, scene: QueueScene, rows: RequestRows
+) -> None:
+    names = scene.queue("a", "b")
+    scene.aws.tables.put("requests", scene.row(names[0]) | attributes)
+    listed = rows.queue("p")
+    assert [row.request_id for row in listed.rows] == ["b"]
+    assert names[0] in listed.malformed[0]
+
+
+def test_a_malformed_state_does_not_hide_the_other_ends_to_tell(scene: QueueScene, rows: RequestRows) -> None:
+    names = scene.queue("a", "b")
+    scene.rows.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
+    scene.aws.tables.put("requests", scene.row(names[0]) | {"state": {"S": "DONE"}})
+    untold = rows.untold("p")
+    assert (untold.rows, names[0] in untold.malformed[0]) == ([(names[1], "CANCELLED")], True)
