@@ -186,7 +186,7 @@ class QueueScene:
     @property
     def ran(self) -> list[str]:
         """The ids of the requests that were started, in their order."""
-        return [self.names[name] for name in self.aws.executions]
+        return [json.loads(each["input"])["request_id"] for each in self.aws.executions.values()]
 
 
 def reserved(since: float = NOW, weight: int = 1) -> Item:

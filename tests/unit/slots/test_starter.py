@@ -1,0 +1,330 @@
+"""The starter's batches: what is accepted, dispatched and told, and which messages must come again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.callers import AnswerOutcome
+from slotkeeper.slots.dispatch import RESERVE_SECONDS, Report
+from slotkeeper.slots.doorbell import Bell, parse_bell
+from slotkeeper.slots.intake import Acceptance, Accepted, ReceivedAgain, Rejected, SameAgain
+from slotkeeper.slots.plan import MAX_STARTS
+from slotkeeper.slots.queues import RequestDeadLetterQueue
+from slotkeeper.slots.request import MAX_BODY_BYTES, Delivery, Request, caller_of, execution_name
+from slotkeeper.slots.request_table import Leaving
+from slotkeeper.slots.starter import DISPATCH_SECONDS, Observer, Starter
+from tests.support.boundary import before_write, lose_answer, passed_values, refuse
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import AGE, QueueScene, leased, running
+
+
+class Notes(Observer):
+    """What the starter has reported."""
+
+    def __init__(self) -> None:
+        self.acceptances: list[Acceptance] = []
+        self.refused: list[tuple[str, str, str, AnswerOutcome | None]] = []
+        self.dispatches: list[tuple[str, Report]] = []
+        self.failures: list[tuple[str, str]] = []
+        self.bells: list[Bell] = []
+
+    def accepted(self, request: Request, acceptance: Acceptance, sent_at: float) -> None:
+        self.acceptances.append(acceptance)
+
+    def dead_lettered(self, delivery: Delivery, code: str, reason: str, answered: AnswerOutcome | None) -> None:
+        self.refused.append((delivery.message_id, code, reason, answered))
+
+    def dispatched(self, process: str, report: Report) -> None:
+        self.dispatches.append((process, report))
+
+    def failed(self, message: str, error: Exception, **details: object) -> None:
+        self.failures.append((message, type(error).__name__))
+
+    def rang(self, bell: Bell) -> None:
+        self.bells.append(bell)
+
+
+class StarterScene(QueueScene):
+    """The scene of a queue, with the processes `p` and `q`, and the starter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aws.tables.put("slots", self.item | {"process_name": {"S": "q"}})
+        self.notes = Notes()
+
+    @property
+    def door(self) -> Starter:
+        dead = RequestDeadLetterQueue(self.sqs, "https://sqs/dead.fifo")
+        return Starter(self.tools, self.endings, dead, lambda: self.callers, self.notes)
+
+    def receive(self, *bodies: Any) -> list[str]:
+        """Receive messages m1, m2, ... with these bodies; return the ids of those that must stay."""
+        texts = [body if isinstance(body, str) else json.dumps(body) for body in bodies]
+        return self.door.receive([Delivery(f"m{at}", text, "p", str(at), self.now) for at, text in enumerate(texts, 1)])
+
+    def ring(self, *bells: Bell | str) -> list[str]:
+        """Receive rings r1, r2, ...; return the ids of those that must come again."""
+        bodies = [bell if isinstance(bell, str) else bell.to_json() for bell in bells]
+        return self.door.rung((f"r{at}", body) for at, body in enumerate(bodies, 1))
+
+    @property
+    def started(self) -> list[str]:
+        """The executions that the reports state as started."""
+        return [name for _, report in self.notes.dispatches for name in report.started]
+
+
+@pytest.fixture
+def scene() -> StarterScene:
+    return StarterScene()
+
+
+def asked(request_id: str = "a", process: str = "p", **fields: Any) -> Item:
+    return {"process": process, "request_id": request_id} | fields
+
+
+def name_of(request_id: str = "a", process: str = "p", token: str = "") -> str:
+    return execution_name(process, request_id, 1, caller_of(token))
+
+
+# RequestQueue
+
+
+def test_a_batch_is_accepted_and_each_process_is_dispatched_once(scene: StarterScene) -> None:
+    kept = scene.receive(asked("a"), asked("b", "q"), asked("c"))
+    assert kept == []
+    assert scene.notes.acceptances == [Accepted(name_of("a")), Accepted(name_of("b", "q")), Accepted(name_of("c"))]
+    assert [process for process, _ in scene.notes.dispatches] == ["p", "q"]
+    assert scene.started == [name_of("a"), name_of("b", "q")]
+    assert (scene.states, scene.rings) == ({"a": "STARTED", "b": "STARTED", "c": "QUEUED"}, [])
+
+
+def test_after_a_message_that_was_not_accepted_the_rest_stays_and_those_before_it_start(scene: StarterScene) -> None:
+    """RequestQueue is FIFO: a later message of a sender must not come first."""
+
+    def fail(_: Any) -> None:
+        raise RuntimeError("no row")
+
+    before_write(scene.dynamodb, lambda _: None, fail, operation="PutItem")
+    assert scene.receive(asked("a"), asked("b"), asked("c", "q")) == ["m2", "m3"]
+    assert (scene.states, scene.ran) == ({"a": "STARTED"}, ["a"])
+    assert scene.notes.failures == [("Left messages on the queue after an error", "RuntimeError")]
+
+
+def test_a_message_that_was_accepted_before_is_dispatched_again(scene: StarterScene) -> None:
+    """The invocation before may have died between the row and the dispatch."""
+    scene.accept(Request("p", {}, "a"), "m1")
+    assert scene.receive(asked("a")) == []
+    assert (scene.notes.acceptances, scene.ran) == ([ReceivedAgain(name_of())], ["a"])
+
+
+def test_the_same_request_again_causes_no_dispatch(scene: StarterScene) -> None:
+    scene.accept(Request("p", {}, "a"), "another")
+    assert scene.receive(asked("a")) == []
+    assert (scene.notes.acceptances, scene.notes.dispatches) == ([SameAgain(name_of())], [])
+
+
+def test_what_is_no_request_is_dead_lettered_and_its_caller_told(scene: StarterScene) -> None:
+    assert scene.receive("{", asked(arguments=1, task_token="token"), asked("c")) == []
+    first, second = scene.aws.sent_to("dead.fifo")
+    assert first["MessageBody"] == "{"
+    assert "token" not in second["MessageBody"].replace("task_token", "")
+    assert {sent["MessageAttributes"]["code"]["StringValue"] for sent in (first, second)} == {"InvalidRequest"}
+    (answer,) = scene.aws.answers
+    assert (answer["taskToken"], answer["error"]) == ("token", "InvalidRequest")
+    assert [(each[0], each[1], each[3]) for each in scene.notes.refused] == [
+        ("m1", "InvalidRequest", None),
+        ("m2", "InvalidRequest", AnswerOutcome.GIVEN),
+    ]
+    assert scene.ran == ["c"]
+
+
+def test_a_message_that_could_not_be_dead_lettered_stays_with_the_rest(scene: StarterScene) -> None:
+    refuse(scene.sqs, "SendMessage", "InternalError")
+    assert scene.receive(asked("a"), "{", asked("c")) == ["m2", "m3"]
+    assert (scene.ran, scene.notes.refused) == (["a"], [])
+
+
+def test_a_request_that_is_too_large_is_rejected_and_told(scene: StarterScene) -> None:
+    large = asked("large", task_token="token", arguments={"--text": "x" * MAX_BODY_BYTES})
+    assert scene.receive(large, asked("a")) == []
+    (rejected, _) = scene.notes.acceptances
+    assert isinstance(rejected, Rejected)
+    assert (rejected.code, scene.states) == ("TooLarge", {"large": "REJECTED", "a": "STARTED"})
+    assert [(each["error"], "65,536" in each["cause"]) for each in scene.aws.answers] == [("TooLarge", True)]
+    assert "open" not in scene.row(rejected.execution)
+
+
+def test_a_reused_id_is_rejected_and_its_own_caller_told(scene: StarterScene) -> None:
+    scene.accept(Request("p", {"--day": "1"}, "a", task_token="one"), "another")
+    scene.receive(asked("a", arguments={"--day": "2"}, task_token="one"))
+    assert [answer["error"] for answer in scene.aws.answers] == ["RequestIdReused"]
+    assert "task_token" in scene.row(name_of("a", token="one"))
+
+
+def test_a_request_that_skips_ends_in_the_dispatch_of_its_batch_and_is_told(scene: StarterScene) -> None:
+    scene.hold({"p-x": running()})
+    scene.receive(asked("a", when_busy="skip", task_token="token"))
+    assert (scene.states, [answer["error"] for answer in scene.aws.answers]) == ({"a": "SKIPPED"}, ["Skipped"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "reads"),
+    [({}, 0), ({"when_busy": "skip"}, 1), ({"start_before": "2027-01-15T08:10:00Z"}, 1)],
+)
+def test_the_index_of_deadlines_is_read_only_for_a_batch_that_may_need_it(
+    fields: Item, reads: int, scene: StarterScene
+) -> None:
+    indexes = passed_values(scene.dynamodb, "Query", "IndexName")
+    scene.receive(asked("a", **fields), asked("b"))
+    assert indexes.count("deadline") == reads
+
+
+def test_a_failed_dispatch_is_repeated_by_a_ring(scene: StarterScene) -> None:
+    lose_answer(scene.stepfunctions, "StartExecution")
+    assert scene.receive(asked("a")) == []
+    delay = AGE + 1 + CLOCK_SKEW_SECONDS
+    assert scene.rings == [({"process": "p"}, delay)]
+    assert scene.notes.failures == [("A dispatch has failed; it is repeated", "StartsUncertain")]
+    scene.pass_time(delay)
+    assert scene.ring(Bell("p")) == []
+    assert scene.states == {"a": "STARTED"}
+
+
+def test_a_ring_after_a_failure_looks_for_what_may_have_to_leave(scene: StarterScene) -> None:
+    scene.hold({"p-x": running()})
+    refuse(scene.dynamodb, "Query", "InternalServerError")
+    scene.receive(asked("a", when_busy="skip"))
+    ((ring, _),) = scene.rings
+    assert scene.ring(json.dumps(ring)) == []
+    assert scene.states == {"a": "SKIPPED"}
+
+
+def test_without_a_dispatch_and_a_ring_the_messages_of_the_process_come_again(scene: StarterScene) -> None:
+    def fail_for_p(params: Item, **_: Any) -> None:
+        if params["Key"]["process_name"] == {"S": "p"}:
+            raise RuntimeError("no read")
+
+    scene.dynamodb.meta.events.register("before-parameter-build.dynamodb.GetItem", fail_for_p)
+    refuse(scene.sqs, "SendMessage", "InternalError")
+    assert scene.receive(asked("a"), asked("b", "q"), asked("c")) == ["m1", "m3"]
+    assert (scene.states, scene.ran) == ({"a": "QUEUED", "b": "STARTED", "c": "QUEUED"}, ["b"])
+
+
+def test_what_a_failed_dispatch_has_started_is_reported(scene: StarterScene) -> None:
+    scene.change(slot_limit=number(2))
+    scene.aws.start_errors[name_of("b")] = "InternalServerError"
+    scene.receive(asked("a"), asked("b"))
+    assert scene.started == [name_of("a")]
+
+
+def test_requests_of_a_malformed_process_wait_without_their_messages(scene: StarterScene) -> None:
+    scene.change(slot_limit={"S": "1"})
+    assert scene.receive(asked("a")) == []
+    assert (scene.states, scene.rings) == ({"a": "QUEUED"}, [])
+    assert scene.notes.failures == [("A process's item is malformed; its requests wait", "MalformedProcess")]
+    assert scene.ring(Bell("p")) == []
+
+
+def test_a_dispatch_of_received_messages_is_short_and_a_ring_continues_it(scene: StarterScene) -> None:
+    """So that no message waits for long behind those of a large queue."""
+    scene.change(slot_limit=number(3 * MAX_STARTS))
+    scene.stepfunctions.meta.events.register(
+        "before-call.stepfunctions.StartExecution", lambda **_: scene.pass_time(DISPATCH_SECONDS / MAX_STARTS)
+    )
+    scene.queue(*(f"{at:03}" for at in range(2 * MAX_STARTS)))
+    scene.receive(asked("z"))
+    scene.receive(asked("z"))
+    assert (len(scene.ran), scene.rings) == (2 * MAX_STARTS, [({"process": "p", "count": 1}, 0)] * 2)
+    scene.ring(Bell("p", count=1))
+    assert len(scene.ran) == 2 * MAX_STARTS + 1
+
+
+def test_an_end_that_could_not_be_told_does_not_bring_its_message_back(scene: StarterScene) -> None:
+    scene.hold({"p-x": running()})
+    refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
+    assert scene.receive(asked("a", when_busy="skip")) == []
+    assert (scene.states, "open" in scene.row(name_of())) == ({"a": "SKIPPED"}, True)
+    assert scene.notes.failures == [("Could not tell that requests have ended", "ClientError")]
+
+
+# DispatchQueue
+
+
+def test_the_rings_of_a_process_are_one_dispatch(scene: StarterScene) -> None:
+    scene.queue("a")
+    assert scene.ring(Bell("p", count=3), Bell("q"), Bell("p", count=5), Bell("p")) == []
+    assert [process for process, _ in scene.notes.dispatches] == ["p", "q"]
+    assert [bell.count for bell in scene.notes.bells] == [3, 0, 5, 0]
+    assert scene.ran == ["a"]
+
+
+def test_the_count_of_a_chain_is_the_longest(scene: StarterScene) -> None:
+    scene.left = RESERVE_SECONDS - 1
+    scene.ring(Bell("p", count=3), Bell("p", count=5))
+    assert scene.rings == [({"process": "p", "count": 6}, 0)]
+
+
+def test_timed_rings_come_after_the_others_and_wait_for_the_latest(scene: StarterScene) -> None:
+    scene.queue("a")
+    scene.hold({"p-x": running()})
+    scene.queue("skips", when_busy="skip")
+    scene.ring(Bell("p", at=NOW + 0.2), Bell("p"), Bell("q", at=NOW), Bell("p", at=NOW + 0.7), Bell("q"))
+    assert [process for process, _ in scene.notes.dispatches] == ["p", "q", "p", "q"]
+    assert scene.slept == [pytest.approx(0.7), 0.0]
+    assert scene.states == {"a": "QUEUED", "skips": "SKIPPED"}
+
+
+def test_the_rings_of_a_failed_dispatch_come_again(scene: StarterScene) -> None:
+    scene.queue("a")
+    lose_answer(scene.stepfunctions, "StartExecution")
+    assert scene.ring(Bell("p"), Bell("q"), Bell("p", at=NOW)) == ["r1"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_ends_that_an_operator_has_recorded_are_told_after_the_dispatch(fails: bool, scene: StarterScene) -> None:
+    request = Request("p", {}, "a", task_token="token")
+    scene.accept(request)
+    scene.rows.leave("p", [Leaving(request.execution_name, "CANCELLED", "Cancelled", "why")], NOW)
+    if fails:
+        refuse(scene.dynamodb, "GetItem", "InternalServerError")
+    ended = (request.execution_name,)
+    assert scene.ring(Bell("p", ended=ended), Bell("p", ended=ended)) == (["r1", "r2"] if fails else [])
+    assert [answer["error"] for answer in scene.aws.answers] == ["Cancelled"]
+
+
+@pytest.mark.parametrize("body", ["", "[]", '"p"', "{}", '{"process": "p", "at": "soon"}', "[" * 20_000])
+def test_a_message_that_is_no_doorbell_is_deleted(body: str, scene: StarterScene) -> None:
+    scene.queue("a")
+    assert scene.ring(body, Bell("p")) == []
+    assert scene.notes.failures == [("Deleted a message that is no doorbell", "ValueError")]
+    assert scene.ran == ["a"]
+
+
+def test_a_doorbell_is_read_as_it_was_sent() -> None:
+    for bell in (Bell("p"), Bell("p", 1.5, 2), Bell("p", ended=("p-1", "p-2"))):
+        assert parse_bell(bell.to_json()) == bell
+
+
+def test_the_end_of_a_lease_wakes_a_request_by_one_timed_ring(scene: StarterScene) -> None:
+    scene.hold({"lease": leased(NOW + 30)})
+    scene.receive(asked("a"))
+    ((ring, delay),) = scene.rings
+    scene.pass_time(delay)
+    assert scene.ring(json.dumps(ring)) == []
+    assert scene.ran == ["a"]
+
+
+def test_an_unexpected_error_of_the_tools_is_a_failed_dispatch(scene: StarterScene) -> None:
+    def fail() -> float:
+        raise RuntimeError("no clock")
+
+    scene.queue("a")
+    scene.tools = replace(scene.tools, seconds_left=fail)
+    assert scene.ring(Bell("p")) == ["r1"]
+    assert scene.notes.failures == [("A dispatch has failed; it is repeated", "RuntimeError")]
