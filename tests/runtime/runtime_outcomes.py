@@ -55,7 +55,8 @@ class Outcome:
 
     def state(self, execution: str) -> str:
         """The state of a request's row, with its code if it has one."""
-        row = self.row("RequestTable", process_of_execution(execution), execution)
+        process = process_of_execution(execution.partition("#")[0])  # the name of a rejected one has its message's id
+        row = self.row("RequestTable", process, execution)
         return " ".join(row[name] for name in ("state", "code") if name in row)
 
     def execution(self, name: str) -> str:

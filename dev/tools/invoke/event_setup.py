@@ -137,13 +137,12 @@ class EventSetup:
             record = event["Records"][0]
             record["body"] = record["body"].replace("...", "." * MAX_BODY_BYTES)
         if name == "early":
-            self._create("early", 1, rate=Rate(1, 86_400))
-            tomorrow = {":due": number(milliseconds(self._now + 86_400))}  # its start of the day is used
+            self._create("early", 1, rate=Rate(1, 3600))
             self._client("dynamodb").update_item(
                 TableName=self.names["SlotTable"],
                 Key={"process_name": {"S": "early"}},
                 UpdateExpression="SET next_start = :due",
-                ExpressionAttributeValues=tomorrow,
+                ExpressionAttributeValues={":due": number(milliseconds(self._now + 600))},
             )
         if name == "doorbell":
             self._queue(Request("sample", {}, "2012-07"))
@@ -163,9 +162,10 @@ class EventSetup:
         self._make_processes()
         if name == "scheduled_run" and self._own:
             # Its starter died long ago, after reserving the slot and before starting the workflow.
+            execution = self._queue(Request("sample", {}, "2012-07"))
             grants = Grants(self._client("dynamodb"), self.names["SlotTable"])
             if seen := grants.read("sample"):
-                grants.grant(seen, [PlannedStart("sample-of-a-dead-starter", 1)], 0, 1.0)
+                grants.grant(seen, [PlannedStart(execution, 1)], 0, 1.0)
         return event
 
     def _execution_closed(self, name: str, event: Event) -> Event:
