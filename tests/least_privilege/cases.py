@@ -14,7 +14,7 @@ from tests.least_privilege.recording import Case, Recorded
 from tests.least_privilege.resolved_template import Stack
 from tests.support.cold_functions import RESPONSE_URL
 from tests.support.http_servers import Listener, ok
-from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, SLOTS, TOKENS
+from tests.support.in_process_tables import DOWNSTREAMS, LEDGER, REQUESTS, SLOTS, TOKENS
 from tests.unit.conftest import request_record
 
 DAY = 86_400
@@ -62,65 +62,107 @@ def process(job: str, **more: Item) -> Item:
         "slot_limit": {"N": "1"},
         "slots_in_use": {"N": "0"},
         "holders": {"M": {}},
-        "waiting": {"M": {}},
+        "grants": {"N": "1700000000000"},
         "target": {"S": job},
     } | more
 
 
-def held(state: str, job: str = "", **entry: Item) -> Item:
+def held(state: str, job: str = "", name: str = "p-1", **entry: Item) -> Item:
     """Attributes of a process whose only slot has been held for two days."""
     entry |= {"state": {"S": state}, "since": number(time.time() - 2 * DAY)} | ({"job": {"S": job}} if job else {})
-    return {"slots_in_use": {"N": "1"}, "holders": {"M": {"p-1": {"M": entry}}}}
+    return {"slots_in_use": {"N": "1"}, "holders": {"M": {name: {"M": entry}}}}
 
 
-def waiting(hidden_until: float) -> Item:
-    """Attributes of a process with one registered request."""
-    entry = {
-        "receipt_handle": {"S": "handle-waiting"},
-        "sequence": {"S": "0" * 40},
-        "receives": {"N": "1"},
-        "priority": {"S": "normal"},
-        "weight": {"N": "1"},
-        "since": {"N": "1700000000"},
-        "execution": {"S": "p-waiting"},
+def row(execution: str = "p-waits", state: str = "QUEUED", **more: Item) -> Item:
+    """A row of RequestTable, of a request that was sent a minute ago. Only a queued one has a place."""
+    sent = number(time.time() - 60)
+    place = {"S": f"1#{'0' * 14}#{'0' * 40}"}
+    return {
+        "process_name": {"S": "p"},
+        "execution": {"S": execution},
+        "state": {"S": state},
         "request_id": {"S": "order-2"},
-        "hidden_until": number(hidden_until),
+        "attempt": {"N": "1"},
+        "message_id": {"S": "m2"},
+        "digest": {"S": "another"},
+        "body": {"S": json.dumps(REQUEST | {"request_id": "order-2", "attempt": 1, "arguments": {}})},
+        "priority": {"S": "normal"},
+        "sent": sent,
+        "placed": place,
+        "open": sent,
+        **({"place": place} if state == "QUEUED" else {}),
+        **more,
     }
-    return {"waiting": {"M": {"normal": {"M": entry}}}}
 
 
-WAITING = waiting(time.time() + DAY)
+LATE = {"start_before": {"N": "1700000000"}, "deadline": {"N": "1700000000"}}
+CANCELLED = row("p-gone", "CANCELLED", code={"S": "Cancelled"}, reason={"S": "by an operator"}, open={"N": "-1"})
+
+
+def rung(**fields: Any) -> dict[str, Any]:
+    return message({"process": "p"} | fields, "DispatchQueue")
 
 
 def starter(job: str) -> Iterator[Case]:
     sent = message(REQUEST, "requests.fifo")
     name = execution_name("p", "order-1", 1)
 
-    def ran_before(account: Recorded) -> None:
-        put(SLOTS, process(job, **WAITING))(account)
+    def there(*rows: Item, **item: Item) -> Callable[[Recorded], None]:
+        def arrange(account: Recorded) -> None:
+            put(SLOTS, process(job, **item))(account)
+            put(REQUESTS, *rows)(account)
+
+        return arrange
+
+    def taken(account: Recorded) -> None:
+        there()(account)
         account.execution(name, "SUCCEEDED")
+        account.age_executions(DAY)
 
     function = "StarterFunction"
-    yield Case(function, "a free slot", sent, put(SLOTS, process(job, **WAITING)))
-    yield Case(function, "no free slot", sent, put(SLOTS, process(job, **held("RUNNING"))))
-    skips = message(REQUEST | {"when_busy": "skip"}, "requests.fifo", receives=2)
-    yield Case(function, "no free slot, and the request skips", skips, put(SLOTS, process(job, **held("RUNNING"))))
+    yield Case(function, "a free slot", sent, there())
+    yield Case(function, "no free slot", sent, there(**held("RUNNING")))
+    skips = message(REQUEST | {"when_busy": "skip"}, "requests.fifo")
+    yield Case(function, "no free slot, and the request skips", skips, there(**held("RUNNING")))
     late = message(REQUEST | {"start_before": "2020-11-28T08:00:00Z"}, "requests.fifo")
-    yield Case(function, "too late", late, put(SLOTS, process(job)))
-    yield Case(function, "paused", sent, put(SLOTS, process(job, paused={"BOOL": True})))
+    yield Case(function, "too late", late, there())
     yield Case(function, "no such process", sent, put(SLOTS))
-    yield Case(function, "a malformed item", sent, put(SLOTS, process(job, slot_limit={"S": "1"})))
+    yield Case(function, "a process for leases alone", sent, there(target={"S": "none"}))
+    yield Case(function, "a malformed item", sent, there(slot_limit={"S": "1"}))
     yield Case(function, "not a request", message("{", "requests.fifo"), put(SLOTS))
-    yield Case(function, "the request has run before", sent, ran_before)
-    old = message(REQUEST, "requests.fifo", age=14 * DAY)
-    yield Case(function, "the request has waited too long", old, put(SLOTS, process(job, **held("RUNNING"))))
+    yield Case(function, "the id of another request", sent, there(row(name, "SUCCEEDED")))
+    yield Case(function, "its name belongs to an earlier execution", sent, taken)
+    yield Case(function, "a ring", rung(), there(row()))
+    rate = {"rate": {"M": {"count": {"N": "1"}, "seconds": {"N": "60"}, "burst": {"N": "1"}}}}
+    paced = rate | {"next_start": number((time.time() + 60) * 1000)}
+    yield Case(function, "a ring, and the rate permits a start later", rung(), there(row(), **paced))
+    yield Case(function, "a ring whose reservation's starter has died", rung(), there(row("p-1"), **held("RESERVED")))
+    yield Case(
+        function, "a ring, and a reserved request has ended", rung(), there(row("p-1", "FAILED"), **held("RESERVED"))
+    )
+    yield Case(
+        function,
+        "a ring, and a lease has expired",
+        rung(),
+        there(row(), **held("LEASED", until=number(1_700_000_000), code={"S": "c"})),
+    )
+    yield Case(function, "a ring after a cancellation", rung(ended=["p-gone"]), there(CANCELLED))
 
 
 def janitor(job: str) -> Iterator[Case]:
-    def ended(status: str = "ABORTED", alive: bool = False, **item: Item) -> Callable[[Recorded], None]:
+    def there(*rows: Item, **item: Item) -> Callable[[Recorded], None]:
         def arrange(account: Recorded) -> None:
             put(SLOTS, process(job, **item))(account)
-            account.execution("p-1", status, json.dumps(REQUEST | {"attempt": 1, "arguments": {}}))
+            put(REQUESTS, *rows)(account)
+
+        return arrange
+
+    def ended(
+        status: str = "ABORTED", error: str = "", alive: bool = False, **item: Item
+    ) -> Callable[[Recorded], None]:
+        def arrange(account: Recorded) -> None:
+            there(row("p-1", "STARTED"), row(), **item)(account)
+            account.execution("p-1", status, json.dumps(REQUEST | {"attempt": 1, "arguments": {}}), error=error)
             account.age_executions(DAY)
             account.jobs = {job: {"Name": job}}
             state = "RUNNING" if alive else "STOPPED"
@@ -128,28 +170,39 @@ def janitor(job: str) -> Iterator[Case]:
 
         return arrange
 
+    def removed(account: Recorded) -> None:
+        put(REQUESTS, row("p-1", "STARTED"))(account)
+        account.execution("p-1", "FAILED", error="SlotLost")
+        account.age_executions(DAY)
+
     function = "JanitorFunction"
     quiet = held("RUNNING", job, quiet_since=number(time.time() - DAY))
+    lease = held("LEASED", until=number(1_700_000_000), code={"S": "c"})
     yield Case(function, "no processes", {}, put(SLOTS))
-    yield Case(function, "a reserved slot, not started", {}, put(SLOTS, process(job, **held("RESERVED"), **WAITING)))
-    yield Case(function, "a drifted counter", {}, put(SLOTS, process(job, slots_in_use={"N": "1"})))
-    yield Case(function, "a request waits although a slot is free", {}, put(SLOTS, process(job, **WAITING)))
-    overdue = waiting(hidden_until=1_700_000_000) | {"paused": {"BOOL": True}}
-    yield Case(function, "a waiting request's message does not come back", {}, put(SLOTS, process(job, **overdue)))
+    yield Case(function, "a reserved slot, not started", {}, there(row(), **held("RESERVED")))
+    yield Case(function, "a drifted counter", {}, there(slots_in_use={"N": "1"}))
+    yield Case(function, "a request is queued although a slot is free", {}, there(row()))
+    yield Case(function, "a request has to leave the queue", {}, there(row(**LATE)))
+    yield Case(function, "an end was not told", {}, there(CANCELLED))
+    yield Case(function, "a lease has expired", {}, there(row(), **lease))
     yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))
     yield Case(function, "its run lives again", {}, ended(alive=True, **quiet))
     yield Case(function, "the first check of a run", {}, ended(**held("RUNNING", job)))
-    yield Case(function, "the second check of a run", {}, ended(**quiet, **WAITING))
+    yield Case(function, "the second check of a run", {}, ended(**quiet))
     yield Case(function, "the workflow has kept its request", {}, ended("FAILED"))
+    yield Case(function, "the workflow has found no slot", {}, ended("FAILED", "SlotLost"))
+    yield Case(function, "the workflow has found no slot, and its process was removed", {}, removed)
 
     function = "ExecutionClosedFunction"
     closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")
     yield Case(function, "its run lives", closed, ended(alive=True, **held("RUNNING", job)))
     yield Case(function, "its run lives again", closed, ended(alive=True, **quiet))
     yield Case(function, "the first check", closed, ended(**held("RUNNING", job)))
-    yield Case(function, "the second check", closed, ended(**quiet, **WAITING))
-    yield Case(function, "nothing was confirmed", closed, ended(**held("RESERVED"), **WAITING))
+    yield Case(function, "the second check", closed, ended(**quiet))
+    yield Case(function, "nothing was confirmed", closed, ended(**held("RESERVED")))
     yield Case(function, "it holds no slot", closed, ended())
+    yield Case(function, "it has found no slot", closed, ended("FAILED", "SlotLost"))
+    yield Case(function, "it has found no slot, and its process was removed", closed, removed)
 
 
 def with_caller(target: str, caller: str) -> Iterator[Case]:
@@ -170,16 +223,13 @@ def with_caller(target: str, caller: str) -> Iterator[Case]:
                 given = json.dumps({"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID": started_by})
                 account.children[arn] = {"name": "p-1", "status": child, "input": given, "redriveCount": redrives}
                 account.children[arn] |= {"output": "{}"} if child == "SUCCEEDED" else {}
-            read = {"Item": {"holders": {"M": {"p-1": {"M": {"task_token": {"S": caller}}}}}}}
+            put(REQUESTS, row("p-1", "STARTED", task_token={"S": caller}))(account)
             answer = {"TaskToken": caller, **({"Output": "{}"} if "SUCCEEDED" in cause else {"Error": "E"})}
-            account.history = [
-                {"taskSucceededEventDetails": {"output": json.dumps(read)}},
-                {"taskScheduledEventDetails": {"parameters": json.dumps(answer)}},
-            ]
+            account.history = [{"taskScheduledEventDetails": {"parameters": json.dumps(answer)}}]
 
         return arrange
 
-    running = held("RUNNING", target, task_token={"S": caller})
+    running = held("RUNNING", target)
     sent = message(REQUEST | {"task_token": caller}, "requests.fifo")
     yield Case("StarterFunction", "the request of a caller, no such process", sent, put(SLOTS))
     closed = message({"detail": {"name": "p-1", "status": "ABORTED"}}, "status-events")

@@ -48,6 +48,11 @@ class Call:
         return f"{self.operation} at {self.site}"
 
 
+# A condition that fails although its item is as it requires: code that reads the item tries again. So not for ever.
+CONDITION = "ConditionalCheckFailedException"
+MOST_REFUSALS = 10
+
+
 class Recorded(InProcessAws):
     """The account with a record of its calls. `lose`: operations that take effect but whose answer is lost."""
 
@@ -55,12 +60,17 @@ class Recorded(InProcessAws):
         super().__init__()
         self.calls: list[Call] = []
         self.lose: set[str] = set()
+        self._refusals = 0
         self._models: dict[tuple[str, Site], tuple[Call, Any]] = {}
 
     def answer(self, model: Any, parameters: dict[str, Any]) -> Answer:
         call = Call(model.service_model.service_name, model.name, parameters, _site())
         self.calls.append(call)
         self._models.setdefault((call.operation, call.site), (call, model))
+        if self.refuse.get(model.name) == CONDITION:
+            self._refusals += 1
+            if self._refusals > MOST_REFUSALS:
+                del self.refuse[model.name]
         answer = super().answer(model, parameters)
         if model.name in self.lose:
             raise ReadTimeoutError(endpoint_url="the service")
@@ -149,7 +159,7 @@ def recorder(stack: Stack) -> Iterator[Recorder]:
 
 # Error codes that services return in addition to those of their models.
 MORE = {
-    "ConditionalCheckFailedException",
+    CONDITION,
     "PreconditionFailed",
     "SlowDown",
     "ThrottlingException",
