@@ -9,18 +9,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from slotkeeper.slots.process import Holder, Lost
+from slotkeeper.slots.process import Holder
 from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.audit import judge
 from slotkeeper_cli.audit.history_checks import CheckResult, Result
 from slotkeeper_cli.audit.picture import hand_offs
 from slotkeeper_cli.audit.work_history import (
     GLUE_RUN,
+    REQUESTS,
     Attempt,
     AuditBounds,
     Disturbance,
     ItemVersion,
-    KeptRequest,
+    KeptMessage,
     OperatorAct,
     Sending,
     WholeRun,
@@ -32,11 +33,13 @@ from tests.cli.work_histories import (
     LIMIT,
     START,
     attempt,
+    changed,
     clean,
     correct_histories,
     history,
     name,
     process,
+    row,
     versions_of,
     whole,
     work,
@@ -96,10 +99,6 @@ def _holder(execution: str, **fields: object) -> Holder:
     return replace(Holder("RUNNING", int(START), "job", None, {}), **fields)  # type: ignore[arg-type]
 
 
-def _without_kept() -> WorkHistory:
-    return replace(clean(), kept=clean().kept[:1])
-
-
 def _late_holder(seconds: float) -> WorkHistory:
     """c was aborted 110.5 s after START, and its slot is still held."""
     held = process(slots_in_use=1, holders={name("c"): _holder(name("c"))})
@@ -116,35 +115,42 @@ def _second_run(after: float) -> WorkHistory:
 
 def _again() -> WorkHistory:
     """The second attempt of a request that has succeeded."""
-    second = attempt("a", 100, 5, number=2)
-    return replace(clean(), attempts=[*clean().attempts, second])
+    second = attempt("a", 100, 5, attempt=2)
+    return history([*clean().attempts, second])
 
 
-def _lost_message() -> WorkHistory:
-    return replace(clean(), sendings=[*clean().sendings, Sending(name("x"), START + 5, 8)])
+def _stranded(status: str = "ABORTED") -> WorkHistory:
+    """The execution of c ended long ago, and its row did not."""
+    of = changed(clean(), "c", state="STARTED", ended=None)
+    attempts = [replace(each, status=status) if each.execution == name("c") else each for each in of.attempts]
+    return replace(of, attempts=attempts)
 
 
-def _purged() -> WorkHistory:
-    lost = Lost("p", "normal", int(START), int(START) + 60, int(START) + 360)
-    return replace(clean(), processes={"sample": process(lost={name("p"): lost})})
+def _vanished() -> WorkHistory:
+    """A request was started, and Step Functions has no execution of it."""
+    return history(clean().attempts, row("x", 5, "STARTED", started=START + 6))
 
 
 def _returned() -> WorkHistory:
-    """A request that was returned to a queue that is empty, and has no further attempt."""
-    returned = attempt("r", 200, 1, "FAILED", error="RequestReturned")
-    return replace(clean(), attempts=[*clean().attempts, returned])
+    """A request that was returned, and has no further attempt."""
+    return history(clean().attempts, row("r", 200, "RETURNED", ended=START + 201))
 
 
-def _overtaken() -> WorkHistory:
-    first, second, *others = clean().sendings
-    return replace(clean(), sendings=[replace(first, sequence=1), replace(second, sequence=0), *others])
+def _overtaken(later: int = 500, **fields: object) -> WorkHistory:
+    """b was granted its slot before a, which was sent minutes before, and was queued until then."""
+    first = attempt("a", 700, sent=0, **fields)  # type: ignore[arg-type]
+    return history([attempt("b", later, 10, sent=1), first], bounds=AuditBounds(free_slot=3600))
+
+
+def _overtaken_in_the_queue() -> WorkHistory:
+    """A request was granted its slot before one that is still queued."""
+    bounds = AuditBounds(free_slot=10_000)
+    return history([*clean().attempts, attempt("b", 500, sent=1)], row("z", -5), bounds=bounds)
 
 
 def _idle() -> WorkHistory:
     """A request waits for a quarter of an hour while no slot is in use."""
-    late = attempt("late", 1000, 5)
-    sent = Sending(late.execution, START + 100, 7)
-    return replace(clean(), attempts=[*clean().attempts, late], sendings=[*clean().sendings, sent])
+    return history([*clean().attempts, attempt("late", 1000, 5, sent=100)])
 
 
 def _weight() -> WorkHistory:
@@ -158,24 +164,26 @@ def _freed_late() -> WorkHistory:
     held = {name("c"): 1}
     times = [(0.0, {}), (10.4, held), (110.5 + 301, {})]
     versions = [ItemVersion(START + at, LIMIT, holders, frozenset(holders)) for at, holders in times]
-    ended = [each for each in clean().attempts if each.request_id == "c"]
-    whole = WholeRun({"sample": versions})
-    return replace(history(ended, kept=clean().kept[1:], sendings=clean().sendings[2:3]), run=whole)
+    ended = [each for each in clean().attempts if each.execution == name("c")]
+    kept = KeptMessage(name("c"), "FailedRequestQueue", "ABORTED", "no cause given")
+    run = WholeRun([Sending(name("c"), START - 4.8)], [kept], versions={"sample": versions})
+    return history(ended, run=run)
 
 
 FAULTS: dict[str, tuple[Callable[[], WorkHistory], str, str]] = {
     "an overlap of half a second": (lambda: _overlap(0.5), "limit", "3 of 2 at"),
     "a weight above the limit": (_weight, "limit", "4 of 3 at"),
     "a start after the limit was lowered": (_lowered, "limit", "2 of 1 at"),
-    "a failed request that is nowhere": (_without_kept, "accounted", "c, attempt 1 (sample) ended ABORTED"),
-    "a message that is nowhere": (_lost_message, "accounted", f"{name('x')}, sent at"),
-    "a purged message": (_purged, "accounted", "p (sample): its message was deleted or purged"),
-    "a returned request that is nowhere": (_returned, "accounted", "r, attempt 1 (sample) ended FAILED"),
+    "an ended execution whose row has not": (_stranded, "accounted", "c, attempt 1 (sample) is STARTED, and its exec"),
+    "a success whose row has not ended": (lambda: _stranded("SUCCEEDED"), "accounted", "its execution ended SUCCEEDED"),
+    "a start without an execution": (_vanished, "accounted", "Step Functions has no execution of it"),
+    "a returned request that is nowhere": (_returned, "accounted", "r, attempt 1 (sample) is RETURNED, and has no"),
     "a run after one that had succeeded": (lambda: _second_run(0.1), "once", "after one that had succeeded"),
     "an attempt after one that had succeeded": (_again, "once", "a, attempt 1 (sample) succeeded, and attempt 2"),
     "a present holder that has ended": (lambda: _late_holder(302), "freed", "still holds a slot"),
     "a slot that was freed late": (_freed_late, "freed", "its slot was free 5 min 1 s later"),
-    "a start before an earlier message": (_overtaken, "order", "which was sent later"),
+    "a grant before that of a request in front": (_overtaken, "order", "b, attempt 1 (sample) was granted a slot bef"),
+    "a grant before a request that is still queued": (_overtaken_in_the_queue, "order", "before z, attempt 1"),
     "a free slot while a request waited": (_idle, "free", "sample: 11 min"),
 }
 
@@ -208,18 +216,20 @@ def _versions() -> list[ItemVersion]:
 
 def _sendings(request_id: str, **fields: object) -> WorkHistory:
     """The message of a request is another."""
-    return _changed(
+    run = whole().run
+    assert run is not None
+    return _known(
         sendings=[
             replace(each, **fields) if each.execution == name(request_id) else each  # type: ignore[arg-type]
-            for each in whole().sendings
+            for each in run.sendings
         ]
     )
 
 
 def _started(attempts: list[Attempt]) -> WorkHistory:
-    return replace(
-        _known(versions={"sample": versions_of(attempts)}), attempts=attempts, work=[work(each) for each in attempts]
-    )
+    of = history(attempts, processes=whole().processes, bounds=whole().bounds, run=whole().run)
+    assert of.run is not None
+    return replace(of, run=replace(of.run, versions={"sample": versions_of(attempts)}))
 
 
 def _later(request_id: str, seconds: float, disturbance: Disturbance | None = None) -> WorkHistory:
@@ -227,7 +237,7 @@ def _later(request_id: str, seconds: float, disturbance: Disturbance | None = No
     made = _started(
         [
             replace(each, started=each.started + seconds, stopped=(each.stopped or 0.0) + seconds)
-            if each.request_id == request_id
+            if each.execution == name(request_id)
             else each
             for each in whole().attempts
         ]
@@ -236,9 +246,10 @@ def _later(request_id: str, seconds: float, disturbance: Disturbance | None = No
     return replace(made, run=replace(made.run, disturbances=[disturbance] if disturbance else []))
 
 
-def _kept(execution: str, queue: str = "FailedRequestQueue", **fields: object) -> WorkHistory:
-    one = KeptRequest(execution, queue, START + 20, "E", "reason")
-    return _changed(kept=[*whole().kept, replace(one, **fields)])  # type: ignore[arg-type]
+def _kept(*messages: KeptMessage) -> WorkHistory:
+    run = whole().run
+    assert run is not None
+    return _known(kept=[*run.kept, *messages])
 
 
 def _unconfirmed() -> WorkHistory:
@@ -262,24 +273,36 @@ def _left_holder() -> WorkHistory:
 
 _DEAD_LETTERS = "RequestDeadLetterQueue"
 WHOLE_RUN_FAULTS: dict[str, tuple[Callable[[], WorkHistory], list[str], str]] = {
-    "a message left": (lambda: _changed(queued=2), ["accounted"], "2 messages left on RequestQueue"),
+    "a message left": (lambda: _known(queued=2), ["accounted"], "2 messages left on RequestQueue"),
     "a request that is nowhere": (
-        lambda: _started([each for each in whole().attempts if each.request_id != "d"]),
-        ["accounted", "free"],
-        "neither started nor dead-lettered",
-    ),
-    "a start without a message": (
-        lambda: _changed(sendings=[each for each in whole().sendings if each.execution != name("h")]),
+        lambda: _started([each for each in whole().attempts if each.execution != name("d")]),
         ["accounted"],
-        "was started without a message",
+        "neither a row nor a dead-letter message",
+    ),
+    "a started request at the end": (
+        lambda: _changed(rows=[*whole().rows, row("a2", 1, "STARTED", attempt=2, started=START + 1.5)]),
+        ["accounted"],
+        "is STARTED at the end",
+    ),
+    "a request that was not sent": (
+        lambda: _changed(rows=[*whole().rows, row("x", 1, "SKIPPED", ended=START + 2)]),
+        ["accounted"],
+        "was not sent",
     ),
     "an unexpected success": (lambda: _sendings("a", outcome="FAILED"), ["accounted"], "SUCCEEDED, expected FAILED"),
-    "another dead letter": (lambda: _sendings("bad", outcome="Cancelled"), ["accounted"], "expected Cancelled"),
-    "started and dead-lettered": (lambda: _kept(name("a"), _DEAD_LETTERS), ["accounted"], "started and dead-lettered"),
-    "dead-lettered twice": (lambda: _kept("", _DEAD_LETTERS, source="m-bad"), ["accounted"], "dead-lettered 2 times"),
-    "a dead letter of no message": (lambda: _kept("", _DEAD_LETTERS, source="x"), ["accounted"], "and was not sent"),
-    "kept without a reason": (lambda: _kept(name("b"), reason=""), ["accounted"], "without a reason"),
-    "kept and not failed": (lambda: _kept(name("a")), ["accounted"], "and did not fail"),
+    "another dead letter": (lambda: _sendings("bad", outcome="CANCELLED"), ["accounted"], "expected CANCELLED"),
+    "a request that is dead-lettered too": (
+        lambda: _sendings("a", message_id="m-bad"),
+        ["accounted"],
+        "was dead-lettered although it has a row",
+    ),
+    "dead-lettered twice": (
+        lambda: _kept(KeptMessage("", _DEAD_LETTERS, "E", "reason", "m-bad")),
+        ["accounted"],
+        "was dead-lettered twice",
+    ),
+    "kept without a reason": (lambda: _kept(KeptMessage(name("b"), "F", "E")), ["accounted"], "without a reason"),
+    "a failed request that is not kept": (lambda: _known(kept=[]), ["accounted"], "failed, and is not kept"),
     "a success without a run": (
         lambda: _changed(work=[replace(each, succeeded=False) for each in whole().work]),
         ["once"],
@@ -378,17 +401,22 @@ def _rounded_up() -> WorkHistory:
 
 def _redriven() -> WorkHistory:
     """The first attempt failed, the second started, and then the first execution was redriven and succeeded."""
-    first, second = attempt("a", 0, 90, redrives=1), attempt("a", 50, 5, number=2)
+    first, second = attempt("a", 0, 90, redrives=1), attempt("a", 50, 5, attempt=2)
     return history([first, second], processes={"sample": process(2)})
 
 
 def _raised() -> WorkHistory:
-    """The limit was 1 long ago. Weights of requests that run later in three slots were not read."""
-    unread = [attempt("a", 700, 9, weight=None, number=0), attempt("b", 701, 5, weight=None, number=0)]
-    return replace(
-        history([*unread, attempt("c", 720, 9, weight=3)], processes={"sample": process(3)}),
-        acts=[_set_limit(60, 1, 3)],
+    """The limit was 1 long ago. The rows of requests that run later in three slots were not read."""
+    unread = [replace(each, row=None) for each in (attempt("a", 700, 9), attempt("b", 701, 5))]
+    return history(
+        [*unread, attempt("c", 720, 9, weight=3)], processes={"sample": process(3)}, acts=[_set_limit(60, 1, 3)]
     )
+
+
+def _heavy_head() -> WorkHistory:
+    """One slot is free, and the head of the queue needs two."""
+    running = attempt("long", 112, None, sent=40)
+    return history([*clean().attempts[:4], running], row("heavy", 50, priority="high", weight=2), row("light", 100))
 
 
 NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
@@ -397,14 +425,20 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "the limit was lowered while they ran": lambda: _lowered(later=1),
     "admitted before the limit was lowered": lambda: _lowered(at=690),
     "the limit was higher": lambda: _overlap(0.5, acts=[_set_limit(500, 3, 2)]),
-    "an abort that the janitor still settles": lambda: replace(_without_kept(), now=START + 400),
+    "an abort that the janitor still settles": lambda: replace(_stranded(), now=START + 400),
     "a holder that the janitor still frees": lambda: _late_holder(250),
-    "a returned request that may be queued": lambda: replace(_returned(), queued=1),
-    "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
+    "a start that Step Functions does not show yet": lambda: replace(_vanished(), now=START + 60),
+    "a returned request with its next attempt": lambda: replace(
+        _returned(), rows=[*_returned().rows, row("r", 200, "CANCELLED", attempt=2, ended=START + 260)]
+    ),
+    "a request that was put back": lambda: _overtaken(put_back=10**6 + 600_000),
+    "a request that was perhaps not received": lambda: _overtaken(later=350),
+    "a request that was perhaps blocked": lambda: replace(_overtaken(weight=2), acts=[_set_limit(400, 1, 2)]),
+    "a grant that was not recorded": lambda: _overtaken(granted=""),
     "a run that failed before": _failed_first,
     "an execution that succeeded after the next attempt": _redriven,
     "a limit that was raised": _raised,
-    "a wait by the starter's log": lambda: replace(_idle(), sendings=[], logged=_idle().sendings),
+    "a free slot that does not fit the head of the queue": _heavy_head,
     "a rate": lambda: replace(_idle(), processes={"sample": process(rate=Rate(60, 3600))}),
     "a rate that was removed": lambda: replace(_idle(), acts=[OperatorAct(START + 500, "process set-rate", "sample")]),
     "a paused process": lambda: replace(_idle(), acts=[_pause(90), _pause(999, "resume")]),
@@ -423,7 +457,8 @@ def test_waits_of_a_process_with_a_rate_show_nothing_of_free_slots() -> None:
 
 
 NEEDS = {
-    "executions": ALL,
+    "executions": ["limit", "accounted", "once", "freed", "free"],
+    "RequestTable": ["accounted", "order", "free"],
     "Glue runs": ["limit", "once", "freed"],
     "child executions": ["limit", "once", "freed"],
     "SlotTable": ["limit", "freed", "free"],
@@ -435,8 +470,19 @@ NEEDS = {
 def test_a_check_without_its_records_is_not_shown(source: str, checks: list[str]) -> None:
     lacking = replace(clean(), not_read=[UnreadSource(source, "AccessDenied")])
     assert not_shown(lacking) == checks
-    lost = replace(_without_kept(), not_read=[UnreadSource("FailedRequestQueue", "AccessDenied")])
-    assert (failing(lost), not_shown(lost)) == ([], ["accounted"])
+
+
+def test_of_a_sample_of_rows_nothing_is_stated_that_needs_all() -> None:
+    of = replace(_returned(), rows=_returned().rows[1:], samples={REQUESTS: "a part was read"})
+    assert (failing(of), not_shown(of)) == ([], ["free"])
+    assert {each.id for each in judge(of) if each.sample} == {"limit", "accounted", "once", "order"}
+
+
+def test_executions_without_a_row_are_counted() -> None:
+    of = clean()
+    without = replace(of, attempts=[replace(each, row=None) for each in of.attempts], rows=[])
+    assert "5 executions have no row" in results(without)["accounted"].finding
+    assert "accounted" in not_shown(without)
 
 
 def test_a_limit_that_changed_without_an_audit_line_is_not_known() -> None:
@@ -452,9 +498,9 @@ def test_a_restore_leaves_the_limit_that_the_item_states() -> None:
 
 
 def test_weights_that_were_not_read_are_the_default_unless_others_differ() -> None:
-    a, b = attempt("a", 0, 10, weight=None, number=0), attempt("b", 1, 10)
+    a, b = replace(attempt("a", 0, 10), row=None), attempt("b", 1, 10)
     assert results(history([a, b]))["limit"].result is Result.HOLDS
-    mixed = history([a, replace(b, weight=2)], processes={"sample": process(3)})
+    mixed = history([a, attempt("b", 1, 10, weight=2)], processes={"sample": process(3)})
     assert results(mixed)["limit"].result is Result.NOT_SHOWN
 
 
@@ -515,8 +561,7 @@ def test_without_the_audit_log_it_is_not_shown() -> None:
 
 @pytest.mark.parametrize(("rate", "fails"), [(None, ["free"]), (SIX_A_MINUTE, [])], ids=str)
 def test_a_request_may_wait_for_the_rate_while_a_slot_is_free(rate: Rate | None, fails: list[str]) -> None:
-    sent = [Sending(name("r1"), START + 1, 7)]
-    of = _paced(0, 1200, rate=rate, sendings=sent, bounds=AuditBounds())
+    of = changed(_paced(0, 1200, rate=rate, bounds=AuditBounds()), "r1", sent=START + 1)
     assert failing(of) == fails
 
 

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.rate import Rate, after_start
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import PRIORITIES, Priority, execution_name
+from slotkeeper.slots.request_table import State, granted_as, place_of
+from slotkeeper.slots.rows import RequestRow
 from slotkeeper_cli.audit.work_history import (
     CHILD,
     GLUE_RUN,
     Attempt,
     AuditBounds,
     ItemVersion,
-    KeptRequest,
+    KeptMessage,
     Sending,
     WholeRun,
     WorkHistory,
@@ -38,15 +40,39 @@ def process(limit: int = LIMIT, **fields: object) -> Process:
     return replace(Process("sample", limit, 0, {}, False, "job"), **fields)  # type: ignore[arg-type]
 
 
+def row(
+    request_id: str, sent: float, state: State = "QUEUED", priority: Priority = "normal", **fields: object
+) -> RequestRow:
+    """The row of a request that was sent some seconds after START. A queued one has its place."""
+    number = int(str(fields.get("attempt", 1)))
+    place = place_of(PRIORITIES.index(priority), START + sent, "0")
+    made = RequestRow("sample", name(request_id, number), state, request_id, number, priority, START + sent)
+    return replace(made, placed=place, place=place if state == "QUEUED" else "", **fields)  # type: ignore[arg-type]
+
+
 def attempt(
     request_id: str, started: float, seconds: float | None = 10.0, status: str = "", **fields: object
 ) -> Attempt:
-    """An execution that starts some seconds after START."""
+    """An execution that starts some seconds after START, with its row. Its request was sent 0.4 s before.
+
+    Args:
+        fields: of the execution, `sent` in seconds after START, and of its row.
+    """
     stopped = None if seconds is None else START + started + seconds
     status = status or ("RUNNING" if seconds is None else "SUCCEEDED")
-    number = int(str(fields.get("number", 1)))
-    made = Attempt(name(request_id, number), status, START + started, stopped, request_id, 1, "normal", 1)
-    return replace(made, **fields)  # type: ignore[arg-type]
+    state: State = "STARTED" if seconds is None else "SUCCEEDED" if status == "SUCCEEDED" else "FAILED"
+    own = {
+        "state": state,
+        "sent": started - 0.4,
+        "started": START + started + 0.02,
+        "ended": None if stopped is None else stopped - 0.1,
+        "granted": granted_as(10**6 + round(1000 * started), 0),
+        **fields,
+    }
+    redrives = int(str(own.pop("redrives", 0)))
+    sent = float(str(own.pop("sent")))
+    made = row(request_id, sent, **own)  # type: ignore[arg-type]
+    return Attempt(made.execution, status, START + started, stopped, redrives, made)
 
 
 def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 0.3) -> WorkInterval:
@@ -55,8 +81,8 @@ def work(of: Attempt, kind: str = GLUE_RUN, before: float = 0.2, after: float = 
     return WorkInterval(of.execution, kind, of.started + before, ended, of.status == "SUCCEEDED")
 
 
-def history(attempts: Sequence[Attempt], **fields: object) -> WorkHistory:
-    """An hour of the process `sample`."""
+def history(attempts: Sequence[Attempt], *others: RequestRow, **fields: object) -> WorkHistory:
+    """An hour of the process `sample`, with the rows of its executions and others."""
     made = WorkHistory(
         START - 60,
         START + 3600,
@@ -64,30 +90,37 @@ def history(attempts: Sequence[Attempt], **fields: object) -> WorkHistory:
         {"sample": process()},
         attempts,
         [work(each) for each in attempts],
-        queued=0,
+        [*(each.row for each in attempts if each.row), *others],
     )
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
+def changed(of: WorkHistory, request_id: str, **fields: object) -> WorkHistory:
+    """The history with another row of a request's first attempt."""
+    rows = [
+        replace(each, **fields) if each.execution == name(request_id) else each  # type: ignore[arg-type]
+        for each in of.rows
+    ]
+    by_execution = {each.execution: each for each in rows}
+    attempts = [replace(each, row=by_execution.get(each.execution)) for each in of.attempts]
+    return replace(of, rows=rows, attempts=attempts)
+
+
 def clean() -> WorkHistory:
-    """Five requests through two slots: one was kept, one was aborted and kept, one still runs."""
-    attempts = [
-        attempt("a", 0, 10),
-        attempt("b", 1, 12, "FAILED", error="RequestFailed"),
-        attempt("c", 10.5, 100, "ABORTED"),
-        attempt("d", 13.5, 50),
-        attempt("e", 3590, None),
-    ]
-    sendings = [Sending(each.execution, START - 5 + n / 10, n) for n, each in enumerate(attempts[:4])]
-    kept = [
-        KeptRequest(name("b"), "FailedRequestQueue", START + 13, "States.TaskFailed", "not a number", request_id="b"),
-        KeptRequest(name("c"), "FailedRequestQueue", START + 130, "ABORTED", "no cause given"),
-    ]
-    sendings.append(Sending(name("e"), START + 3589.5, 9))
-    return history(attempts, sendings=sendings, kept=kept)
+    """Five requests through two slots: one failed, one was aborted, one still runs."""
+    failed = {"error": "States.TaskFailed", "cause": "not a number"}
+    return history(
+        [
+            attempt("a", 0, 10, sent=-5),
+            attempt("b", 1, 12, "FAILED", sent=-4.9, **failed),
+            attempt("c", 10.5, 100, "ABORTED", sent=-4.8, error="ABORTED", cause="no cause given"),
+            attempt("d", 13.5, 50, sent=-4.7),
+            attempt("e", 3590, None, sent=3589.5),
+        ]
+    )
 
 
-BOUNDS = AuditBounds(free_slot=5.0, disturbed=60.0, grace=2.0)
+BOUNDS = AuditBounds(intake=1.0, free_slot=5.0, disturbed=60.0, grace=2.0)
 
 
 def whole() -> WorkHistory:
@@ -95,28 +128,27 @@ def whole() -> WorkHistory:
 
     The heavy request is above the limit, until it is raised from 2 to 3 at 130.
     """
-    attempts = [*clean().attempts[:4], attempt("h", 130.2, 9, priority="high", weight=3)]
-    outcomes = ["SUCCEEDED", "FAILED", "FAILED", "SUCCEEDED"]
-    sent = [replace(each, outcome=end) for each, end in zip(clean().sendings, outcomes, strict=False)]
-    sent.append(Sending(name("bad"), START + 1, 5, message_id="m-bad", outcome="InvalidRequest"))
-    sent.append(Sending(name("h"), START + 90, 6, "high", 3, outcome="SUCCEEDED"))
-    dead = KeptRequest("", "RequestDeadLetterQueue", START + 1.5, "InvalidRequest", "not JSON", "m-bad")
-    run = WholeRun({"sample": versions_of(attempts)}, janitor_runs=[])
-    return history(
-        attempts,
-        processes={"sample": process(3)},
-        sendings=[*sent[:4], *sent[-2:]],
-        kept=[*clean().kept, dead],
-        run=run,
-        bounds=BOUNDS,
+    attempts = [*clean().attempts[:4], attempt("h", 130.2, 9, sent=90, priority="high", weight=3)]
+    outcomes = ["SUCCEEDED", "FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED"]
+    sent = [
+        Sending(each.execution, each.row.sent if each.row else 0.0, outcome)
+        for each, outcome in zip(attempts, outcomes, strict=True)
+    ]
+    kept = [KeptMessage(name(each), "FailedRequestQueue", "E", "reason", request_id=each) for each in "bc"]
+    run = WholeRun(
+        [*sent, Sending(name("bad"), START + 1, "InvalidRequest", "m-bad")],
+        [*kept, KeptMessage("", "RequestDeadLetterQueue", "InvalidRequest", "not JSON", "m-bad")],
+        versions={"sample": versions_of(attempts)},
+        janitor_runs=[],
     )
+    return history(attempts, processes={"sample": process(3)}, run=run, bounds=BOUNDS)
 
 
 def versions_of(attempts: Sequence[Attempt], raised: float = 130.0) -> list[ItemVersion]:
     """What these executions write: reserved before the start, confirmed after it, freed before the end, by 0.1 s."""
     changes: list[tuple[float, str, int, bool]] = [(START + raised, "", 1, False)]
     for each in attempts:
-        weight = each.weight or 1
+        weight = (each.row.weight if each.row else None) or 1
         changes.append((each.started - 0.1, each.execution, weight, False))
         changes.append((each.started + 0.1, each.execution, weight, True))
         changes.append(((each.stopped or 0.0) - 0.1, each.execution, 0, False))
@@ -154,10 +186,9 @@ ROUNDINGS: tuple[tuple[Rounding, ...], ...] = (
 
 @st.composite
 def correct_histories(draw: st.DrawFn) -> WorkHistory:
-    """What a correct Slotkeeper leaves in AWS's records: requests in order through slots, with weights and failures.
+    """What a correct Slotkeeper leaves in the records: requests in order through slots, with weights and failures.
 
-    With a rate, requests wait while slots are free. Of a message all is known, or no sequence number, or only the line
-    of the starter's log.
+    With a rate, requests wait while slots are free. Of some requests the grant or the start was not recorded.
 
     Glue's times are exact, or rounded down, up or to the nearest second, for each time anew.
     """
@@ -165,10 +196,10 @@ def correct_histories(draw: st.DrawFn) -> WorkHistory:
     seconds = st.floats(0.05, 8.0)
     rounding = draw(st.sampled_from(ROUNDINGS))
     rate = draw(st.sampled_from([None, None, Rate(1, 3600), Rate(20, 3600, 3)]))
-    logged, next_start = [], 0
+    next_start = 0
     free_at: list[tuple[float, int]] = []
     in_use, now, sent = 0, START, START
-    attempts, works, sendings, kept = [], list[WorkInterval](), [], []
+    attempts, works = [], list[WorkInterval]()
     for number in range(draw(st.integers(0, 25))):
         weight = draw(st.integers(1, limit))
         sent += draw(st.sampled_from([0.0, 0.01, 3.0]))
@@ -184,18 +215,17 @@ def correct_histories(draw: st.DrawFn) -> WorkHistory:
         freed, in_use = ended + draw(st.floats(0.001, 0.2)), in_use + weight
         heapq.heappush(free_at, (freed, weight))
         status = draw(st.sampled_from(["SUCCEEDED", "SUCCEEDED", "FAILED"]))
-        error = "" if status == "SUCCEEDED" else "RequestFailed"
-        one = Attempt(name(str(number)), status, now, freed + tail, str(number), 1, "normal", weight, error)
+        recorded = {"started": now + draw(st.floats(0.0, 0.5)), "granted": granted_as(number, 0)}
+        recorded = draw(st.sampled_from([recorded, recorded | {"granted": ""}, {}]))
+        state: State = "SUCCEEDED" if status == "SUCCEEDED" else "FAILED"
+        made = row(str(number), sent - START + number / 1000, state, weight=weight, ended=ended, **recorded)
+        one = Attempt(made.execution, status, now, freed + tail, row=made)
         attempts.append(one)
         kind = draw(st.sampled_from([GLUE_RUN, CHILD])) if number else GLUE_RUN
         start, end = ((draw(st.sampled_from(rounding)) if kind == GLUE_RUN else _exact)(at) for at in (begun, ended))
         works.append(WorkInterval(one.execution, kind, start, end, status == "SUCCEEDED"))
-        message = Sending(one.execution, sent, number, weight=weight)
-        known = draw(st.sampled_from([message, replace(message, sequence=None), None]))
-        (logged if known is None else sendings).append(known or message)
-        if error:
-            kept.append(KeptRequest(one.execution, "FailedRequestQueue", freed))
     end = max([START, *(each.stopped or 0.0 for each in attempts)]) + 1
     processes = {"sample": process(limit, rate=rate)}
-    made = WorkHistory(START - 1, end, end, processes, attempts, works, sendings, logged, kept, queued=0)
-    return replace(made, bounds=AuditBounds(free_slot=3.0))
+    rows = [each.row for each in attempts if each.row]
+    whole_time = WorkHistory(START - 1, end, end, processes, attempts, works, rows)
+    return replace(whole_time, bounds=AuditBounds(intake=1.0, free_slot=3.0))

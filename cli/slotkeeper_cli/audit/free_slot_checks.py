@@ -317,8 +317,7 @@ def _asking(history: WorkHistory, name: str) -> list[Asking]:
     for row, (sent, until) in waits(history, name):
         attempt = history.by_execution.get(row.execution)
         taken = next((each.taken for each in history.holdings.get(row.execution, ())), until)
-        is_queued = attempt is None and row.ended is None
-        end = math.inf if is_queued else min(taken, until)
+        end = math.inf if row.place and attempt is None else min(taken, until)
         found.append(Asking(row.execution, row.placed, history.weight_of(row) or 1, sent, end, attempt is not None))
     return found
 
