@@ -53,8 +53,14 @@ def make_command(target: str, *given: str, **environment: str) -> str:
     [
         (
             slot_scenario,
-            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1 PRIORITIES=no|yes",
-            ["--limit 0", "--fail nan", "--priorities yes --requests 11", "--priorities yes --limit 2"],
+            "REQUESTS=1..2000 LIMIT=1..500 FAIL=0..1 PRIORITIES=no|yes TARGET=glue|workflow DOORBELL=yes|no",
+            [
+                "--limit 0",
+                "--fail nan",
+                "--priorities yes --requests 11",
+                "--priorities yes --limit 2",
+                "--doorbell no --target workflow",
+            ],
         ),
         (
             token_scenario,
