@@ -11,10 +11,12 @@ from typing import Any
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.stepfunctions.models import stepfunctions_backends
 
-from slotkeeper.slots.request import execution_name
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.slots.request import PRIORITIES, execution_name
+from slotkeeper.slots.request_table import State, granted_as, place_of
 from slotkeeper.slots.work import MARKER
-from tests.cli.account_contents import NOW, edit, fail
-from tests.cli.operator_account import Operator
+from tests.cli.account_contents import edit
+from tests.cli.operator_account import NOW, Operator
 from tests.cli.situations import Names, Situation
 
 HOUR = NOW + 3600
@@ -24,15 +26,20 @@ ERROR = {"Code": "AccessDeniedException", "Message": "not authorized"}
 def ran(
     operator: Operator, request_id: str, start: float, end: float | None, status: str = "SUCCEEDED", **fields: Any
 ) -> str:
-    """Record an execution, in seconds after NOW, and its Glue run, which ends a tenth of a second before it."""
-    own: dict[str, Any] = {"attempt": 1, "error": "", "run": True, "process": "sample", **fields}
+    """Record an execution, in seconds after NOW, its Glue run, and its row. The run ends a tenth of a second before it.
+
+    Args:
+        fields: `attempt`, `process`, `run` (whether there is a Glue run), and those of `add_row`.
+    """
+    own: dict[str, Any] = {"attempt": 1, "run": True, "process": "sample", **fields}
     name = execution_name(own["process"], request_id, own["attempt"])
-    given = {"process": own["process"], "arguments": {}, "request_id": request_id, "attempt": own["attempt"]}
-    given |= {key: own[key] for key in ("weight", "priority") if key in own}
     arn = operator.stepfunctions.start_execution(
-        stateMachineArn=operator.outputs["WorkflowArn"], name=name, input=json.dumps(given)
+        stateMachineArn=operator.outputs["WorkflowArn"], name=name, input="{}"
     )["executionArn"]
-    _record(operator, arn, start, end, status, own["error"])
+    _record(operator, arn, start, end, status)
+    state: State = "STARTED" if end is None else "SUCCEEDED" if status == "SUCCEEDED" else "FAILED"
+    given: dict[str, Any] = {"state": state, "sent": start - 0.2, "started": start + 0.01, "ended": end} | own
+    add_row(operator, request_id, granted=granted_as(10**9 + round(1000 * start), 0), **given)
     if own["run"]:
         run = {
             "Id": f"jr_{len(operator.glue_runs)}",
@@ -45,14 +52,41 @@ def ran(
     return name
 
 
-def _record(operator: Operator, arn: str, start: float, end: float | None, status: str, error: str = "") -> None:
+def add_row(operator: Operator, request_id: str, *, sent: float, state: State = "QUEUED", **fields: Any) -> str:
+    """Write a request's row; its times are in seconds after NOW. Return the name of its execution.
+
+    Args:
+        fields: attributes of the row: process, attempt, priority, weight, started, ended, granted, error and cause.
+    """
+    own = {"process": "sample", "attempt": 1, "priority": "normal", **fields}
+    name = execution_name(own["process"], request_id, own["attempt"])
+    place = place_of(PRIORITIES.index(own["priority"]), NOW + sent, "0")
+    row: Item = {
+        "process_name": {"S": own["process"]},
+        "execution": {"S": name},
+        "state": {"S": state},
+        "request_id": {"S": request_id},
+        "attempt": number(own["attempt"]),
+        "priority": {"S": own["priority"]},
+        "sent": number(NOW + sent),
+        "placed": {"S": place},
+    }
+    row |= {"place": {"S": place}} if state == "QUEUED" else {}
+    row |= {each: number(NOW + own[each]) for each in ("started", "ended") if own.get(each) is not None}
+    row |= {each: {"S": own[each]} for each in ("granted", "error", "cause", "code", "reason") if own.get(each)}
+    row |= {"weight": number(own["weight"])} if own.get("weight") else {}
+    operator.dynamodb.put_item(TableName=operator.outputs["RequestTableName"], Item=row)
+    return name
+
+
+def _record(operator: Operator, arn: str, start: float, end: float | None, status: str) -> None:
     """Let an execution have run between two times, in seconds after NOW."""
     if end is not None:
         operator.stepfunctions.stop_execution(executionArn=arn)
     execution = stepfunctions_backends[DEFAULT_ACCOUNT_ID]["us-east-1"].describe_execution(arn)
     execution.start_date = _at(start)
     execution.stop_date = None if end is None else _at(end)
-    execution.status, execution.error = "RUNNING" if end is None else status, error
+    execution.status = "RUNNING" if end is None else status
 
 
 def _at(seconds: float) -> datetime:
@@ -70,23 +104,10 @@ def audited(operator: Operator, at: float, action: str, **fields: Any) -> None:
     operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
 
 
-def logged(operator: Operator, *lines: dict[str, Any]) -> None:
-    """Write the starter's lines of started requests, with what it logs of others between them."""
-    group, stream = operator.outputs["StarterLogGroupName"], "starter"
-    operator.logs.create_log_stream(logGroupName=group, logStreamName=stream)
-    # CloudWatch Logs refuses events that are older than 14 days.
-    moment = int(datetime.now(UTC).timestamp() * 1000)
-    own = [{"message": "Started the workflow", "process": "sample", **line} for line in lines]
-    others = [{"message": "Started the workflow", "process": "other", "execution": "other-x"}, {"message": "START"}]
-    events = [{"timestamp": moment, "message": json.dumps(line)} for line in [*own, *others]]
-    operator.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
-
-
 def _clean(operator: Operator) -> Names:
-    """One slot: one request succeeded, one failed and was kept, one runs."""
+    """One slot: one request succeeded, one failed, one runs."""
     ran(operator, "a", 10.25, 20.25)
-    fail(operator, "b")
-    ran(operator, "b", 21.25, 30.25, "FAILED", error="RequestFailed")
+    ran(operator, "b", 21.25, 30.25, "FAILED", error="States.TaskFailed")
     ran(operator, "c", 3599.25, None)
     return {}
 
@@ -114,25 +135,36 @@ def _forced(operator: Operator) -> Names:
     return _overlap(operator)
 
 
-def _perhaps_queued(operator: Operator) -> Names:
-    ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestReturned", run=False)
-    operator.send("other")
+def _returned(operator: Operator) -> Names:
+    """A returned request has no further attempt."""
+    ran(operator, "a", 10.25, 20.25, "FAILED", run=False, state="RETURNED")
     return {}
 
 
 def _redriven(operator: Operator) -> Names:
-    """An operator redrove a failed request; its second attempt is on the queue."""
-    ran(operator, "a", 10.25, 20.25, "FAILED", error="RequestFailed")
-    sent = {"message_id": "m", "request_id": "a", "process": "sample", "attempt": 2}
-    audited(operator, 60, "dlq redrive", process="", queue="FailedRequestQueue", sent=[sent])
+    """An operator redrove a failed request; its second attempt is queued."""
+    ran(operator, "a", 10.25, 20.25, "FAILED", state="REDRIVEN")
+    add_row(operator, "a", sent=3590, attempt=2)
+    return {}
+
+
+def _stranded(operator: Operator) -> Names:
+    """The outcome of an execution was not recorded."""
+    return {"a": ran(operator, "a", 10.25, 20.25, "FAILED", state="STARTED", ended=None)}
+
+
+def _overtaken(operator: Operator) -> Names:
+    """A request was granted a slot before one that was sent minutes earlier. Three slots were in use until then."""
+    ran(operator, "z", 0.5, 1000)
+    ran(operator, "b", 1000.5, 1010, sent=100)
+    ran(operator, "a", 1010.5, 1020, sent=50)
     return {}
 
 
 def _late_holder(operator: Operator) -> Names:
     """An execution was aborted ten minutes ago, and its slot is held."""
     name = operator.hold("a", started=False)
-    fail(operator, "a")
-    return {"a": ran(operator, "a", 10.25, 3000.25, "ABORTED")} | {"held": name}
+    return {"a": ran(operator, "a", 10.25, 3000.25, "ABORTED"), "held": name}
 
 
 def _dead_for_days(operator: Operator) -> Names:
@@ -147,39 +179,21 @@ def _malformed(operator: Operator) -> Names:
     return _clean(operator)
 
 
-def _many(operator: Operator) -> Names:
-    for number in range(6):
-        ran(operator, f"r{number}", 10.25 + 10 * number, 19.25 + 10 * number)
+def _waited(operator: Operator) -> Names:
+    """One request waited for the other."""
+    ran(operator, "a", 10.25, 20.25, sent=10)
+    ran(operator, "b", 21.25, 30.25, sent=5)
     return {}
-
-
-def _waited(operator: Operator) -> None:
-    """One request waited for the other. It was sent a second time while it ran."""
-    sent = ((ran(operator, "a", 10.25, 20.25), 10), (ran(operator, "b", 21.25, 30.25), 5))
-    again = {"execution": sent[1][0], "sent_at": NOW + 25}
-    logged(operator, *({"execution": name, "sent_at": NOW + at} for name, at in sent), again)
-
-
-def _older_stack(operator: Operator) -> None:
-    _clean(operator)
-    del operator.outputs["StarterLogGroupName"]
 
 
 _an_hour_later = partial(Situation, at=HOUR)
 
 SITUATIONS = {
-    "the starter's log states who waited": _an_hour_later(
+    "the rows state who waited": _an_hour_later(
         _waited,
         "audit",
-        says=("holds      limit", "not shown  free", "0.2, 16.2, 16.2, 16.2 s (of 2)"),
-        shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2, "figures.sample.hand_off.p50": 1.0},
-    ),
-    "an older stack does not name the starter's log": _an_hour_later(
-        _older_stack,
-        "audit",
-        says=("holds      limit", "holds      accounted", "Not read: StarterLogGroup: the stack has no output"),
-        never=("fails",),
-        exit_code=1,
+        says=("holds      limit", "holds      free", "0.2, 16.2, 16.2, 16.2 s (of 2)"),
+        shows={"figures.sample.wait.max": 16.25, "figures.sample.wait.count": 2},
     ),
     "the limit held": _an_hour_later(
         _clean,
@@ -188,9 +202,10 @@ SITUATIONS = {
             "holds      limit      never more weight at work than the limit then in force",
             "sample: at most 1 of 1 (Glue runs)",
             "holds      accounted",
-            "1 kept, 1 running, 1 succeeded",
+            "1 failed, 1 started, 1 succeeded",
             "holds      once",
-            "not shown  order",
+            "holds      order",
+            "3 recorded grants",
             "sample            3  1 SUCCEEDED, 1 FAILED, 1 RUNNING",
         ),
         shows={"checks.0.result": "holds", "checks.0.numbers.processes.sample.Glue run.weight": 1},
@@ -214,11 +229,23 @@ SITUATIONS = {
     "two ran after an operator's forced release": _an_hour_later(
         _forced, "audit", says=("fails      limit", "; after holder release at", "by arn:operator"), exit_code=5
     ),
-    "a returned request may be on the queue": _an_hour_later(
-        _perhaps_queued, "audit", says=("not shown  accounted", "1 not known: returned, and perhaps on RequestQueue")
+    "a returned request is nowhere": _an_hour_later(
+        _returned, "audit", says=("fails      accounted", "- a, attempt 1 (sample) is RETURNED, and"), exit_code=5
     ),
     "a failed request was redriven": _an_hour_later(
-        _redriven, "audit", says=("holds      accounted", "1 queued again")
+        _redriven, "audit", says=("holds      accounted", "1 queued, 1 redriven")
+    ),
+    "the row of an ended execution has not ended": _an_hour_later(
+        _stranded,
+        "audit",
+        says=("fails      accounted", "- a, attempt 1 (sample) is STARTED, and its execution ended FAILED at"),
+        exit_code=5,
+    ),
+    "a grant passed a request in front": _an_hour_later(
+        _overtaken,
+        "audit",
+        says=("fails      order", "- b, attempt 1 (sample) was granted a slot before a, attempt 1 (sample), which"),
+        exit_code=5,
     ),
     "a dead holder was not freed": _an_hour_later(
         _late_holder,
@@ -251,9 +278,6 @@ SITUATIONS = {
             "sample: at most 1 of 1 (Glue runs); sample: the work of 1 execution was not found",
             "not shown  once",
         ),
-    ),
-    "only a sample of the requests is read": _an_hour_later(
-        _many, "audit --describe 2", says=("holds      limit", "a sample: the requests of 2 of 6 executions were read")
     ),
     "nothing ran": _an_hour_later(
         lambda _: None, "audit --since 7d --until 1d", says=("not shown  limit", "nothing ran"), never=("holds",)
