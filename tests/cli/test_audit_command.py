@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +13,11 @@ import pytest
 
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.work import MARKER
-from slotkeeper_cli.audit import history_reader, starter_log
+from slotkeeper_cli.audit import history_reader
 from slotkeeper_cli.audit.picture import figures
-from slotkeeper_cli.audit.work_history import EXECUTIONS
-from tests.cli.account_contents import NOW
-from tests.cli.audit_situations import ERROR, ran
-from tests.cli.operator_account import Operator, StubbedCalls
+from slotkeeper_cli.audit.work_history import EXECUTIONS, REQUESTS
+from tests.cli.audit_situations import ERROR, add_row, ran
+from tests.cli.operator_account import NOW, Operator, StubbedCalls
 from tests.cli.work_histories import clean
 
 SINCE = ("--since", datetime.fromtimestamp(NOW, UTC).isoformat(), "--until")
@@ -28,7 +26,7 @@ UNTIL = (*SINCE, datetime.fromtimestamp(NOW + 3600, UTC).isoformat())
 
 def test_the_picture_is_a_png(operator: Operator, tmp_path: Path) -> None:
     ran(operator, "a", 10.25, 20.25)
-    ran(operator, "b", 21.25, 30.25, "FAILED", error="RequestFailed")
+    ran(operator, "b", 21.25, 30.25, "FAILED", error="States.TaskFailed")
     file = tmp_path / "timeline.png"
     ended = operator.run("audit", *UNTIL, "--picture", str(file))
     assert f"The picture is in {file}." in ended.stderr
@@ -63,11 +61,11 @@ def _denied(_: dict[str, Any]) -> dict[str, Any]:
 
 DENIED = {
     "GetJobRuns": ("glue", "Glue runs", ["limit", "once", "freed"]),
-    "ListExecutions": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed", "order", "free"]),
-    "DescribeExecution": ("stepfunctions", "requests of executions", ["accounted", "order", "free"]),
-    "FilterLogEvents": ("logs", "AuditLogGroup", ["limit", "accounted", "order", "free"]),
-    "ReceiveMessage": ("sqs", "FailedRequestQueue", ["accounted", "order", "free"]),
-    "Scan": ("dynamodb", "SlotTable", ["limit", "once", "freed", "order", "free", "accounted"]),
+    "ListExecutions": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed", "free"]),
+    "DescribeExecution": ("stepfunctions", "executions", ["limit", "accounted", "once", "freed", "free"]),
+    "Query": ("dynamodb", "RequestTable", ["accounted", "order", "free"]),
+    "FilterLogEvents": ("logs", "AuditLogGroup", ["limit", "free"]),
+    "Scan": ("dynamodb", "SlotTable", ["limit", "once", "freed", "free"]),
 }
 
 
@@ -78,6 +76,8 @@ def test_without_a_permission_no_check_that_needs_it_holds(
     service, source, checks = denied
     ran(operator, "a", 10.25, 20.25, "ABORTED")
     ran(operator, "b", 30.25, 40.25)
+    if call == "DescribeExecution":
+        add_row(operator, "c", state="STARTED", sent=3000, started=3000)  # it is in no list of executions
     with StubbedCalls(service, {call: _denied}):
         ended = operator.run("audit", *UNTIL, "--json")
     assert ended.exit_code == 1, ended.stdout
@@ -106,12 +106,6 @@ class _Records:
     def runs(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.calls["GetJobRuns"] += 1
         return self._page("JobRuns", "NextToken", asked.get("NextToken"), 200, self._run)
-
-    def describe(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self.calls["DescribeExecution"] += 1
-        name = asked["executionArn"].rpartition(":")[2]
-        given = {"process": "sample", "request_id": name, "attempt": 1}
-        return {"executionArn": asked["executionArn"], "input": json.dumps(given), **_execution(name, 0)}
 
     def _page(
         self, key: str, token: str, given: str | None, size: int, make: Callable[[int], dict[str, Any]]
@@ -150,7 +144,7 @@ def _execution(name: str, number: int) -> dict[str, Any]:
 
 def _audit(operator: Operator, records: _Records, *options: str) -> dict[str, Any]:
     with (
-        StubbedCalls("stepfunctions", {"ListExecutions": records.executions, "DescribeExecution": records.describe}),
+        StubbedCalls("stepfunctions", {"ListExecutions": records.executions}),
         StubbedCalls("glue", {"GetJobRuns": records.runs}),
     ):
         ended = operator.run("audit", "--json", *options)
@@ -159,13 +153,12 @@ def _audit(operator: Operator, records: _Records, *options: str) -> dict[str, An
     return result
 
 
-def test_ten_thousand_executions_need_270_calls_for_them(operator: Operator) -> None:
+def test_ten_thousand_executions_need_60_calls_for_them(operator: Operator) -> None:
     records = _Records(10_000)
     answer = _audit(operator, records, "--since", "2d")
-    assert records.calls == {"ListExecutions": 10, "GetJobRuns": 50, "DescribeExecution": 200}
+    assert records.calls == {"ListExecutions": 10, "GetJobRuns": 50}
     limit = answer["checks"][0]
     assert (limit["result"], limit["numbers"]["processes"]["sample"]["Glue run"]["weight"]) == ("holds", 1)
-    assert limit["sample"] == "the requests of 200 of 10,000 executions were read"
     assert answer["figures"]["sample"]["utilization"] == pytest.approx(0.9 * 100_000 / 172_800, abs=0.01)
 
 
@@ -190,32 +183,37 @@ def test_above_the_bound_a_sample_is_read_and_named(operator: Operator, monkeypa
     assert "of the executions only those since" in answer["checks"][0]["sample"]
 
 
-def test_of_the_starters_log_a_number_of_pages_is_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starter_log, "MAX_LOG_PAGES", 2)
+def test_above_its_bound_a_sample_of_the_rows_is_read_and_named(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(history_reader.MAX_READ_PAGES, REQUESTS, 1)
+    ran(operator, "a", 10.25, 20.25)
     asked = Counter[str]()
 
     def page(given: dict[str, Any]) -> dict[str, Any]:
-        asked[given["logGroupName"]] += 1
-        more = given["logGroupName"] == operator.outputs["StarterLogGroupName"]
-        return {"events": [], **({"nextToken": str(asked.total())} if more else {})}
+        asked[given["TableName"]] += 1
+        return {"Items": [], "LastEvaluatedKey": {"execution": {"S": "x"}}}
 
-    ran(operator, "a", 10.25, 20.25)
-    with StubbedCalls("logs", {"FilterLogEvents": page}):
+    with StubbedCalls("dynamodb", {"Query": page}):
         ended = operator.run("audit", *UNTIL, "--json")
-    assert asked == {operator.outputs["StarterLogGroupName"]: 2, operator.outputs["AuditLogGroupName"]: 1}
-    why = "the log of the starter has more than 2 pages: give a later --since"
-    assert ended.json["not_read"] == [{"source": "StarterLogGroup", "messages": None, "why": why}]
+    assert asked == {operator.outputs["RequestTableName"]: 1}
+    assert ended.json["samples"] == {REQUESTS: "of sample the first 1 MB of rows were read"}
+    assert {each["id"]: each["result"] for each in ended.json["checks"]}["free"] == "not shown"
 
 
-@pytest.mark.parametrize("known", [0, 1, 200, 201, 10_004])
-def test_a_sample_has_as_many_requests_as_it_may(known: int) -> None:
-    names = [f"{number:05}" for number in range(known)]
-    assert len(set(history_reader.evenly(names, 200))) == min(known, 200)
+def test_a_malformed_row_is_counted_and_named(operator: Operator) -> None:
+    name = ran(operator, "a", 10.25, 20.25)
+    key = {"process_name": {"S": "sample"}, "execution": {"S": name}}
+    operator.dynamodb.put_item(TableName=operator.outputs["RequestTableName"], Item={**key, "state": {"S": "ODD"}})
+    ended = operator.run("audit", *UNTIL, "--json")
+    (unread,) = ended.json["not_read"]
+    assert unread["source"] == REQUESTS
+    assert unread["why"].startswith(f"1 row of process sample malformed: request {name}: state must be one of QUEUED,")
 
 
 def test_the_figures_of_a_history() -> None:
     made = figures(clean())["sample"]
     assert made["executions"] == {"SUCCEEDED": 2, "FAILED": 1, "ABORTED": 1, "RUNNING": 1}
     assert made["wait"] == {"count": 5, "p50": 5.9, "p90": 18.2, "p99": 18.2, "max": 18.2}
-    assert made["hand_off"] == {"count": 2, "p50": 0.5, "p99": 0.5, "max": 0.5}
+    assert made["hand_off"]["count"] == 0, "only the writes of a run show when a slot was free"
     assert made["priorities"]["normal"]["executions"] == 5

@@ -15,11 +15,11 @@ from slotkeeper_cli.audit.audit_page import audit_page
 from slotkeeper_cli.audit.chart import Bar, Panel, Point
 from slotkeeper_cli.audit.picture import draw_history
 from slotkeeper_cli.audit.timeline import MAX_BARS, changes, rows, timeline_svg
-from slotkeeper_cli.audit.work_history import OperatorAct, Sending, WorkHistory
+from slotkeeper_cli.audit.work_history import OperatorAct, WorkHistory
 from slotkeeper_cli.stack_connection import UnreadSource
 from tests.cli.operator_account import Operator
 from tests.cli.pages import Page, read_page
-from tests.cli.work_histories import START, attempt, clean, history, name, whole
+from tests.cli.work_histories import START, attempt, changed, clean, history, name, row, whole
 
 HOSTILE = '<b>"x"</b>&'
 TOKEN = "AQCkAAAAKgAAAAMAAAAAAAAAAbMARKERtoken/+=="
@@ -67,28 +67,25 @@ def test_the_page_has_the_timeline_figures_failures_changes_requests_checks_and_
     assert {each["tabindex"] for _, each in page.elements if each.get("class") == "wide"} == {"0"}
 
 
-def test_a_run_whose_messages_are_known_has_its_limits_and_its_dead_letter_messages() -> None:
-    text = "\n".join(_page(whole()).texts)
+def test_a_run_whose_writes_are_known_has_its_limits_and_a_rejected_request_its_reason() -> None:
+    rejected = row("large", 2, "REJECTED", ended=START + 2.1, code="TooLarge", reason="it is too large")
+    text = "\n".join(_page(replace(whole(), rows=[*whole().rows, rejected])).texts)
     assert [each.text for each in changes(whole(), "sample")] == ["limit 2 to 3"]
-    assert "InvalidRequest\nnot JSON\nmessage m-bad" in text
+    assert "TooLarge\nit is too large\nlarge" in text
+    assert "\N{MULTIPLICATION SIGN} rejected" in text
 
 
 def test_a_wait_states_what_kept_the_request_waiting() -> None:
-    late = Sending(name("d"), START + 2, 10)
-    shown = {each.label: each for each in rows(replace(clean(), acts=_acts(), sendings=[late]), "sample")}
-    assert shown["d"].why == "no slot free for 9.9 s, paused for 2.0 s"
-    assert shown["a"].wait is None
+    made = changed(replace(clean(), acts=_acts()), "d", sent=START + 2)
+    shown = {each.label: each for each in rows(replace(made, attempts=made.attempts[:4]), "sample")}
+    assert shown["d"].why == "no slot free for 9.9 s, paused for 2.0 s, 1 other waiting when it was sent"
 
 
-def test_the_starters_log_states_a_wait_if_nothing_else_does() -> None:
-    first, *others = clean().sendings
-    logged = [replace(first, at=START - 9), Sending(name("d"), START + 2)]
-    early = attempt("early", -70, 100)  # before the period, so no wait is missing
-    made = replace(clean(), attempts=[early, *clean().attempts], sendings=[first], logged=logged)
-    sent = {each.label: each.wait[0] - START for each in rows(made, "sample") if each.wait}
-    assert sent == {"a": -5, "d": 2}
-    assert "For how long 3 executions waited is not recorded." in timeline_svg(made, "sample")
-    assert "is not recorded" not in timeline_svg(replace(made, logged=others), "sample")
+def test_a_wait_of_an_execution_without_a_row_is_not_recorded() -> None:
+    first, *others = clean().attempts
+    made = history([replace(first, row=None), *others])
+    assert {each.label: each.wait for each in rows(made, "sample")}[name("a")] is None
+    assert "For how long 1 execution waited is not recorded." in timeline_svg(made, "sample")
 
 
 def test_no_two_holders_overlap_and_no_two_labels_of_changes() -> None:
@@ -112,7 +109,7 @@ def test_no_two_holders_overlap_and_no_two_labels_of_changes() -> None:
 
 def test_many_executions_are_drawn_as_means_and_the_page_says_so() -> None:
     attempts = [attempt(str(number), 3 * number, 5, "" if number % 3 else "FAILED") for number in range(MAX_BARS + 600)]
-    page = _page(history(attempts, sendings=[Sending(each.execution, START, 1) for each in attempts]))
+    page = _page(history(attempts))
     tags = Counter(tag for tag, _ in page.elements)
     assert tags["rect"] == 0
     assert tags["tr"] < MAX_BARS + 50
@@ -140,8 +137,6 @@ def test_the_picture_has_bars_for_waiting_and_working_by_priority_and_the_work_o
 
     monkeypatch.setattr(chart, "lanes_panel", note)
     made = whole()
-    called = [replace(each, caller="hash") if each.request_id == "a" else each for each in made.attempts]
-    draw_history(replace(made, attempts=called), tmp_path / "timeline.png")
+    draw_history(made, tmp_path / "timeline.png")
     assert [bar.label for bar in drawn if bar.lane == 5] == ["waiting", "workflow of high priority", "Glue run"]
-    assert [bar.label for bar in drawn if bar.lane == 1][-1] == "Glue run, whose caller waits"
-    assert len({bar.color for bar in drawn}) == len({bar.label for bar in drawn}) == 5
+    assert len({bar.color for bar in drawn}) == len({bar.label for bar in drawn}) == 4

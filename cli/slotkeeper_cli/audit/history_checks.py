@@ -302,8 +302,8 @@ def _stranded(history: WorkHistory, row: RequestRow) -> str:
         return (
             f"its execution ended {attempt.status} at {iso(attempt.stopped)}" if attempt.is_closed and is_late else ""
         )
-    # An execution that ended before the period was looked up.
-    if attempt is None and row.started is not None and EXECUTIONS not in history.samples:
+    are_read = EXECUTIONS not in history.samples and not history.lacks(EXECUTIONS)
+    if attempt is None and row.started is not None and are_read:
         is_late = history.now - row.started > history.bounds.dead_holder
         return f"Step Functions has no execution of it, which was started at {iso(row.started)}" if is_late else ""
     return ""
