@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper import __version__
-from slotkeeper.slots.process import Process, WaitingRequest
-from slotkeeper.slots.request import Priority
-from slotkeeper_cli.doctor.facts import FunctionSettings, LedgerRows, RecursionSetting, TableSettings
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.queued import Queued
+from slotkeeper.slots.rows import Listed, QueuedRow
+from slotkeeper_cli.doctor.facts import FunctionSettings, LedgerRows, RecursionSetting, TableSettings, due
 from slotkeeper_cli.doctor.health_checks import Finding
+from slotkeeper_cli.process_queue import ProcessQueue
 
 NOW = 1_790_000_000.0
 
@@ -28,20 +30,16 @@ def process(**changes: Any) -> Process:
     return Process(**{**whole, **changes})
 
 
-def waiting_request(priority: Priority = "normal", **changes: Any) -> WaitingRequest:
-    """A registration that is five minutes old."""
-    whole: dict[str, Any] = {
-        "priority": priority,
-        "receipt_handle": "handle",
-        "sequence": "1",
-        "receives": 1,
-        "weight": 1,
-        "since": int(NOW) - 300,
-        "execution": "p-first",
-        "request_id": "first",
-        "hidden_until": int(NOW) - 75,
-    }
-    return WaitingRequest(**{**whole, **changes})
+def queued(request_id: str = "first", **fields: Any) -> QueuedRow:
+    """A queued request that was sent five minutes ago."""
+    return QueuedRow(Queued(f"p-{request_id}", f"1#{request_id}", **fields), request_id, "normal", NOW - 300)
+
+
+def with_queue(of: Any, *rows: QueuedRow, **listed: Any) -> dict[str, Any]:
+    """The facts of one process, also of a malformed one, with its queue."""
+    queue = ProcessQueue(of, Listed(list(rows), **listed), NOW)
+    known = {"processes": [of]} if isinstance(of, Process) else {"processes": [], "malformed": [of]}
+    return known | {"queued": {queue.name: queue}, "idle": lambda: due([queue])}
 
 
 def mapping(**changes: Any) -> dict[str, Any]:
@@ -54,8 +52,8 @@ def mapping(**changes: Any) -> dict[str, Any]:
     }
 
 
-def queue(name: str, visibility: int, dead: str = "", **more: str) -> dict[str, str]:
-    policy = {"deadLetterTargetArn": f"arn:{dead}", "maxReceiveCount": 1000}
+def queue(name: str, visibility: int, dead: str = "", receives: int = 1000, **more: str) -> dict[str, str]:
+    policy = {"deadLetterTargetArn": f"arn:{dead}", "maxReceiveCount": receives}
     return {
         "QueueArn": f"arn:{name}",
         "VisibilityTimeout": str(visibility),
@@ -70,9 +68,15 @@ WHOLE: dict[str, Any] = {
     "stack_status": "UPDATE_COMPLETE",
     "stack_version": __version__,
     "stack_age": 30 * 86_400.0,
-    "parameters": {"WorkTimeoutMinutes": "480", "GraceSeconds": "120", "WorkerConcurrency": "3"},
-    "processes": [process()],
+    "parameters": {
+        "WorkTimeoutMinutes": "480",
+        "GraceSeconds": "120",
+        "WorkerConcurrency": "3",
+        "StarterConcurrency": "10",
+    },
+    **with_queue(process()),
     "malformed": [],
+    "stranded": [],
     "jobs": {"job": {"MaxRetries": 0, "Timeout": 480, "ExecutionProperty": {"MaxConcurrentRuns": 10}}},
     "run_seconds": {"job": None},
     "allowed_jobs": {"job"},
@@ -81,9 +85,9 @@ WHOLE: dict[str, Any] = {
     "key": "",
     "held": [],
     "unheld_runs": [],
-    "execution_status": lambda _name: "",
     "queues": {
-        "RequestQueue": queue("RequestQueue", 180, "RequestDeadLetterQueue"),
+        "RequestQueue": queue("RequestQueue", 180, "RequestDeadLetterQueue", 20),
+        "DispatchQueue": queue("DispatchQueue", 180),
         "RequestDeadLetterQueue": queue("RequestDeadLetterQueue", 30),
         "WorkQueue": queue("WorkQueue", 720, "WorkDeadLetterQueue"),
         "WorkDeadLetterQueue": queue("WorkDeadLetterQueue", 30),
@@ -93,12 +97,16 @@ WHOLE: dict[str, Any] = {
         "WorkerFunction": FunctionSettings("WorkerFunction", 120, 5),
     },
     "unreserved_concurrency": 10,
-    "mappings": {"RequestQueue": [mapping()], "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})]},
+    "mappings": {
+        "RequestQueue": [mapping(BatchSize=10, ScalingConfig={"MaximumConcurrency": 10})],
+        "DispatchQueue": [mapping(BatchSize=10, ScalingConfig={"MaximumConcurrency": 10})],
+        "WorkQueue": [mapping(ScalingConfig={"MaximumConcurrency": 3})],
+    },
     "recursion": [
         RecursionSetting("WorkerFunction", "Allow", "Allow"),
         RecursionSetting("Starter", "Terminate", "Terminate"),
     ],
-    "tables": [TableSettings("Ledger", True, True, True, True), TableSettings("Slots", False, False, True, True)],
+    "tables": {"Ledger": 2 * (TableSettings(expires=True, recoverable=True),), "Plain": 2 * (TableSettings(),)},
     "rules": {"JanitorFunctionRound": "ENABLED"},
     "template": {},
     "alarms": [{"LogicalId": "StarterErrorAlarm", "StateValue": "OK", "ActionsEnabled": True}],
@@ -110,9 +118,18 @@ WHOLE: dict[str, Any] = {
 }
 
 
+def whole(**changes: Any) -> dict[str, Any]:
+    """The facts of a healthy stack, with changes. Nothing is queued, unless the changes have a queue."""
+    made = {**WHOLE, **changes}
+    if "queued" not in changes:
+        queues = (ProcessQueue(each, Listed(), NOW) for each in (*made["processes"], *made["malformed"]))
+        made["queued"] = {queue.name: queue for queue in queues}
+    return made
+
+
 def facts(**changes: Any) -> Any:
-    """The facts of a healthy stack, with changes."""
-    return SimpleNamespace(**{**WHOLE, **changes})
+    """The same as an object."""
+    return SimpleNamespace(**whole(**changes))
 
 
 def seen(check: Callable[[Any], Iterable[Finding]], **changes: Any) -> list[tuple[str, str]]:

@@ -13,13 +13,20 @@ from slotkeeper.retry.downstream import rules
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, NotRead
 from slotkeeper.retry.downstream.health import Breaker, Change, Concurrency, Health, State
 from slotkeeper.retry.ledger import FAILED, RUNNING, WAITING, MalformedRow, Row
-from slotkeeper.slots.process import Cancellation, Holder, Lost, MalformedProcess, Process
-from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.targets import NO_TARGET
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.process import Holder, MalformedProcess
+from slotkeeper.slots.rate import Rate
 from slotkeeper_cli.doctor import CHECKS, alarm_checks, infrastructure_checks, retry_checks, slot_checks
-from slotkeeper_cli.doctor.facts import FunctionSettings, HeldSlot, LedgerRows, RecursionSetting, TableSettings
+from slotkeeper_cli.doctor.facts import (
+    FunctionSettings,
+    HeldSlot,
+    LedgerRows,
+    RecursionSetting,
+    StrandedRequest,
+    TableSettings,
+)
 from slotkeeper_cli.doctor.health_checks import HealthCheck
-from tests.cli.doctor_facts import NOW, WHOLE, facts, levels, mapping, process, queue, seen, waiting_request
+from tests.cli.doctor_facts import NOW, WHOLE, facts, levels, mapping, process, queue, queued, seen, with_queue
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -28,7 +35,7 @@ def test_a_healthy_stack_has_no_findings(check: HealthCheck) -> None:
 
 
 def test_check_names_are_unique() -> None:
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 32
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 34
 
 
 def _alarm(state: str, name: str = "StarterErrorAlarm", **more: Any) -> dict[str, Any]:
@@ -85,7 +92,13 @@ def _work_queue(**policy: Any) -> dict[str, Any]:
 
 
 def _mappings(*of_work_queue: dict[str, Any]) -> dict[str, Any]:
-    return {"mappings": {"RequestQueue": [mapping()], "WorkQueue": list(of_work_queue)}}
+    return {"mappings": {**WHOLE["mappings"], "WorkQueue": list(of_work_queue)}}
+
+
+def _rings(**changes: Any) -> dict[str, Any]:
+    """The event source of DispatchQueue, with changes."""
+    (own,) = WHOLE["mappings"]["DispatchQueue"]
+    return {"mappings": {**WHOLE["mappings"], "DispatchQueue": [own | changes]}}
 
 
 def _worker(most: int | None, reserved: int | None, unreserved: int = 10, wanted: str = "0") -> dict[str, Any]:
@@ -99,7 +112,11 @@ def _worker(most: int | None, reserved: int | None, unreserved: int = 10, wanted
     }
 
 
-TABLES = [TableSettings("Ledger", False, True, False, True), TableSettings("Plain", False, False, False, False)]
+INDEXED = TableSettings(True, True, True, frozenset({"place", "open"}))
+TABLES = {
+    "RequestTable": (TableSettings(indexes=frozenset({"place"})), INDEXED),
+    "Plain": 2 * (TableSettings(),),
+}
 OFF = {"Spare": {"Properties": {"State": "DISABLED"}}}
 
 
@@ -114,8 +131,8 @@ def _held(age: float, status: str) -> dict[str, Any]:
     return {"held": [HeldSlot("p", "p-1", age, status)]}
 
 
-def _with_caller(slots: int) -> Process:
-    return process(slot_limit=slots, holders={"p-1": Holder("RUNNING", 0, "job", None, {}, task_token="t" * 1000)})
+def _stranded(age: float) -> dict[str, Any]:
+    return {"stranded": [StrandedRequest("p", "p-1", "ABORTED", NOW - age)]}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +198,10 @@ def _with_caller(slots: int) -> Process:
         (infrastructure_checks.mappings, _mappings(mapping(FunctionResponseTypes=[])), ["problem"]),
         (infrastructure_checks.stopped_functions, {"functions": {"J": FunctionSettings("J", 300, 0)}}, ["problem"]),
         (infrastructure_checks.recursion, {"recursion": [RecursionSetting("W", "Terminate", "Allow")]}, ["problem"]),
-        (infrastructure_checks.tables, {"tables": TABLES}, ["problem", "problem"]),
+        (infrastructure_checks.mappings, _rings(BatchSize=1), ["problem"]),
+        (infrastructure_checks.starter_concurrency, _rings(ScalingConfig={}), ["warn"]),
+        (infrastructure_checks.starter_concurrency, _rings(ScalingConfig={"MaximumConcurrency": 2}), ["warn"]),
+        (infrastructure_checks.tables, {"tables": TABLES}, ["problem", "problem", "warn", "problem"]),
         (infrastructure_checks.rules, {"rules": {"Spare": "DISABLED"}}, ["problem"]),
         (infrastructure_checks.rules, {"rules": {"Spare": "DISABLED"}, "template": OFF}, []),
         (infrastructure_checks.worker_concurrency, _worker(3, None), []),
@@ -196,18 +216,15 @@ def _with_caller(slots: int) -> Process:
         (slot_checks.malformed, {"processes": []}, ["warn"]),
         (slot_checks.paused, {"processes": [process(paused=True)]}, ["warn"]),
         (slot_checks.paused, {"processes": [process(slot_limit=0)]}, ["warn"]),
-        (slot_checks.item_size, {"processes": [process(slot_limit=400)]}, []),
-        (slot_checks.item_size, {"processes": [process(slot_limit=500)]}, ["warn"]),
+        (slot_checks.item_size, {"processes": [process(slot_limit=500)]}, []),
         (slot_checks.concurrency, _runs(5), ["problem"]),
         (slot_checks.concurrency, _runs(6), ["warn"]),
         (slot_checks.concurrency, _runs(7), []),
         (slot_checks.concurrency, {"processes": [process(slot_limit=30, default_weight=4)]}, []),
         (slot_checks.item_size, {"processes": [process(slot_limit=1000, default_weight=4)]}, []),
-        (slot_checks.item_size, {"processes": [process(slot_limit=100_000)]}, ["warn"]),
-        (slot_checks.item_size, {"processes": [process(slot_limit=36)], "run_seconds": {"job": 3.0}}, []),
-        (slot_checks.item_size, {"processes": [process(slot_limit=37)], "run_seconds": {"job": 3.0}}, ["warn"]),
-        (slot_checks.item_size, {"processes": [_with_caller(131)], "run_seconds": {"job": 600.0}}, []),
-        (slot_checks.item_size, {"processes": [_with_caller(132)], "run_seconds": {"job": 600.0}}, ["warn"]),
+        (slot_checks.item_size, {"processes": [process(slot_limit=100_000)], "run_seconds": {"job": 50.0}}, ["warn"]),
+        (slot_checks.item_size, {"processes": [process(slot_limit=100)], "run_seconds": {"job": 3.0}}, []),
+        (slot_checks.item_size, {"processes": [process(slot_limit=150)], "run_seconds": {"job": 3.0}}, ["warn"]),
         (slot_checks.concurrency, {"jobs": {"job": {}}}, ["problem"]),  # Glue's default is one run
         (slot_checks.concurrency, {"jobs": {"job": None}}, []),  # another check reports the missing job
         (slot_checks.timeouts, {"jobs": {"job": {"Timeout": 60}}}, ["warn"]),
@@ -220,6 +237,10 @@ def _with_caller(slots: int) -> Process:
         (slot_checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", -5.0)]}, []),
         (slot_checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", 600.0)]}, []),
         (slot_checks.closed_holders, {"held": [HeldSlot("p", "lease-1", 9999, "", 601.0)]}, ["problem"]),
+        (slot_checks.stranded, _stranded(720), []),  # the janitor may still settle it
+        (slot_checks.stranded, _stranded(721), ["problem"]),
+        (slot_checks.rows, with_queue(process(), malformed=["request p-1: place is missing"]), ["problem"]),
+        (slot_checks.rows, with_queue(process(), queued(), is_cut=True), ["warn"]),
         (slot_checks.timeouts, {"processes": [process(timeout_minutes=481)]}, ["warn"]),
         (slot_checks.concurrency, {"processes": [process(target="arn:m")], "jobs": {}}, []),
         (slot_checks.timeouts, {"processes": [process(target="arn:m")], "jobs": {}}, []),
@@ -312,39 +333,12 @@ def test_advice_on_reserved_concurrency_names_the_parameter_and_its_value() -> N
     assert "WorkerReservedConcurrency=5," in finding.do
 
 
-HIDDEN = {"RequestQueue": queue("RequestQueue", 180, ApproximateNumberOfMessagesNotVisible="1")}
-ONE_WAITS = {"waiting": {"normal": waiting_request()}}
 HEAVY = Holder("RUNNING", 1, "", None, {}, weight=2)
 
 
-def _heads(**weights: int) -> dict[str, Any]:
-    """A process with a limit of 3, of which 2 are in use, with waiting requests of these priorities and weights."""
-    waiting = {name: waiting_request(name, request_id=name, weight=weight) for name, weight in weights.items()}
-    return {"queues": HIDDEN, "processes": [process(holders={"p-1": HEAVY}, slots_in_use=2, waiting=waiting)]}
-
-
-NAME = execution_name("p", "order-1", 1)
-LOST = Lost("order-1", "high", since=1, noted=2, reported=3)
-
-
-def _lost(name: str = NAME, **changes: Any) -> dict[str, Any]:
-    return {"processes": [process(lost={name: replace(LOST, **changes)})]}
-
-
-def test_a_lost_request_is_named_with_the_command_that_sends_it_again() -> None:
-    (finding,) = slot_checks.lost(facts(**_lost()))
-    assert finding.saw.startswith("process p: the message of order-1, sent at 1970-01-01T00:00:01Z, no longer exists")
-    assert "slotkeeper request submit --process p --request-id order-1 --priority high;" in finding.do
-    (of_caller,) = slot_checks.lost(facts(**_lost("p-of-a-caller")))
-    assert of_caller.do.startswith("its caller must repeat it")
-
-
-def test_a_request_that_the_janitor_has_not_reported_as_lost_is_no_finding() -> None:
-    """It may have run, and then it has an execution."""
-    assert seen(slot_checks.lost, **_lost(reported=None)) == []
-
-
-BLOCKED = "process p never admits {}, which is above its limit of 3"
+def _busy(*rows: Any, **changes: Any) -> dict[str, Any]:
+    """A process with a limit of 3, of which 2 are in use, with these queued requests."""
+    return with_queue(process(holders={"p-1": HEAVY}, slots_in_use=2, **changes), *rows)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +352,21 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
         (
             infrastructure_checks.redrive,
             _work_queue(deadLetterTargetArn="arn:WorkDeadLetterQueue", maxReceiveCount="5"),
-            ("problem", "WorkQueue dead-letters a message after 5 receives, but a waiting request may need 700"),
+            ("problem", "WorkQueue dead-letters a message after 5 receives"),
+        ),
+        (
+            infrastructure_checks.redrive,
+            {"queues": {**WHOLE["queues"], "DispatchQueue": queue("DispatchQueue", 180, "Other")}},
+            ("problem", "the dead-letter queue of DispatchQueue is arn:Other, not none"),
+        ),
+        (
+            infrastructure_checks.mappings,
+            _rings(State="Disabled"),
+            (
+                "problem",
+                "the event source mapping of DispatchQueue is Disabled: StarterFunction receives no messages, so the "
+                "janitor alone starts what is queued, once a minute",
+            ),
         ),
         (
             infrastructure_checks.rules,
@@ -372,8 +380,8 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
         ),
         (
             slot_checks.malformed,
-            {"processes": [], "malformed": [MalformedProcess("not N", "odd")]},
-            ("problem", "not N"),
+            with_queue(MalformedProcess("not N", "odd"), *(queued(f"r{number}") for number in range(6))),
+            ("problem", "not N: 6 queued (r0, r1, r2, r3, r4, ...) wait"),
         ),
         (
             slot_checks.drift,
@@ -385,23 +393,38 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
             {"processes": [process(holders={"p-1": HEAVY}, slots_in_use=1)]},
             ("problem", "process p: slots_in_use is 1 for 1 holder of weight 2"),
         ),
-        (slot_checks.blocked, _heads(normal=4), ("problem", BLOCKED.format("normal (weight 4)"))),
-        (slot_checks.blocked, _heads(low=3, high=4), ("problem", BLOCKED.format("high (priority high, weight 4)"))),
-        (slot_checks.waiting, _heads(normal=1), ("warn", "process p has 1 free slot, but normal has waited for 5 min")),
+        (
+            slot_checks.blocked,
+            _busy(queued("a", weight=4), queued("b", weight=5)),
+            ("problem", "process p has 2 queued requests above its limit of 3, such as b (weight 5)"),
+        ),
         (
             slot_checks.waiting,
-            _heads(low=1, high=4),
-            ("warn", "process p has 1 free slot, but low (priority low) has waited for 5 min"),
+            _busy(queued("a", weight=4), queued("b")),
+            ("warn", "process p: b has been queued for 5 min: it can start, and a dispatch is about to start it"),
+        ),
+        (
+            slot_checks.waiting,
+            _busy(queued(skips=True, weight=3), ring_at=NOW - 61),
+            (
+                "warn",
+                "process p: first (weight 3) has been queued for 5 min: it cannot start now, and is about to be "
+                "skipped; a timed ring was due 1 min 1 s ago, and has not come",
+            ),
+        ),
+        (
+            slot_checks.deadlines,
+            _busy(queued(weight=2, start_before=NOW + 600)),
+            (
+                "warn",
+                "process p: first (weight 2) must start within 10 min, before 2026-09-21 14:23:20 UTC, and waits: "
+                "weight 2 does not fit: 2 of 3 in use by 1 holder",
+            ),
         ),
         (
             slot_checks.unheld_runs,
             {"unheld_runs": [("job", "jr_1", "p-1")]},
             ("problem", "Glue run jr_1 of job job is alive, but p-1, which started it, holds no slot"),
-        ),
-        (
-            slot_checks.waiting,
-            {"queues": HIDDEN, "processes": [process(**ONE_WAITS)]},
-            ("warn", "process p has 3 free slots, but first has waited for 5 min"),
         ),
         *(
             (
@@ -414,8 +437,9 @@ BLOCKED = "process p never admits {}, which is above its limit of 3"
     ],
 )
 def test_a_finding_states_what_was_found(
-    check: Callable[..., Any], changes: dict[str, Any], finding: tuple[str, str]
+    check: Callable[..., Any], changes: dict[str, Any], finding: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TZ", "UTC")
     assert seen(check, **changes) == [finding]
 
 
@@ -455,27 +479,21 @@ def test_a_state_machine_that_a_process_cannot_use_is_a_problem(machine: Any, al
     assert seen(slot_checks.targets, **found) == [("problem", f"process p: {expected}")]
 
 
+LATER = NOW + 86_400
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"processes": [process(**ONE_WAITS)]},  # no message is hidden
-        {"queues": HIDDEN},  # no request has ever waited
-        {"queues": HIDDEN, "processes": [process(**ONE_WAITS, slot_limit=0)]},
-        {**_heads(normal=4), "execution_status": lambda _: "SUCCEEDED"},
-        _heads(normal=2),  # it does not fit
-        _heads(low=1, high=2),  # behind one that does not fit
-        {"queues": HIDDEN, "processes": [process(**ONE_WAITS, paused=True)]},
-        {"queues": HIDDEN, "processes": [process(**ONE_WAITS, cancelled={"p-first": Cancellation(int(NOW))})]},
-        {"queues": HIDDEN, "processes": [process(waiting={"normal": waiting_request(since=int(NOW) - 14 * 86_400)})]},
-        {"queues": HIDDEN, "processes": [process(**ONE_WAITS)], "execution_status": lambda _: "SUCCEEDED"},
-        {
-            "queues": HIDDEN,
-            "processes": [
-                process(**ONE_WAITS, holders={"p-first": Holder("RESERVED", 1, "", None, {})}, slots_in_use=1)
-            ],
-        },
+        _busy(queued(weight=2)),  # it does not fit
+        _busy(queued("a", weight=2), queued("b")),  # behind one that does not fit
+        _busy(queued(), paused=True),
+        _busy(queued("1")),  # its workflow is being started
+        _busy(queued(start_before=LATER, weight=2)),
+        with_queue(process(slot_limit=0), queued()),
+        with_queue(process(rate=Rate(1, 60), next_start=int(NOW + 30) * 1000), queued()),
     ],
 )
-def test_a_registration_is_no_finding_without_a_waiting_request_or_a_free_slot(changes: dict[str, Any]) -> None:
-    assert seen(slot_checks.waiting, **changes) == []
-    assert seen(slot_checks.blocked, **changes) == []
+def test_a_queued_request_that_cannot_start_yet_is_no_finding(changes: dict[str, Any]) -> None:
+    for check in (slot_checks.waiting, slot_checks.blocked, slot_checks.deadlines):
+        assert seen(check, **changes) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MalformedProcess
-from slotkeeper.slots.targets import NO_TARGET
 from slotkeeper_cli import stack_connection
 from slotkeeper_cli.commands import doctor as command
 from slotkeeper_cli.doctor import CHECKS, facts
@@ -20,8 +21,8 @@ from slotkeeper_cli.doctor.facts import Facts, FunctionSettings, TableSettings
 from slotkeeper_cli.errors import CommandFailed
 from slotkeeper_cli.stack_connection import StackConnection
 from tests.cli.account_contents import edit
-from tests.cli.doctor_facts import WHOLE, process
-from tests.cli.operator_account import Operator, StubbedCalls, client, stack_of
+from tests.cli.doctor_facts import WHOLE, process, whole
+from tests.cli.operator_account import TEMPLATE, Operator, StubbedCalls, client, stack_of
 from tests.support.module_time import replace_time
 
 Patch = pytest.MonkeyPatch
@@ -38,7 +39,7 @@ class StubbedFacts(SimpleNamespace):
 
 
 def over(patch: Patch, **changes: Any) -> None:
-    patch.setattr(command, "Facts", lambda _stack: StubbedFacts(**{**WHOLE, **changes}))
+    patch.setattr(command, "Facts", lambda _stack: StubbedFacts(**whole(**changes)))
 
 
 def denied(operation: str, code: str = "AccessDeniedException") -> ClientError:
@@ -204,7 +205,7 @@ def test_queues_and_their_event_sources_are_fetched(operator: Operator, fetched:
 
     with StubbedCalls("lambda", {"ListEventSourceMappings": listed_mappings}):
         assert fetched.mappings["WorkQueue"] == [{"UUID": "1", "State": "Enabled"}]
-    assert asked == ["RequestQueue.fifo", "WorkQueue"]
+    assert asked == ["RequestQueue.fifo", "DispatchQueue", "WorkQueue"]
     assert fetched.queues["WorkQueue"]["VisibilityTimeout"] == "720"
 
 
@@ -247,10 +248,45 @@ def test_tables_are_compared_with_the_template(operator: Operator, fetched: Fact
         TableName=ledger, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
     )
     with listed(("Ledger", ledger, TABLE), ("Slots", slots, TABLE)):
-        assert fetched.tables == [
-            TableSettings("Ledger", True, True, False, True),
-            TableSettings("Slots", False, False, False, False),
-        ]
+        assert fetched.tables == {
+            "Ledger": (TableSettings(expires=True), TableSettings(expires=True, recoverable=True)),
+            "Slots": (TableSettings(), TableSettings()),
+        }
+
+
+def test_the_indexes_of_the_queue_are_fetched(operator: Operator, fetched: Facts) -> None:
+    resource = TEMPLATE["Resources"]["RequestTable"]
+    body = json.dumps({"Resources": {"RequestTable": resource}}, default=str)
+    with listed(("RequestTable", operator.outputs["RequestTableName"], TABLE), template_text=body):
+        has, wanted = fetched.tables["RequestTable"]
+    assert wanted == TableSettings(True, True, True, frozenset({"place", "deadline", "open"}))
+    assert has.indexes == wanted.indexes
+
+
+def test_what_is_queued_and_what_could_start_are_fetched(operator: Operator, fetched: Facts) -> None:
+    operator.wait("a")
+    operator.wait("b")
+    assert [each.request_id for each in fetched.queued["sample"].requests] == ["a", "b"]
+    assert [(queue.name, request.request_id) for queue, request in fetched.idle()] == [("sample", "a")]
+    operator.hold("c", priority="high")
+    assert fetched.idle() == [], "it was started after the first read"
+
+
+def test_a_started_request_without_a_running_execution_is_fetched(operator: Operator, fetched: Facts) -> None:
+    operator.processes.set_limit("sample", 3)
+    gone, closed, running = operator.hold("gone"), operator.hold("closed"), operator.hold("running")
+    for name in (gone, closed, running):
+        operator.release(name)
+    operator.stop(closed)
+    operator.end(operator.outputs["WorkflowArn"].replace("stateMachine", "execution") + f":{closed}", "ABORTED")
+    with StubbedCalls("stepfunctions", {"DescribeExecution": _without(gone)}):
+        found = {each.execution: each.status for each in fetched.stranded}
+    assert found == {gone: "", closed: "ABORTED"}
+
+
+def _without(execution: str) -> Callable[[dict[str, Any]], dict[str, Any] | None]:
+    error = {"Error": {"Code": "ExecutionDoesNotExist", "Message": "no"}}
+    return lambda asked: error if asked["executionArn"].endswith(execution) else None
 
 
 def test_rules_are_fetched_from_any_bus(operator: Operator, fetched: Facts) -> None:
