@@ -18,10 +18,8 @@ from slotkeeper_cli.web import reading
 from slotkeeper_cli.web.actions import READ_ONLY, Actions, Outcome
 from slotkeeper_cli.web.reading import HISTORY_KEPT, LONGEST_GAP, REFRESH, Seen, StackReader, Timeline
 from slotkeeper_cli.web.timeline import spark
-from tests.cli.operator_account import Operator
+from tests.cli.operator_account import NOW, Operator
 from tests.support.module_time import replace_time
-
-NOW = 1_790_000_000.0
 
 
 @pytest.fixture
@@ -67,7 +65,30 @@ def test_an_overview_needs_the_calls_that_the_module_states(
     assert len(shown.processes) == 51
     assert shown.not_read == []
     counted = {name: calls.count(name) for name in dict.fromkeys(calls)}
-    assert counted == {"Scan": 2, "GetQueueAttributes": 6, "DescribeAlarms": 1}
+    assert counted == {"Scan": 2, "Query": 51, "GetQueueAttributes": 7, "DescribeAlarms": 1}
+
+
+def test_a_process_has_its_queue_in_order_with_positions_and_reasons(
+    operator: Operator, reader: StackReader, now: list[float]
+) -> None:
+    operator.hold("running")
+    operator.wait("second")
+    operator.wait("heavy", weight=9)
+    operator.wait("first", priority="high")
+    now[0] += 60
+    shown = reader.process("sample").data["requests"]
+    assert [(each["request_id"], each["position"], each["age_seconds"]) for each in shown] == [
+        ("first", 1, 59),
+        ("second", 2, 59),
+        ("heavy", None, 59),
+    ]
+    assert [each["because"].partition(";")[0] for each in shown] == [
+        "1 of 1 slot in use",
+        "behind first, which is next",
+        "blocked: weight 9 above the limit 1",
+    ]
+    queue = reader.overview().data.waiting["sample"]
+    assert queue.number == "3"
 
 
 def test_pages_that_are_open_at_the_same_time_share_a_reading(
@@ -186,7 +207,7 @@ def test_a_sender_s_text_does_not_cut_a_question(operator: Operator) -> None:
     operator.hold(request_id)
     ended = operator.run("request", "cancel", request_id, "--process", "sample", "--stop")
     question = Outcome(ended.exit_code, ended.stderr.strip()).question
-    assert f"Stop {request_id} (sample-" in question
+    assert question.startswith(f"Stop {request_id}, running since")
     assert question.endswith("?")
 
 
