@@ -1,4 +1,4 @@
-"""Leases of the process `p` in the small account, with a clock that only waiting moves."""
+"""Leases of the process `p` on the simulated tables, with a clock that only waiting moves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, NO_TARGET
 from slotkeeper.slots import Leases
 from slotkeeper.slots.process import Holder
-from tests.unit.conftest import NOW, Account
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene, leased
 
 
 @dataclass
@@ -41,56 +42,45 @@ class Invocation:
         return int((self.deadline - self.clock.time) * 1000)
 
 
-@dataclass
-class LeaseScene:
-    """Two callers, each with its own clock. `leases` is one, `other` the second one."""
+class LeaseScene(QueueScene):
+    """The process `p` for leases alone, or with a target, and two callers, each with its own clock.
 
-    account: Account
+    `leases` is one caller, `other` the second one.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, limit: int = 1, target: str = NO_TARGET) -> None:
+        super().__init__(limit)
+        self.change(target={"S": target})
         self.clock, self.others_clock = LeaseClock(), LeaseClock()
-        self.leases, self.other = self.caller(self.clock), self.caller(self.others_clock, "other")
-        self.account.write("queue_url", {"S": self.account.queue_url})
+        self.leases, self.other = self.caller(self.clock), self.caller(self.others_clock, owner="other")
 
-    def caller(self, clock: LeaseClock, owner: str = "me", **changes: Any) -> Leases:
-        account = self.account
+    def caller(self, clock: LeaseClock | None = None, **changes: Any) -> Leases:
+        clock = clock or self.clock
         arguments: dict[str, Any] = {
-            "owner": owner,
+            "request_table_name": "requests",
+            "dispatch_queue_url": "https://sqs/bells",
+            "owner": "me",
             "clock": lambda: clock.time,
             "monotonic": clock.monotonic,
             "sleep": clock.sleep,
             "jitter": lambda _, high: high,
         }
-        return Leases(account.slot_table, account.dynamodb, account.sqs, **arguments | changes)
+        return Leases("slots", self.dynamodb, self.sqs, **arguments | changes)
 
     def invocation(self, seconds: float) -> Invocation:
         return Invocation(self.clock, self.clock.time + seconds)
 
-    def holders(self) -> dict[str, Holder]:
-        return dict(self.account.item().holders)
+    @property
+    def held(self) -> dict[str, Holder]:
+        return dict(self.process.holders)
 
+    @property
     def owners(self) -> list[str]:
         """Whose leases there are, in order of their names."""
-        return sorted(name.split("-")[1] for name in self.holders() if name.startswith("lease-"))
-
-    def is_visible(self) -> bool:
-        """Whether the queue has a message that can be received."""
-        return bool(self.account.messages(self.account.queue_url))
+        return sorted(name.split("-")[1] for name in self.held if name.startswith("lease-"))
 
     def expired(self, weight: int = 1, age: float = CLOCK_SKEW_SECONDS, name: str = "lease-dead-0") -> str:
-        """A lease whose holder died, `age` seconds after its end; return its name."""
-        account, until = self.account, int(self.clock.time - age)
-        entry = {
-            "state": {"S": "LEASED"},
-            "since": {"N": str(until - 60)},
-            "until": {"N": str(until)},
-            "code": {"S": f"code of {name}"},
-        } | ({"weight": {"N": str(weight)}} if weight > 1 else {})
-        account.dynamodb.update_item(
-            TableName=account.slot_table,
-            Key={"process_name": {"S": "p"}},
-            UpdateExpression="SET slots_in_use = slots_in_use + :weight, holders.#me = :entry",
-            ExpressionAttributeNames={"#me": name},
-            ExpressionAttributeValues={":weight": {"N": str(weight)}, ":entry": {"M": entry}},
-        )
+        """Add a lease whose holder died, `age` seconds after its end; return its name."""
+        code = {"code": {"S": f"code of {name}"}}
+        self.hold({name: leased(self.clock.time - age, weight) | code})
         return name

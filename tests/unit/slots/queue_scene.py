@@ -120,10 +120,17 @@ class QueueScene:
         self.aws.tables.put("slots", self.item | attributes)
 
     def hold(self, held: dict[str, Item]) -> None:
-        """Add holders to the item, and their weights to its counter."""
+        """Add holders to the item, in DynamoDB's format, and their weights to its counter."""
         holders = self.item["holders"]["M"] | {name: {"M": each} for name, each in held.items()}
         weights = sum(int(each["M"].get("weight", number(1))["N"]) for each in holders.values())
         self.change(holders={"M": holders}, slots_in_use=number(weights))
+
+    def free(self, *names: str) -> None:
+        """Remove holders, and their weights from the counter, as their workflows do."""
+        self.change(
+            holders={"M": {name: each for name, each in self.item["holders"]["M"].items() if name not in names}}
+        )
+        self.change(slots_in_use=number(self.process.held_weight))
 
     @property
     def item(self) -> Item:
@@ -199,5 +206,5 @@ def running(weight: int = 1) -> Item:
     return reserved(weight=weight) | {"state": {"S": "RUNNING"}}
 
 
-def leased(until: float) -> Item:
-    return reserved() | {"state": {"S": "LEASED"}, "until": number(int(until)), "code": {"S": "x"}}
+def leased(until: float, weight: int = 1) -> Item:
+    return reserved(weight=weight) | {"state": {"S": "LEASED"}, "until": number(int(until)), "code": {"S": "x"}}

@@ -16,31 +16,30 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from slotkeeper import slots
-from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.aws.dynamodb import number
+from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
 from slotkeeper.slots import Leases, MalformedProcess, NestedLease, SlotLost, SlotUnavailable, lease_protocol, leases
+from slotkeeper.slots.grants import GrantRefused
+from slotkeeper.slots.lease_protocol import LeaseTerm
 from slotkeeper.slots.leases import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, MAX_LEASE_SECONDS, Length
-from slotkeeper.slots.process import MAX_WEIGHT
-from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Candidate, LeaseTerm, Registration
-from tests.support.boundary import Calls, before_write, lose_answer, passed_values, refuse
-from tests.support.tables import create_table
-from tests.unit.conftest import FULL, NOW, Account
+from slotkeeper.slots.plan import PlannedStart
+from slotkeeper.slots.process import MAX_HOLDERS
+from slotkeeper.slots.rate import Rate
+from tests.support.boundary import Calls, before_write, lose_answer, refuse
+from tests.unit.conftest import NOW
 from tests.unit.slots.lease_scene import LeaseScene
+from tests.unit.slots.queue_scene import running
 
-
-@pytest.fixture(autouse=True)
-def _warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """The simulation silences the logger in its process."""
-    caplog.set_level("WARNING", logger=lease_protocol.__name__)
+Act = Callable[[LeaseScene], object]
 
 
 @pytest.fixture
-def scene(account: Account) -> LeaseScene:
-    return LeaseScene(account)
+def scene() -> LeaseScene:
+    return LeaseScene()
 
 
 def _the_lease(scene: LeaseScene) -> Any:
-    ((_, holder),) = scene.holders().items()
+    ((_, holder),) = scene.held.items()
     return holder
 
 
@@ -51,32 +50,49 @@ def _refused(scene: LeaseScene, match: str | None = None, **arguments: Any) -> S
     return refused.value
 
 
-# the block
+def _hold(caller: Leases) -> str:
+    with caller.lease("p", seconds=60):
+        return "held"
+
+
+def _in_a_thread[T](act: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act).result()
+
+
+def _of_another_process(scene: LeaseScene) -> Any:
+    """A lease whose holder this thread is not."""
+    return scene.leases._take("p", Length(None, 60), 0, None)
+
+
+def _nothing(_: Any) -> None:
+    """Before the first write, if an act belongs before the second one."""
+
+
+def _make_twice(scene: LeaseScene) -> None:
+    """Let a write be effective before it is made, as if botocore had repeated it after a lost answer."""
+    before_write(scene.dynamodb, lambda params: scene.dynamodb.update_item(**params))
+
+
+def _lose_all_holders(scene: LeaseScene) -> None:
+    scene.change(holders={"M": {}}, slots_in_use=number(0))
+
+
+# The block
 
 
 def test_a_block_holds_a_slot_with_one_write_and_frees_it_with_another(scene: LeaseScene) -> None:
-    made = Calls(scene.account.dynamodb, scene.account.sqs).made
+    scene.aws.made.clear()
     with scene.leases.lease("p", seconds=60) as lease:
-        assert made == ["UpdateItem"]
-        ((name, holder),) = scene.holders().items()
+        assert scene.aws.made == ["UpdateItem"]
+        ((name, holder),) = scene.held.items()
         assert (holder.state, holder.since, holder.until, holder.weight) == ("LEASED", NOW, NOW + 60, 1)
         assert name == lease.name
         assert name.startswith("lease-me-")
-        assert scene.account.item().slots_in_use == 1
-        assert scene.account.reserve("p-1") == FULL
-        made.clear()
-    assert made == ["UpdateItem"]
-    assert (scene.holders(), scene.account.item().slots_in_use) == ({}, 0)
-
-
-def test_an_expired_lease_is_taken_over_in_one_write_and_may_be_released_early(scene: LeaseScene) -> None:
-    scene.expired()
-    made = Calls(scene.account.dynamodb).made
-    with scene.leases.lease("p", seconds=60) as lease:
-        assert made == ["UpdateItem", "UpdateItem"]  # the refusal, the takeover
-        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 1)
-        lease.release()
-        assert (scene.holders(), lease.remaining()) == ({}, 0.0)
+        assert (scene.process.slots_in_use, scene.process.grants) == (1, 8)
+        scene.aws.made.clear()
+    assert scene.aws.made == ["UpdateItem"]
+    assert (scene.held, scene.process.slots_in_use) == ({}, 0)
 
 
 def test_in_a_lambda_function_a_lease_ends_at_the_deadline_rounded_up(scene: LeaseScene) -> None:
@@ -85,36 +101,27 @@ def test_in_a_lambda_function_a_lease_ends_at_the_deadline_rounded_up(scene: Lea
         assert lease.remaining() == 29.25
 
 
+@pytest.mark.parametrize("target", ["none", "job"])
 @pytest.mark.parametrize(("weight", "held"), [(None, 2), (3, 3), (1, 1)])
-def test_a_weight_is_taken_and_given_back(scene: LeaseScene, weight: int | None, held: int) -> None:
-    scene.account.processes.set_limit("p", 5)
-    scene.account.write("default_weight", {"N": "2"})
-    with scene.leases.lease("p", seconds=60, weight=weight):
-        assert (scene.account.item().slots_in_use, _the_lease(scene).weight) == (held, held)
-    assert scene.account.item().slots_in_use == 0
-
-
-@pytest.mark.parametrize("weight", [1, 2])
-def test_a_blocked_request_keeps_no_lease_out(scene: LeaseScene, weight: int) -> None:
-    """A lease of another weight than 1 is decided on what was read, and then by the write."""
-    scene.account.processes.set_limit("p", 2)
-    scene.account.reserve("p-1")
-    assert scene.account.register("p-blocked", weight=9, sequence="2") == Registration.REGISTERED
-    scene.account.slots.cancel("p", "p-1")
-    with scene.leases.lease("p", seconds=60, weight=weight):
-        assert scene.account.item().slots_in_use == weight
+def test_a_weight_is_taken_and_given_back(weight: int | None, held: int, target: str) -> None:
+    scene = LeaseScene(5, target)
+    scene.change(default_weight=number(2))
+    for _ in range(2):  # the second one reads first
+        with scene.leases.lease("p", seconds=60, weight=weight):
+            assert (scene.process.slots_in_use, _the_lease(scene).weight) == (held, held)
+        assert scene.process.slots_in_use == 0
 
 
 def test_a_failing_block_frees_its_slot_and_raises_its_own_exception(scene: LeaseScene) -> None:
     with pytest.raises(KeyError, match="mine"), scene.leases.lease("p", seconds=60):
         raise KeyError("mine")
-    assert scene.holders() == {}
+    assert scene.held == {}
 
 
 def test_a_failing_block_raises_its_own_exception_with_a_note_if_the_lease_was_lost(scene: LeaseScene) -> None:
     block = scene.leases.lease("p", seconds=60)
     block.__enter__()
-    scene.account.write("holders", {"M": {}})
+    _lose_all_holders(scene)
     mine = KeyError("mine")
     assert not block.__exit__(KeyError, mine, None)  # it is raised, and no SlotLost
     assert "ended before its block" in mine.__notes__[0]
@@ -123,19 +130,19 @@ def test_a_failing_block_raises_its_own_exception_with_a_note_if_the_lease_was_l
 def test_a_release_that_fails_is_logged_and_the_result_of_the_block_is_kept(
     scene: LeaseScene, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", logger=leases.__name__)
     with scene.leases.lease("p", seconds=60):
-        refuse(scene.account.dynamodb, "UpdateItem", "InternalServerError")
+        refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
     assert "Could not release a slot of p" in caplog.text
-    assert scene.owners() == ["me"]
+    assert scene.owners == ["me"]
 
 
-# the end
+# The end
 
 
 def test_remaining_counts_down_by_both_clocks_and_the_shorter_time_counts(scene: LeaseScene) -> None:
     monotonic = [0.0]
-    caller = scene.caller(scene.clock, monotonic=lambda: monotonic[0])
-    with caller.lease("p", seconds=60) as lease:
+    with scene.caller(monotonic=lambda: monotonic[0]).lease("p", seconds=60) as lease:
         monotonic[0] = 10
         scene.clock.time -= 3600  # a correction of the clock
         assert lease.remaining() == 50
@@ -151,10 +158,9 @@ def test_remaining_counts_down_by_both_clocks_and_the_shorter_time_counts(scene:
 def test_extend_moves_the_end_in_the_table_and_here(scene: LeaseScene) -> None:
     with scene.leases.lease("p", seconds=60) as lease:
         scene.clock.time += 50
-        lease.extend(60.5)
-        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
-        lease.extend(10)  # never back
-        assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
+        for seconds in (60.5, 10):  # never back
+            lease.extend(seconds)
+            assert (_the_lease(scene).until, lease.remaining()) == (NOW + 111, 60.5)
 
 
 def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseScene) -> None:
@@ -168,7 +174,7 @@ def test_an_extension_that_arrives_late_does_not_move_the_end_back(scene: LeaseS
 def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_raises(scene: LeaseScene) -> None:
     block = scene.leases.lease("p", seconds=60)
     lease = block.__enter__()
-    scene.account.write("holders", {"M": {}})
+    _lose_all_holders(scene)
     with pytest.raises(SlotLost, match=r"cannot extend.*no longer held"):
         lease.extend(60)
     with pytest.raises(SlotLost, match="ended before its block"):
@@ -180,27 +186,34 @@ def test_a_lease_that_another_caller_removed_cannot_be_extended_and_its_exit_rai
 def test_a_lease_of_the_same_name_keeps_its_slot_at_the_late_exit_of_another(scene: LeaseScene) -> None:
     block = scene.leases.lease("p", seconds=60)
     lease = block.__enter__()
-    scene.account.write("holders", {"M": {}})
-    scene.account.write("slots_in_use", {"N": "0"})
+    _lose_all_holders(scene)
     scene.expired(name=lease.name)
     with pytest.raises(SlotLost):
         block.__exit__(None, None, None)
-    assert list(scene.holders()) == [lease.name]
+    assert list(scene.held) == [lease.name]
 
 
 def test_a_release_whose_answer_was_lost_has_succeeded_when_botocore_repeats_it(scene: LeaseScene) -> None:
     with scene.leases.lease("p", seconds=60):
-        scene.account.write("holders", {"M": {}})
-        refuse(scene.account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
+        _lose_all_holders(scene)
+        refuse(scene.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
 
 
-# who gets a slot
+def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(scene: LeaseScene) -> None:
+    lease = _of_another_process(scene)
+    scene.clock.time += 60 + CLOCK_SKEW_SECONDS
+    _lose_all_holders(scene)
+    refuse(scene.dynamodb, "UpdateItem", "ConditionalCheckFailedException", retry_attempts=1)
+    with pytest.raises(SlotLost):
+        lease.release()
+
+
+# Which caller gets a slot
 
 
 def test_the_refusal_names_the_limit_and_the_ages_of_the_holders(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 2)
-    for name, age in {"p-1": 12, "p-2": 340}.items():
-        scene.account.slots.reserve(Candidate("p", name), NOW - age)
+    scene.change(slot_limit=number(2))
+    scene.hold({name: running() | {"since": number(int(NOW) - age)} for name, age in {"p-1": 12, "p-2": 340}.items()})
     refused = _refused(scene, wait=3)
     assert str(refused) == (
         "no slot of 'p' was available within 3 s: all slots are in use. Limit 2, in use 2 by 2 holders, since 343 s, "
@@ -209,78 +222,363 @@ def test_the_refusal_names_the_limit_and_the_ages_of_the_holders(scene: LeaseSce
     assert refused.seen.slot_limit == 2
 
 
+FULL_ITEM = {"holders": {"M": {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS)}}, "slot_limit": number(1000)}
+
+
+@pytest.mark.parametrize("target", ["none", "job"])
 @pytest.mark.parametrize(
-    ("attribute", "value", "weight", "message"),
+    ("attributes", "weight", "message"),
     [
-        ("paused", {"BOOL": True}, 1, "the process is paused. An operator must resume it"),
-        ("slot_limit", {"N": "2"}, 3, "the lease's weight 3 is above the limit"),
-        ("slots_in_use", {"N": "1"}, 2, r"weight 2 does not fit. Limit 2, in use 1 by no holder"),
+        ({"paused": {"BOOL": True}}, 1, "the process is paused. An operator must resume it"),
+        ({}, 3, "the lease's weight 3 is above the limit"),
+        ({"slot_limit": number(0)}, 1, "the lease's weight 1 is above the limit"),
+        ({"slots_in_use": number(1)}, 2, "weight 2 does not fit. Limit 2, in use 1 by no holder"),
+        ({"slots_in_use": number(2)}, 1, "all slots are in use"),
+        (FULL_ITEM | {"slots_in_use": number(MAX_HOLDERS)}, 1, "a process can have 500 holders"),
+        (FULL_ITEM | {"slots_in_use": number(0), "slot_limit": number(2)}, 1, "all slots are in use"),
+        ({"rate": Rate(10, 60).item, "next_start": number(int(NOW + 6) * 1000)}, 1, "permits the next start in 6.0 s"),
     ],
 )
-def test_the_refusal_names_its_reason(
-    scene: LeaseScene, attribute: str, value: dict[str, Any], weight: int, message: str
-) -> None:
-    scene.account.processes.set_limit("p", 2)
-    scene.account.write(attribute, value)
+def test_the_refusal_names_its_reason(attributes: Any, weight: int, message: str, target: str) -> None:
+    scene = LeaseScene(2, target)
+    scene.change(**attributes)
+    before = scene.item
     _refused(scene, message, weight=weight)
+    assert scene.item == before
 
 
 def test_a_grant_whose_answer_was_lost_is_recognized_by_its_code(scene: LeaseScene) -> None:
-    _make_twice(scene.account)
+    _make_twice(scene)
     with scene.leases.lease("p", seconds=60):
-        assert scene.owners() == ["me"]
-        assert scene.account.item().slots_in_use == 1
-    assert scene.holders() == {}
+        assert (scene.owners, scene.process.slots_in_use) == (["me"], 1)
+    assert scene.held == {}
 
 
 def test_another_lease_of_the_same_name_is_no_grant(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 2)
+    scene.change(slot_limit=number(2))
     taken = scene.expired(name="lease-me-00000000", age=-60)
     numbers = iter(["c" * 32, "0" * 32, "1" * 32])  # the code, and two names
-    caller = scene.caller(scene.clock, new_code=lambda: next(numbers))
-    with caller.lease("p", seconds=60) as lease:
+    with scene.caller(new_code=lambda: next(numbers)).lease("p", seconds=60, wait=1) as lease:
         assert lease.name == "lease-me-11111111"
-    assert list(scene.holders()) == [taken]
+    assert list(scene.held) == [taken]
 
 
 def test_a_call_that_fails_leaves_no_slot_taken(scene: LeaseScene) -> None:
-    lose_answer(scene.account.dynamodb, "UpdateItem")
+    lose_answer(scene.dynamodb, "UpdateItem")
     with pytest.raises(ReadTimeoutError), scene.leases.lease("p", seconds=60):
         pass
-    assert scene.holders() == {}
+    assert scene.held == {}
 
 
-# waiting
+def test_a_signal_during_the_call_leaves_no_slot_taken(scene: LeaseScene) -> None:
+    def interrupt(**_: Any) -> None:
+        if not interrupted:
+            interrupted.append(True)
+            raise SystemExit(143)
+
+    interrupted: list[bool] = []
+    scene.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", interrupt)
+    with pytest.raises(SystemExit), scene.leases.lease("p", seconds=60):
+        pass
+    assert scene.held == {}
+
+
+def test_a_block_does_not_begin_after_the_end_of_its_lease(scene: LeaseScene) -> None:
+    def delay(**_: Any) -> None:
+        scene.clock.time += 12
+
+    scene.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", delay)
+    with pytest.raises(SlotLost, match="The block did not run"), scene.leases.lease("p", seconds=5):
+        pytest.fail("the block runs")
+    assert scene.held == {}
+
+
+def _set(**attributes: Any) -> Act:
+    return lambda scene: scene.change(**attributes)
+
+
+def _give_target(scene: LeaseScene) -> None:
+    scene.change(target={"S": "job"})
+    scene.queue("a")
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        pytest.param(_set(slot_limit=number(0)), "above the limit", id="the limit was lowered"),
+        pytest.param(_set(paused={"BOOL": True}), "paused", id="it was paused"),
+        pytest.param(lambda scene: scene.hold({"p-x": running()}), "all slots are in use", id="it is full"),
+        pytest.param(_set(slots_in_use=number(1)), "all slots are in use", id="the counter has drifted up"),
+        pytest.param(
+            lambda scene: (scene.hold({"p-x": running()}), scene.change(slots_in_use=number(0))),
+            "all slots are in use",
+            id="the counter has drifted down",
+        ),
+        pytest.param(_set(**FULL_ITEM), "500 holders", id="it has as many holders as it may have"),
+        pytest.param(
+            _set(rate=Rate(10, 60).item, next_start=number(int(NOW + 6) * 1000)), "its rate", id="it has a rate"
+        ),
+        pytest.param(_give_target, "requests in the queue", id="it runs requests"),
+    ],
+)
+def test_the_write_alone_respects_what_has_changed_since_the_read(act: Act, reason: str, reads_first: bool) -> None:
+    scene = LeaseScene()
+    if reads_first:
+        scene.leases.steps._read_first.add("p")
+    before_write(scene.dynamodb, lambda _: act(scene))
+    _refused(scene, reason)
+    assert scene.owners == []
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (1, 2), (2, 1)])
+def test_a_default_weight_of_a_process_that_was_added_again_is_used(before: int, after: int) -> None:
+    scene = LeaseScene(limit=9)
+    scene.change(default_weight=number(before))
+    scene.leases.steps._read_first.add("p")
+    before_write(scene.dynamodb, lambda _: scene.change(default_weight=number(after)))
+    with scene.leases.lease("p", seconds=60):
+        assert _the_lease(scene).weight == after
+
+
+def test_a_rate_that_another_start_has_used_since_the_read_refuses() -> None:
+    scene = LeaseScene(limit=9)
+    scene.change(rate=Rate(10, 60).item, next_start=number(0))
+    scene.leases.steps._read_first.add("p")
+    before_write(scene.dynamodb, lambda _: _in_a_thread(lambda: _hold(scene.other)))
+    _refused(scene, "its rate of 10/minute permits the next start in 6.0 s")
+
+
+# A process that also runs requests
+
+
+@pytest.fixture
+def shared() -> LeaseScene:
+    """The process has two slots, and runs requests too."""
+    return LeaseScene(2, "job")
+
+
+def test_a_lease_is_planned_behind_the_queue_with_two_reads_and_a_write(shared: LeaseScene) -> None:
+    shared.aws.made.clear()
+    _hold(shared.leases)
+    # The first write is refused, which finds the target. The last read is of the queue, which is empty.
+    assert shared.aws.made == ["UpdateItem", "Query", "UpdateItem", "UpdateItem", "Query"]
+    shared.aws.made.clear()
+    _hold(shared.leases)
+    assert shared.aws.made == ["GetItem", "Query", "UpdateItem", "UpdateItem", "Query"]
+    assert (shared.rings, shared.process.grants) == ([], 9)
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        pytest.param(lambda scene: scene.queue("a"), "requests in the queue come first", id="one that may start"),
+        pytest.param(
+            lambda scene: (scene.hold({"p-x": running()}), scene.queue("a", weight=2)),
+            "requests in the queue come first",
+            id="one that does not fit",
+        ),
+        pytest.param(
+            lambda scene: (scene.queue(*"abcdef", weight=3), scene.queue("g")),
+            "requests in the queue come first",
+            id="behind many that are blocked",
+        ),
+        pytest.param(lambda scene: scene.queue("a", "b", weight=3), "", id="blocked ones"),
+        pytest.param(
+            lambda scene: scene.hold({scene.queue("a")[0]: running()}), "", id="one that starts, or runs already"
+        ),
+        pytest.param(
+            lambda scene: scene.queue("late", start_before="2027-01-15T08:00:00Z"), "", id="one that leaves the queue"
+        ),
+    ],
+)
+def test_a_request_that_waits_comes_first_unless_it_is_blocked(act: Act, reason: str, shared: LeaseScene) -> None:
+    act(shared)
+    if reason:
+        _refused(shared, reason)
+        assert shared.owners == []
+    else:
+        assert _hold(shared.leases) == "held"
+
+
+def test_a_blocked_default_weight_is_read_over_page_by_page(shared: LeaseScene) -> None:
+    """The query leaves out only requests that state a weight."""
+    shared.change(default_weight=number(3))
+    shared.queue(*"abcdef")
+    with shared.leases.lease("p", seconds=60, weight=1):
+        assert shared.owners == ["me"]
+    shared.queue("g", weight=1)
+    _refused(shared, "requests in the queue come first", weight=1)
+
+
+def test_what_was_granted_since_the_read_is_read_again(shared: LeaseScene) -> None:
+    """The slot that the lease has planned is free, but a request that came meanwhile waits for two."""
+
+    def meanwhile(_: Any) -> None:
+        shared.queue("a")
+        shared.queue("b", weight=2)
+        shared.dispatch()
+
+    shared.leases.steps._read_first.add("p")
+    before_write(shared.dynamodb, meanwhile)
+    _refused(shared, "requests in the queue come first")
+    assert (shared.ran, shared.owners) == (["a"], [])
+
+
+def test_a_dispatch_that_has_planned_before_a_lease_is_refused(shared: LeaseScene) -> None:
+    """A slot is free for both, but the dispatch has planned with two."""
+    seen = shared.process
+    _of_another_process(shared)
+    assert isinstance(shared.grants.grant(seen, [PlannedStart("p-a", 1)], 0, NOW), GrantRefused)
+
+
+def test_without_the_table_of_its_requests_nothing_is_taken(shared: LeaseScene) -> None:
+    with pytest.raises(LookupError, match=r"Set REQUEST_TABLE_NAME and DISPATCH_QUEUE_URL\. Nothing was taken"):
+        _hold(shared.caller(request_table_name=""))
+    assert shared.owners == []
+
+
+def test_a_process_for_leases_needs_no_table_of_requests_and_no_doorbell(scene: LeaseScene) -> None:
+    scene.expired()
+    assert _hold(scene.caller(request_table_name="", dispatch_queue_url="")) == "held"
+    assert (scene.rings, "Query" in scene.aws.made) == ([], False)
+
+
+# Rings
+
+
+@pytest.fixture
+def skipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    names: list[str] = []
+    monkeypatch.setattr(leases, "_count_skipped_ring", names.append)
+    return names
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_the_end_of_a_block_rings_if_a_request_waits(weight: int, shared: LeaseScene, skipped: list[str]) -> None:
+    """Also a blocked one: the ring costs no more than a read of the limit."""
+    with shared.caller().lease("p", seconds=60):
+        shared.queue("a", weight=weight)
+        assert shared.rings == []
+    assert (shared.rings, skipped) == ([({"process": "p"}, 0)], [])
+
+
+def test_without_a_waiting_request_nothing_is_counted(shared: LeaseScene, skipped: list[str]) -> None:
+    shared.expired()
+    _hold(shared.caller(dispatch_queue_url=""))
+    assert skipped == []
+
+
+@pytest.mark.parametrize(
+    ("url", "fail", "reason"),
+    [
+        ("", lambda _: None, "DISPATCH_QUEUE_URL is not set"),
+        ("https://sqs/bells", lambda scene: refuse(scene.sqs, "SendMessage", "AccessDenied"), "ClientError"),
+        ("https://sqs/bells", lambda scene: refuse(scene.dynamodb, "Query", "AccessDenied"), "ClientError"),
+    ],
+)
+def test_a_ring_that_is_not_possible_is_counted_and_the_block_succeeds(
+    url: str, fail: Act, reason: str, shared: LeaseScene, skipped: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", logger=lease_protocol.__name__)
+    with shared.caller(dispatch_queue_url=url).lease("p", seconds=60):
+        shared.queue("a")
+        fail(shared)
+    assert (skipped, shared.held, shared.rings) == (["p"], {}, [])
+    assert f"Freed a slot of p without a dispatch: {reason}" in caplog.text
+
+
+def test_in_lambda_a_skipped_ring_is_a_metric(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leases._count_skipped_ring("p")
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    leases._count_skipped_ring("p")
+    assert '"LeaseRingsSkipped":[1.0]' in capsys.readouterr().out
+
+
+# Expired leases
+
+
+@pytest.mark.parametrize("target", ["none", "job"])
+def test_an_expired_lease_is_removed_by_the_next_caller_and_may_be_released_early(target: str) -> None:
+    scene = LeaseScene(target=target)
+    scene.expired()
+    with scene.leases.lease("p", seconds=60) as lease:
+        assert (scene.owners, scene.process.slots_in_use) == (["me"], 1)
+        lease.release()
+        assert (scene.held, lease.remaining()) == ({}, 0.0)
+
+
+@pytest.mark.parametrize(("expired", "mine", "limit"), [([3], 1, 3), ([1], 3, 3), ([1, 1, 1], 3, 3)])
+def test_expired_leases_free_the_weights_that_they_have(expired: list[int], mine: int, limit: int) -> None:
+    scene = LeaseScene(limit)
+    for at, weight in enumerate(expired):
+        scene.expired(weight, name=f"lease-dead-{at}")
+    with scene.leases.lease("p", seconds=60, weight=mine):
+        assert (scene.owners, scene.process.slots_in_use) == (["me"], mine)
+
+
+def test_a_lease_that_is_extended_before_its_removal_stays(scene: LeaseScene) -> None:
+    name = scene.expired()
+
+    def extend(_: Any) -> None:
+        assert scene.other.steps.extend("p", name, LeaseTerm(int(NOW) + 60, f"code of {name}"))
+
+    before_write(scene.dynamodb, _nothing, extend)
+    _refused(scene, "all slots are in use")
+    assert list(scene.held) == [name]
+
+
+def test_a_removal_rings_also_if_its_answer_was_lost(shared: LeaseScene) -> None:
+    shared.expired()
+    shared.queue("a")
+    _refused(shared, "requests in the queue")
+    assert (shared.held, shared.rings) == ({}, [({"process": "p"}, 0)])
+    name = shared.expired()
+    _make_twice(shared)
+    shared.leases.steps.expire(shared.process, name)
+    assert len(shared.rings) == 2
+
+
+# Waiting
 
 
 def test_a_caller_waits_until_a_slot_is_free(scene: LeaseScene) -> None:
-    scene.account.fill()
-    scene.clock.during_waits = [lambda: None, lambda: scene.account.slots.cancel("p", "p-other")]
+    scene.hold({"p-other": running()})
+    scene.clock.during_waits = [lambda: None, lambda: scene.free("p-other")]
     with scene.leases.lease("p", seconds=60, wait=20):
         assert _the_lease(scene).until == math.ceil(scene.clock.time + 60)
     assert len(scene.clock.waits) == 2
 
 
+def test_a_caller_waits_until_its_rate_permits_a_start(scene: LeaseScene) -> None:
+    scene.change(rate=Rate(10, 60).item, next_start=number(int(NOW + 6) * 1000))
+    with scene.leases.lease("p", seconds=60, wait=20):
+        assert scene.clock.waits == [6]
+    assert scene.process.next_start == int(NOW + 12) * 1000
+
+
 def test_while_it_waits_a_caller_reads_and_does_not_write(scene: LeaseScene) -> None:
-    scene.account.fill()
-    made = Calls(scene.account.dynamodb).made
+    scene.hold({"p-other": running()})
+    scene.aws.made.clear()
     _refused(scene, wait=5)
-    assert made.count("UpdateItem") == 1
-    made.clear()
+    assert scene.aws.made.count("UpdateItem") == 1
+    scene.aws.made.clear()
     _refused(scene)
-    assert made == ["GetItem"]
+    assert scene.aws.made == ["GetItem"]
 
 
 @pytest.mark.parametrize(("holders", "times"), [(0, 1), (200, 3)])
 def test_the_waits_are_random_double_up_to_a_maximum_and_end_at_the_given_time(
-    scene: LeaseScene, holders: int, times: int
+    holders: int, times: int, scene: LeaseScene
 ) -> None:
     """With many holders they are longer, since a read of the item costs more."""
     asked: list[float] = []
-    entry = {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}
-    scene.account.write("holders", {"M": {f"p-{n}": entry for n in range(holders)}})
-    scene.account.processes.set_limit("p", 0)
-    scene.leases = scene.caller(scene.clock, jitter=lambda low, high: asked.append(low) or high)
+    scene.hold({f"p-{at}": running() for at in range(holders)})
+    scene.change(slot_limit=number(0))
+    scene.leases = scene.caller(jitter=lambda low, high: asked.append(low) or high)
     _refused(scene, wait=20)
     first = FIRST_WAIT_SECONDS * times
     assert scene.clock.waits[:3] == pytest.approx([first * 2, first * 4, first * 8])
@@ -291,151 +589,15 @@ def test_the_waits_are_random_double_up_to_a_maximum_and_end_at_the_given_time(
 
 @pytest.mark.parametrize(("seconds", "waited"), [(None, 9), (4, 6)])
 def test_waiting_ends_while_the_invocation_has_time_for_the_block(
-    scene: LeaseScene, seconds: float | None, waited: float
+    seconds: float | None, waited: float, scene: LeaseScene
 ) -> None:
-    scene.account.fill()
-    context = scene.invocation(10)
-    refused = _refused(scene, context=context, seconds=seconds, wait=20)
+    scene.hold({"p-other": running()})
+    refused = _refused(scene, context=scene.invocation(10), seconds=seconds, wait=20)
     assert sum(scene.clock.waits) == pytest.approx(waited)
     assert f"within {waited} s" in str(refused)
 
 
-# expired leases
-
-
-def _extend(scene: LeaseScene) -> None:
-    (name,) = scene.holders()
-    assert scene.other.steps.extend("p", name, LeaseTerm(int(NOW) + 60, f"code of {name}"))
-
-
-@pytest.mark.parametrize(
-    ("act", "reason"),
-    [
-        (_extend, "all slots are in use"),
-        (lambda scene: scene.account.wait_in_queue(), "requests in the queue"),
-        (lambda scene: scene.account.processes.set_limit("p", 0), "Limit 0"),
-    ],
-    ids=["the lease is extended", "a request registers", "the limit is lowered"],
-)
-def test_what_happens_between_the_refusal_and_the_takeover_is_respected(
-    scene: LeaseScene, act: Callable[[LeaseScene], object], reason: str
-) -> None:
-    name = scene.expired()
-    before_write(scene.account.dynamodb, _nothing, lambda _: act(scene))
-    _refused(scene, reason)
-    assert list(scene.holders()) == ([name] if act is _extend else [])
-    assert scene.is_visible() == (reason == "requests in the queue")
-
-
-def test_a_takeover_is_refused_if_a_counter_below_the_holders_has_changed(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 10)
-    scene.account.slots.reserve(Candidate("p", "p-1", 5), NOW)
-    scene.expired(5)
-    scene.account.write("slots_in_use", {"N": "5"})  # below the holders' 10
-    before_write(scene.account.dynamodb, lambda _: scene.account.slots.reserve(Candidate("p", "p-2", 1), NOW))
-    _refused(scene, weight=5)
-
-
-@pytest.mark.parametrize(("expired", "mine", "limit"), [(3, 1, 3), (1, 3, 3), (2, 2, 2)])
-def test_a_takeover_counts_the_difference_of_the_weights(
-    scene: LeaseScene, expired: int, mine: int, limit: int
-) -> None:
-    scene.account.processes.set_limit("p", limit)
-    scene.expired(expired)
-    with scene.leases.lease("p", seconds=60, weight=mine):
-        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], mine)
-
-
-def test_several_expired_leases_give_way_to_a_heavy_one(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 3)
-    for number in range(3):
-        scene.expired(name=f"lease-dead-{number}")
-    with scene.leases.lease("p", seconds=60, weight=3):
-        assert (scene.owners(), scene.account.item().slots_in_use) == (["me"], 3)
-
-
-def test_a_refused_caller_removes_an_expired_lease_and_wakes_the_request_that_comes_first(scene: LeaseScene) -> None:
-    scene.expired()
-    scene.account.wait_in_queue()
-    assert not scene.is_visible()
-    _refused(scene, "requests in the queue")
-    assert scene.holders() == {}
-    assert scene.is_visible()
-
-
-def test_a_removal_whose_answer_was_lost_wakes_the_request_that_comes_first(scene: LeaseScene) -> None:
-    name = scene.expired()
-    scene.account.wait_in_queue()
-    holder = scene.holders()[name]
-    _make_twice(scene.account)
-    scene.leases.steps.remove(scene.account.item(), name, holder)
-    assert scene.is_visible()
-
-
-# wakes
-
-
-def test_the_end_of_a_block_wakes_the_waiting_request(scene: LeaseScene) -> None:
-    with scene.leases.lease("p", seconds=60):
-        scene.account.wait_in_queue()
-        assert not scene.is_visible()
-    assert scene.is_visible()
-
-
-def test_the_end_of_a_lease_wakes_a_lower_priority_at_the_end_of_a_turn(scene: LeaseScene) -> None:
-    scene.account.write("turn_seconds", {"N": "9"})
-    scene.account.write("turn_high", {"N": f"{NOW - 2:.0f}000"})
-    set_to = passed_values(scene.account.sqs, "ChangeMessageVisibility", "VisibilityTimeout")
-    with scene.leases.lease("p", seconds=60):
-        scene.account.wait_in_queue()
-        set_to.clear()
-    assert set_to == [7]
-
-
-@pytest.fixture
-def skipped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    names: list[str] = []
-    monkeypatch.setattr(leases, "_count_skipped_wake", names.append)
-    return names
-
-
-def test_without_a_queue_url_a_due_wake_is_counted(scene: LeaseScene, skipped: list[str]) -> None:
-    scene.account.write("queue_url", {"S": ""})
-    with scene.caller(scene.clock).lease("p", seconds=60):
-        scene.account.wait_in_queue()
-    assert skipped == ["p"]
-
-
-def test_without_a_waiting_request_nothing_is_counted(scene: LeaseScene, skipped: list[str]) -> None:
-    scene.account.write("queue_url", {"S": ""})
-    scene.expired()
-    with scene.caller(scene.clock).lease("p", seconds=60):
-        pass
-    assert skipped == []
-
-
-def test_without_permission_a_wake_is_counted_and_the_block_succeeds(
-    scene: LeaseScene, skipped: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    refuse(scene.account.sqs, "ChangeMessageVisibility", "AccessDenied")
-    with scene.caller(scene.clock).lease("p", seconds=60):
-        scene.account.wait_in_queue()
-    assert skipped == ["p"]
-    assert "Freed a slot of p without waking the next request: ClientError" in caplog.text
-    assert scene.holders() == {}
-
-
-def test_in_lambda_a_skipped_wake_is_a_metric(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    leases._count_skipped_wake("p")
-    assert capsys.readouterr().out == ""
-    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
-    leases._count_skipped_wake("p")
-    assert '"LeaseWakesSkipped":[1.0]' in capsys.readouterr().out
-
-
-# refused before anything is taken
+# Refused before anything is taken
 
 
 @pytest.mark.parametrize(
@@ -455,16 +617,16 @@ def test_in_lambda_a_skipped_wake_is_a_metric(
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_taken(
-    scene: LeaseScene, arguments: dict[str, Any], message: str
+    arguments: dict[str, Any], message: str, scene: LeaseScene
 ) -> None:
-    made = Calls(scene.account.dynamodb).made
+    made = Calls(scene.dynamodb).made
     with pytest.raises(ValueError, match=message), scene.leases.lease(**{"process": "p"} | arguments):
         pass
     assert made == []
 
 
 def test_a_lease_longer_than_the_invocation_is_refused(scene: LeaseScene) -> None:
-    made = Calls(scene.account.dynamodb).made
+    made = Calls(scene.dynamodb).made
     message = r"a lease of 60 s is longer than the invocation, which ends in 29.0 s"
     with pytest.raises(ValueError, match=message), scene.leases.lease("p", scene.invocation(29), seconds=60):
         pass
@@ -473,13 +635,33 @@ def test_a_lease_longer_than_the_invocation_is_refused(scene: LeaseScene) -> Non
         lease.extend(60)
 
 
+def test_an_unknown_process_is_named_with_its_table(scene: LeaseScene) -> None:
+    message = "process 'q' does not exist in table slots. Add it with slotkeeper process add"
+    for weight in (None, 2):
+        with pytest.raises(LookupError, match=message), scene.leases.lease("q", seconds=60, wait=20, weight=weight):
+            pass
+    assert scene.clock.waits == []
+
+
+def test_a_malformed_process_is_named_with_its_attribute(scene: LeaseScene) -> None:
+    scene.change(slot_limit={"S": "1"})
+    with (
+        pytest.raises(MalformedProcess, match="process 'p' of table slots: slot_limit must be of DynamoDB type N"),
+        scene.leases.lease("p", seconds=60, weight=2),
+    ):
+        pass
+
+
+# Nested blocks, threads, tasks and forks
+
+
 def test_a_nested_lease_of_one_process_is_refused(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 2)
-    scene.account.processes.create("q", 1, "job")
+    scene.change(slot_limit=number(2))
+    scene.aws.tables.put("slots", scene.item | {"process_name": {"S": "q"}})
     with scene.leases.lease("p", seconds=60):
         with pytest.raises(NestedLease, match="this thread or asyncio task already holds a slot of 'p'"):
             scene.other.lease("p", seconds=60).__enter__()
-        assert scene.account.item().slots_in_use == 1
+        assert scene.process.slots_in_use == 1
         with scene.leases.lease("q", seconds=60):  # another process
             pass
         assert _in_a_thread(lambda: _hold(scene.other)) == "held"  # another thread
@@ -487,16 +669,17 @@ def test_a_nested_lease_of_one_process_is_refused(scene: LeaseScene) -> None:
 
 
 def test_a_lease_of_the_same_process_name_in_another_table_is_not_nested(scene: LeaseScene) -> None:
-    account = scene.account
-    create_table(account.dynamodb, "others", "process_name")
-    Processes(account.dynamodb, "others").create("p", 1)
-    with scene.leases.lease("p", seconds=60), Leases("others", account.dynamodb, account.sqs).lease("p", seconds=60):
-        assert account.item().slots_in_use == 1
+    with scene.leases.lease("p", seconds=60) as lease:
+        assert (lease.is_of("slots", "p"), lease.is_of("others", "p"), lease.is_of("slots", "q")) == (
+            True,
+            False,
+            False,
+        )
 
 
 def test_asyncio_tasks_hold_leases_side_by_side(scene: LeaseScene) -> None:
     """The tasks of one thread. A task that a block has started counts as the block, which may wait for it."""
-    scene.account.processes.set_limit("p", 2)
+    scene.change(slot_limit=number(2))
 
     async def hold(held: asyncio.Barrier) -> str:
         with scene.leases.lease("p", seconds=60):
@@ -510,7 +693,7 @@ def test_asyncio_tasks_hold_leases_side_by_side(scene: LeaseScene) -> None:
         return await asyncio.gather(hold(held), hold(held))
 
     assert asyncio.run(both()) == ["held", "held"]
-    assert scene.holders() == {}
+    assert scene.held == {}
 
 
 def test_a_block_that_another_thread_leaves_is_not_held_any_more(scene: LeaseScene) -> None:
@@ -521,7 +704,7 @@ def test_a_block_that_another_thread_leaves_is_not_held_any_more(scene: LeaseSce
     suspended = block()
     next(suspended)
     _in_a_thread(suspended.close)
-    assert scene.holders() == {}
+    assert scene.held == {}
     assert _hold(scene.leases) == "held"
 
 
@@ -529,7 +712,7 @@ def test_a_lease_whose_block_is_entered_manually_is_held(scene: LeaseScene) -> N
     """Python closes the generator of a context manager as soon as it is not referenced any more."""
     lease = scene.leases.lease("p", seconds=60).__enter__()
     gc.collect()
-    assert list(scene.holders()) == [lease.name]
+    assert list(scene.held) == [lease.name]
     lease.release()
 
 
@@ -539,129 +722,21 @@ def test_a_lease_is_for_one_block(scene: LeaseScene) -> None:
         pass
     with pytest.raises(RuntimeError, match="Nothing was taken"), block:
         pass
-    assert scene.holders() == {}
+    assert scene.held == {}
 
 
-def test_an_unknown_process_is_named_with_its_table(scene: LeaseScene) -> None:
-    message = "process 'q' does not exist in table slots. Add it with slotkeeper process add"
-    with pytest.raises(LookupError, match=message), scene.leases.lease("q", seconds=60, wait=20):
-        pass
-    assert scene.clock.waits == []
-
-
-def test_a_malformed_process_is_named_with_its_attribute(scene: LeaseScene) -> None:
-    scene.account.write("slot_limit", {"S": "1"})
-    with (
-        pytest.raises(MalformedProcess, match="process 'p' of table slots: slot_limit must be of DynamoDB type N"),
-        scene.leases.lease("p", seconds=60),
-    ):
-        pass
-
-
-# what goes wrong around the block
-
-
-def test_two_leases_that_end_in_quick_succession_leave_the_head_registered(scene: LeaseScene) -> None:
-    scene.account.processes.set_limit("p", 2)
-    with scene.other.lease("p", seconds=60):
-        pass
-    first, second = (_of_another_process(scene) for _ in range(2))
-    scene.account.wait_in_queue()
-    first.release()
-    scene.account.sqs.meta.events.register("before-call.sqs.ChangeMessageVisibility", _outdated)
-    second.release()
-    assert scene.account.item().first is not None
-    _refused(scene, "requests in the queue come first")
-
-
-def _of_another_process(scene: LeaseScene) -> Any:
-    """A lease whose holder this thread is not."""
-    return scene.leases._take("p", Length(None, 60), 0, None)
-
-
-def _outdated(**_: Any) -> Any:
-    """The message was made visible since, so SQS takes the handle no longer."""
-    error = {"Code": "InvalidParameterValue", "Message": "Reason: The receipt handle has expired."}
-    raise ClientError({"Error": error}, "ChangeMessageVisibility")
-
-
-def test_a_signal_during_the_call_leaves_no_slot_taken(scene: LeaseScene) -> None:
-    def interrupt(**_: Any) -> None:
-        if not interrupted:
-            interrupted.append(True)
-            raise SystemExit(143)
-
-    interrupted: list[bool] = []
-    scene.account.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", interrupt)
-    with pytest.raises(SystemExit), scene.leases.lease("p", seconds=60):
-        pass
-    assert scene.holders() == {}
-
-
-def test_a_block_does_not_begin_after_the_end_of_its_lease(scene: LeaseScene) -> None:
-    def delay(**_: Any) -> None:
-        scene.clock.time += 12
-
-    scene.account.dynamodb.meta.events.register("after-call.dynamodb.UpdateItem", delay)
-    with pytest.raises(SlotLost, match="The block did not run"), scene.leases.lease("p", seconds=5):
-        pytest.fail("the block runs")
-    assert scene.holders() == {}
-
-
-def test_a_fork_does_not_free_the_slot_of_its_parent(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_does_not_free_the_slot_of_its_parent_and_may_take_one_itself(
+    scene: LeaseScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.change(slot_limit=number(2))
     with scene.leases.lease("p", seconds=60) as lease:
         monkeypatch.setattr(leases.os, "getpid", lambda: 1)
         assert lease.remaining() == 60
         lease.release()
-        assert list(scene.holders()) == [lease.name]
-        monkeypatch.undo()
-    assert scene.holders() == {}
-
-
-def test_a_repeated_release_after_an_overrun_reports_the_lost_lease(
-    scene: LeaseScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def repeat(**kwargs: Any) -> Any:
-        try:
-            return update(**kwargs)
-        except ClientError as error:
-            error.response.setdefault("ResponseMetadata", {})["RetryAttempts"] = 1
-            raise
-
-    update = scene.account.dynamodb.update_item
-    lease = _of_another_process(scene)
-    scene.clock.time += 60 + CLOCK_SKEW_SECONDS
-    assert scene.account.slots.release("p", lease.name, scene.holders()[lease.name].raw)
-    monkeypatch.setattr(scene.account.dynamodb, "update_item", repeat)
-    with pytest.raises(SlotLost):
-        lease.release()
-
-
-# the function
-
-
-def test_the_function_uses_the_table_of_the_environment(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    leases._leases_of.cache_clear()
-    with pytest.raises(ValueError, match="SLOT_TABLE_NAME"):
-        slots.lease("p", seconds=60)
-    monkeypatch.setenv("SLOT_TABLE_NAME", scene.account.slot_table)
-    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "my.function")
-    for _ in range(2):
-        with slots.lease("p", seconds=60) as lease:
-            assert lease.name.startswith("lease-my-function-")
-    assert leases._leases_of.cache_info().currsize == 1
-    with pytest.raises(ClientError, match="ResourceNotFound"), slots.lease("p", seconds=60, table="other"):
-        pass
-
-
-def test_a_forked_child_may_take_a_lease_although_its_parent_held_one_at_the_fork(
-    scene: LeaseScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene.account.processes.set_limit("p", 2)
-    with scene.leases.lease("p", seconds=60):
-        monkeypatch.setattr(leases.os, "getpid", lambda: 1)
+        assert list(scene.held) == [lease.name]
         assert _hold(scene.leases) == "held"
         monkeypatch.undo()
+    assert scene.held == {}
 
 
 def test_a_fork_while_another_thread_creates_a_client_can_create_its_own() -> None:
@@ -693,20 +768,29 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
-def _hold(caller: Leases) -> str:
-    with caller.lease("p", seconds=60):
-        return "held"
+# The function
 
 
-def _in_a_thread[T](act: Callable[[], T]) -> T:
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(act).result()
-
-
-def _nothing(_: Any) -> None:
-    """Before the first write, if an act belongs before the second one."""
-
-
-def _make_twice(account: Account, number: int = 0) -> None:
-    """Let a write be effective before it is made, as if botocore had repeated it after a lost answer."""
-    before_write(account.dynamodb, *[_nothing] * number, lambda params: account.dynamodb.update_item(**params))
+def test_the_function_uses_the_tables_of_the_environment(scene: LeaseScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases._leases_of.cache_clear()
+    monkeypatch.setattr(leases.boto3, "client", lambda service, **_: getattr(scene, service))
+    with pytest.raises(ValueError, match="SLOT_TABLE_NAME"):
+        slots.lease("p", seconds=60)
+    monkeypatch.setenv("SLOT_TABLE_NAME", "slots")
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "my.function")
+    for _ in range(2):
+        with slots.lease("p", seconds=60) as lease:
+            assert lease.name.startswith("lease-my-function-")
+    assert leases._leases_of.cache_info().currsize == 1
+    with pytest.raises(ClientError, match="ResourceNotFound"), slots.lease("p", seconds=60, table="other"):
+        pass
+    scene.change(target={"S": "job"})
+    with pytest.raises(LookupError), slots.lease("p", seconds=60):
+        pass
+    leases._leases_of.cache_clear()
+    monkeypatch.setenv("REQUEST_TABLE_NAME", "requests")
+    monkeypatch.setenv("DISPATCH_QUEUE_URL", "https://sqs/bells")
+    with slots.lease("p", seconds=60):
+        scene.queue("a")
+    assert scene.rings == [({"process": "p"}, 0)]
+    leases._leases_of.cache_clear()
