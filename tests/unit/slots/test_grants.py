@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from slotkeeper.aws import dynamodb
+from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.grants import GrantMade, GrantRefused, Removed
 from slotkeeper.slots.plan import PlannedStart
+from slotkeeper.slots.process import MAX_HOLDERS
+from slotkeeper.slots.rate import Rate
 from tests.support.boundary import before_write, refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
@@ -54,6 +57,59 @@ def test_a_grant_that_is_repeated_after_a_conflict_may_have_been_made_before_it(
     scene.grants.grant(seen, [A], 0, NOW)
     refuse(scene.dynamodb, "UpdateItem", "TransactionConflictException", retry_attempts=1)
     assert scene.grants.grant(seen, [A], 0, NOW) == GrantMade(seen.grants + 1)
+
+
+FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"grants": number(8)}, id="another plan was granted"),
+        pytest.param({"slot_limit": number(2)}, id="the limit was lowered"),
+        pytest.param({"slot_limit": number(1000)}, id="the limit was raised, and what was blocked is not any more"),
+        pytest.param({"paused": {"BOOL": True}}, id="it was paused"),
+        pytest.param({"slots_in_use": number(1)}, id="the counter has risen"),
+        pytest.param(
+            {"holders": {"M": {f"p-{at}": {"M": running()} for at in (1, 2)}}}, id="only the holders reach the limit"
+        ),
+        pytest.param({"holders": {"M": {"p-a": {"M": running()}}}}, id="one has a holder"),
+        pytest.param({"rate": Rate(1, 60).item, "next_start": number(0)}, id="it has a rate"),
+    ],
+)
+def test_what_has_changed_since_the_read_refuses_the_grant(changes: Item, scene: QueueScene) -> None:
+    """The limit rests on the write alone, whatever was planned."""
+    seen = scene.process
+    scene.change(**changes)
+    before = scene.item
+    assert scene.grants.grant(seen, [A, B], 0, NOW) == GrantRefused(scene.process)
+    assert scene.item == before
+
+
+@pytest.mark.parametrize("changes", [{"rate": Rate(2, 60).item}, {"next_start": number(1)}, {"rate": None}])
+def test_a_rate_or_a_start_that_has_changed_since_the_read_refuses_the_grant(changes: Item, scene: QueueScene) -> None:
+    scene.change(rate=Rate(1, 60).item, next_start=number(0))
+    seen = scene.process
+    item = {name: value for name, value in (scene.item | changes).items() if value}
+    scene.aws.tables.put("slots", item)
+    assert isinstance(scene.grants.grant(seen, [A], 1, NOW), GrantRefused)
+
+
+def test_a_grant_keeps_to_the_maximum_of_holders(scene: QueueScene) -> None:
+    scene.change(slot_limit=number(1000), slots_in_use=number(MAX_HOLDERS - 2))
+    seen = scene.process
+    scene.change(holders={"M": FULL_OF_HOLDERS})
+    assert isinstance(scene.grants.grant(seen, [A, B], 0, NOW), GrantRefused)
+    assert isinstance(scene.grants.grant(seen, [A], 0, NOW), GrantMade)
+
+
+def test_a_counter_below_the_holders_admits_no_weight_beyond_the_limit(scene: QueueScene) -> None:
+    scene.hold({"p-x": running(2)})
+    scene.change(slots_in_use=number(0))
+    seen = scene.process
+    assert isinstance(scene.grants.grant(seen, [B], 0, NOW), GrantRefused)
+    assert isinstance(scene.grants.grant(seen, [A], 0, NOW), GrantMade)
+    assert scene.process.held_weight == 3
 
 
 @pytest.mark.parametrize("name", ["put_back", "drop"])

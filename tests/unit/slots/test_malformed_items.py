@@ -14,20 +14,11 @@ VALID: dict[str, Any] = {
     "slots_in_use": {"N": "1"},
     "holders": {"M": {"p.1": {"M": {"state": {"S": "RUNNING"}, "since": {"N": "1"}}}}},
     "target": {"S": "job"},
-    "waiting": {"M": {}},
+    "grants": {"N": "7"},
 }
 
 
 YEAR_10000 = "253402300800"  # Python has no such date
-REGISTRATION = {
-    "receipt_handle": {"S": "handle"},
-    "sequence": {"S": "1"},
-    "receives": {"N": "1"},
-    "weight": {"N": "1"},
-    "since": {"N": "1"},
-    "execution": {"S": "p-waits"},
-    "hidden_until": {"N": "2"},
-}
 RUNS = {"state": {"S": "RUNNING"}, "since": {"N": "1"}}
 LEASED = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "code": {"S": "c"}}
 
@@ -35,10 +26,6 @@ LEASED = {"state": {"S": "LEASED"}, "since": {"N": "1"}, "until": {"N": "2"}, "c
 def _holder(of: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """The attribute `holders` with one holder, without the fields that are None."""
     return {"M": {"p-1": {"M": {name: value for name, value in (of | changes).items() if value is not None}}}}
-
-
-def _waiting(**changes: Any) -> dict[str, Any]:
-    return {"M": {"low": {"M": REGISTRATION | changes}}}
 
 
 @pytest.mark.parametrize(
@@ -56,22 +43,13 @@ def _waiting(**changes: Any) -> dict[str, Any]:
         ("holders", _holder(LEASED, until={"N": "9999999999999"}), "until must be a valid number"),
         ("holders", _holder(LEASED, code=None), r"holders\.p-1\.code must be of DynamoDB type S"),
         ("holders", _holder(LEASED, state={"S": "HELD"}), "state must be one of RESERVED, RUNNING, LEASED, got 'HELD'"),
-        ("waiting", {"S": "p-waits"}, "waiting must be"),
-        ("waiting", {"NULL": True}, "waiting must be"),
-        ("waiting", {"M": {"high": {"S": "p-waits"}}}, r"waiting\.high must be"),
-        ("waiting", _waiting(receipt_handle={"N": "1"}), r"waiting\.low\.receipt_handle must be"),
-        ("waiting", _waiting(sequence={"N": "1"}), r"waiting\.low\.sequence must be"),
-        ("waiting", _waiting(receives={"S": "1"}), r"waiting\.low\.receives must be"),
-        ("waiting", _waiting(weight={"N": "100001"}), r"waiting\.low\.weight must be"),
-        ("waiting", _waiting(execution={"N": "1"}), r"waiting\.low\.execution must be"),
-        ("cancelled", {"S": "me"}, "cancelled must be"),
-        ("cancelled", {"M": {"p-1": {"M": {"since": {"S": "today"}}}}}, r"cancelled\.p-1\.since must be"),
+        ("holders", _holder(RUNS, since={"N": YEAR_10000}), r"holders\.p-1\.since must be a valid number"),
+        ("grants", None, "grants must be of DynamoDB type N"),
+        ("grants", {"N": "1.5"}, "grants must be a whole number"),
+        ("ring_at", {"S": "soon"}, "ring_at must be of DynamoDB type N"),
+        ("run_settings", {"M": {"settle_seconds": {"S": "5"}}}, r"run_settings\.settle_seconds must be"),
         ("default_weight", {"N": "0"}, "default_weight must be"),
         ("target", {"S": ""}, "target must not be empty"),
-        ("waiting", _waiting(hidden_until={"N": YEAR_10000}), r"waiting\.low\.hidden_until must be a valid number"),
-        ("turn_high", {"S": "1"}, "turn_high must be"),
-        ("turn_high", {"N": f"{YEAR_10000}000"}, "turn_high must be a valid number"),
-        ("turn_seconds", {"N": "61"}, "turn_seconds must be"),
         ("paused", {"S": "yes"}, "paused must be"),
     ],
 )
@@ -95,14 +73,12 @@ def test_every_fault_is_found_with_its_path() -> None:
         "slots_in_use": None,
         "paused": {"S": "no"},
         "holders": {"M": {"p.1": {"M": {"state": {"S": "HELD"}}}, "p.2": {"S": "x"}}},
-        "waiting": {"M": {"high": {"S": "x"}, "low": {"M": {"receipt_handle": {"S": "h"}, "receives": {"S": "1"}}}}},
-        "cancelled": {"M": {"p.3": {"M": {"since": {"N": "-1"}}}}},
         "run_settings": {"M": {"timeout_minutes": {"S": "5"}}},
-        "turn_low": {"S": "1"},
+        "grants": {"S": "1"},
     }
 
     assert _paths(**broken) == [
-        ("cancelled", "p.3", "since"),
+        ("grants",),
         ("holders", "p.1", "since"),
         ("holders", "p.1", "state"),
         ("holders", "p.2"),
@@ -110,16 +86,10 @@ def test_every_fault_is_found_with_its_path() -> None:
         ("run_settings", "timeout_minutes"),
         ("slot_limit",),
         ("slots_in_use",),
-        ("turn_low",),
-        ("waiting", "high"),
-        *(
-            ("waiting", "low", name)
-            for name in ("execution", "hidden_until", "receives", "sequence", "since", "weight")
-        ),
     ]
 
 
-@pytest.mark.parametrize("name", ["holders", "waiting", "cancelled", "run_settings"])
+@pytest.mark.parametrize("name", ["holders", "run_settings"])
 def test_of_a_malformed_map_only_the_map_is_found(name: str) -> None:
     assert _paths(**{name: {"L": []}}) == [(name,)]
 

@@ -1,4 +1,4 @@
-"""The steps of the slot protocol, in one thread. tests/races has its races, on an atomic engine."""
+"""The steps of the janitor, of operators and of the workflow on a process's item. tests/races has their races."""
 
 from __future__ import annotations
 
@@ -7,230 +7,257 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from slotkeeper.slots.process import MAX_SLOT_LIMIT
-from slotkeeper.slots.protocol import (
-    PRECHECK_FROM_HOLDERS,
-    AlreadyHeld,
-    Cancelled,
-    Candidate,
-    Granted,
-    HeldByAnother,
-    Misconfigured,
-    Reservation,
-    Slots,
-    UnknownProcess,
-)
-from tests.support.boundary import Calls, passed_values, refuse
-from tests.unit.conftest import FULL, NOW, PAUSED, Account
+from slotkeeper.aws.dynamodb import number
+from slotkeeper.settings import NO_TARGET
+from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots.grants import GrantRefused
+from slotkeeper.slots.plan import PlannedStart
+from slotkeeper.slots.process import MAX_SLOT_LIMIT, Holder
+from slotkeeper.slots.processes import Operations, Processes
+from slotkeeper.slots.protocol import Slots
+from slotkeeper.slots.rate import Rate
+from tests.support.boundary import before_write, passed_values, refuse
+from tests.unit.conftest import NOW
+from tests.unit.slots.queue_scene import QueueScene, leased, reserved, running
 from tests.workflow.definition import states
 from tests.workflow.interpreter import evaluate
 
-
-@pytest.mark.parametrize("limit", [1, 2], ids=["full", "a slot free"])
-def test_f17_a_repeated_reserve_returns_already_held(account: Account, limit: int) -> None:
-    account.processes.set_limit("p", limit)
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert account.slots.reserve(Candidate("p", "p-1"), NOW) == AlreadyHeld()
-    assert account.item().slots_in_use == 1
+REFUSED = "ConditionalCheckFailedException"
 
 
-def test_f6_reserve_is_refused_until_the_process_is_below_a_lowered_limit(account: Account) -> None:
-    account.processes.set_limit("p", 3)
-    for n in range(3):
-        account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
-    account.processes.set_limit("p", 1)
-    refusals = []
-    for n in range(2):
-        refusals.append(account.slots.reserve(Candidate("p", "p-new"), NOW))
-        account.slots.cancel("p", f"p-{n}")
-    refusals.append(account.slots.reserve(Candidate("p", "p-new"), NOW))
-    account.slots.cancel("p", "p-2")
-    assert refusals == [FULL, FULL, FULL]
-    assert account.slots.reserve(Candidate("p", "p-new"), NOW) == Granted()
+class ProtocolScene(QueueScene):
+    """The process `p` with a limit of 5, and the steps."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=5)
+        self.slots = Slots(self.dynamodb, "slots")
+        self.processes = Processes(self.dynamodb, "slots", lambda: self.now)
+        self.operations = Operations(self.processes, Doorbell(self.sqs, "https://sqs/bells"))
+
+    def seen(self, name: str) -> Holder:
+        return self.process.holders[name]
+
+    def do(self, state: str, execution: str) -> str:
+        """Make a state's call, as an execution of this name; return the error code of its refusal, or an empty text."""
+        known = {"context": {"Execution": {"Name": execution, "Input": {"process": "p"}}}}
+        arguments = evaluate(states()[state]["Arguments"], known)
+        try:
+            self.dynamodb.update_item(**arguments | {"TableName": "slots"})
+        except ClientError as error:
+            return str(error.response["Error"]["Code"])
+        return ""
 
 
-def test_f7_a_limit_that_is_a_string_is_reported_and_not_taken_for_full(account: Account) -> None:
-    # For DynamoDB a comparison across types is false; moto fails on it.
-    item = account.raw_item() | {"slot_limit": {"S": "10"}}
-    refuse(account.dynamodb, "UpdateItem", "ConditionalCheckFailedException", Item=item)
-    outcome = account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert isinstance(outcome, Misconfigured)
-    assert "slot_limit must be of DynamoDB type N" in outcome.reason
+@pytest.fixture
+def scene() -> ProtocolScene:
+    return ProtocolScene()
 
 
-def test_f7_holders_of_another_type_are_reported_and_not_raised(account: Account) -> None:
-    account.write("holders", {"L": []})
-    refuse(account.dynamodb, "UpdateItem", "ValidationException")
-    outcome = account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert isinstance(outcome, Misconfigured)
-    assert "holders must be of DynamoDB type M" in outcome.reason
+# The janitor's steps
 
 
-@pytest.mark.parametrize("code", ["ValidationException", "ProvisionedThroughputExceededException"])
-def test_an_error_of_dynamodb_for_a_well_formed_item_is_raised(account: Account, code: str) -> None:
-    refuse(account.dynamodb, "UpdateItem", code)
-    with pytest.raises(ClientError, match=code):
-        account.slots.reserve(Candidate("p", "p-1"), NOW)
+@pytest.mark.parametrize("holder", [reserved(), running(), reserved(weight=3), running(weight=3)])
+def test_a_slot_that_is_freed_frees_its_weight_and_outdates_plans(holder: Any, scene: ProtocolScene) -> None:
+    """Its request may still be in the queue that a dispatch has read."""
+    scene.hold({"p-other": running(), "p-1": holder})
+    seen = scene.process
+    assert scene.slots.free("p", "p-1", scene.seen("p-1").raw) is True
+    assert (scene.process.slots_in_use, scene.holders) == (1, {"p-other": "RUNNING"})
+    assert isinstance(scene.grants.grant(seen, [PlannedStart("p-2", 1)], 0, NOW), GrantRefused)
 
 
-@pytest.mark.parametrize("limit", ["10", 10.0, True, -1, MAX_SLOT_LIMIT + 1, None])
-def test_f7_a_limit_of_another_type_is_refused_on_write(account: Account, limit: Any) -> None:
-    with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 100000"):
-        account.processes.set_limit("p", limit)
+def test_a_slot_is_freed_only_of_a_holder_that_is_unchanged(scene: ProtocolScene) -> None:
+    scene.hold({"p-1": reserved()})
+    seen = scene.seen("p-1").raw
+    assert scene.do("ConfirmSlot", "p-1") == ""
+    before = scene.item
+    assert scene.slots.free("p", "p-1", seen) is False
+    assert scene.slots.free("p", "p-none", seen) is False
+    assert scene.item == before
 
 
-def test_f19_a_missing_process_is_not_taken_for_full(account: Account) -> None:
-    assert account.slots.reserve(Candidate("unknown", "unknown-1"), NOW) == UnknownProcess()
+@pytest.mark.parametrize("now", [NOW + 0.2, None], ids=["quiet", "alive"])
+def test_a_check_is_recorded_only_on_an_unchanged_holder(now: float | None, scene: ProtocolScene) -> None:
+    scene.hold({"p-1": reserved()})
+    seen = scene.seen("p-1").raw
+    scene.do("ConfirmSlot", "p-1")
+    assert scene.slots.mark_quiet("p", "p-1", seen, now) is False
+    assert scene.slots.mark_quiet("p", "p-1", scene.seen("p-1").raw, now) is True
+    assert scene.seen("p-1").quiet_since == (NOW + 1 if now else None)  # rounding must not shorten the gap
 
 
-def test_f8_creating_a_process_again_keeps_its_holders(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert account.processes.create("p", 9, "job") is False
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
+def test_an_execution_is_adopted_once_above_the_limit_and_plans_are_outdated(scene: ProtocolScene) -> None:
+    scene.change(slot_limit=number(1))
+    seen = scene.process
+    assert scene.slots.adopt("p", "p-1", NOW + 0.5, "job", 3, redriven=True) is True
+    assert scene.slots.adopt("p", "p-1", NOW, "job") is False
+    assert scene.slots.adopt("q", "q-1", NOW, "job") is False
+    holder = scene.seen("p-1")
+    assert (holder.state, holder.since, holder.target, holder.redriven) == ("RUNNING", NOW, "job", True)
+    assert (scene.process.slots_in_use, scene.process.grants) == (3, seen.grants + 1)
 
 
-def test_reserve_is_refused_when_only_the_holders_reach_the_limit(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.write("slots_in_use", {"N": "0"})
-    assert account.slots.reserve(Candidate("p", "p-2"), NOW) == FULL
+def test_the_end_of_an_execution_outdates_plans(scene: ProtocolScene) -> None:
+    scene.slots.note_end("p")
+    scene.slots.note_end("gone")
+    assert (scene.process.grants, scene.slots.read("gone")) == (8, None)
 
 
-def test_f13_a_confirmed_slot_cannot_be_cancelled(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.confirm("p-1")
-    assert account.slots.cancel("p", "p-1") is False
-    assert account.item().holders["p-1"].target == "job"
+def test_a_process_is_read_consistently(scene: ProtocolScene) -> None:
+    reads = passed_values(scene.dynamodb, "GetItem", "ConsistentRead")
+    scene.slots.read("p")
+    scene.grants.read("p")
+    assert reads == [True, True]
 
 
-def test_a_release_fails_if_the_holder_changed_since_it_was_seen(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    seen = account.item().holders["p-1"].raw
-    account.confirm("p-1")
-    assert account.slots.release("p", "p-1", seen) is False
-    assert account.slots.release("p", "p-1", account.item().holders["p-1"].raw) is True
+@pytest.mark.parametrize("changed", ["counter", "holders"])
+def test_a_drifted_counter_is_repaired_only_if_nothing_has_changed(changed: str, scene: ProtocolScene) -> None:
+    scene.hold({"p-1": running(2)})
+    scene.change(slots_in_use=number(7))
+    seen = scene.process
+    if changed == "counter":
+        scene.change(slots_in_use=number(8))
+    else:  # their number is the same, with another weight
+        scene.change(holders={"M": {"p-2": {"M": running(3)}}})
+    assert scene.processes.repair_counter(seen) is False
+    assert scene.processes.repair_counter(scene.process) is True
+    assert scene.process.slots_in_use == scene.process.held_weight
 
 
-@pytest.mark.parametrize("now", [NOW, None], ids=["quiet", "alive"])
-def test_a_check_is_recorded_only_on_an_unchanged_holder(account: Account, now: float | None) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    seen = account.item().holders["p-1"].raw
-    account.confirm("p-1")
-    assert account.slots.mark_quiet("p", "p-1", seen, now) is False
-    assert account.slots.mark_quiet("p", "p-1", account.item().holders["p-1"].raw, now) is True
-
-
-def test_a_holder_is_below_150_bytes(account: Account) -> None:
+def test_a_holder_is_below_150_bytes(scene: ProtocolScene) -> None:
     """500 holders fit an item of 400 KB, and the write units of each write grow with the item."""
     name = "p" * 47 + "-" + "a" * 32
-    account.slots.reserve(Candidate("p", name), NOW)
-    account.confirm(name)
-    holder = account.item().holders[name]
-    account.slots.mark_quiet("p", name, holder.raw, NOW)
-    fields = account.raw_item()["holders"]["M"][name]["M"]
+    scene.hold({name: reserved()})
+    scene.do("ConfirmSlot", name)
+    scene.slots.mark_quiet("p", name, scene.seen(name).raw, NOW)
+    fields = scene.item["holders"]["M"][name]["M"]
     size = len(name) + 3 + sum(len(key) + 1 + len(next(iter(value.values()))) for key, value in fields.items())
     assert size < 150
 
 
-def test_a_change_of_an_unknown_process_is_refused(account: Account) -> None:
-    with pytest.raises(LookupError, match="process 'unknown' does not exist"):
-        account.processes.set_limit("unknown", 1)
+# Processes
 
 
-def test_a_drifted_counter_is_repaired_only_if_it_is_unchanged(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.write("slots_in_use", {"N": "7"})
-    seen = account.item()
-    account.write("slots_in_use", {"N": "8"})
-    assert account.processes.repair_counter(seen) is False
-    assert account.processes.repair_counter(account.item()) is True
-    assert account.item().slots_in_use == 1
+def test_a_process_that_is_added_again_keeps_its_holders(scene: ProtocolScene) -> None:
+    scene.hold({"p-1": running()})
+    before = scene.item
+    assert scene.processes.create("p", 9, "job") is False
+    assert scene.item == before
 
 
-def test_a_wake_reads_consistently(account: Account) -> None:
-    reads = passed_values(account.dynamodb, "GetItem", "ConsistentRead")
-    account.slots.to_wake("p", NOW)
-    account.slots.can_proceed(Candidate("p", "p-1"), NOW)
-    assert reads == [True, True]
+def test_a_process_never_has_a_value_of_grants_again(scene: ProtocolScene) -> None:
+    """A dispatch may have a plan of an earlier process of this name."""
+    scene.processes.create("q", 1)
+    first = scene.grants.read("q")
+    scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "q"}})
+    scene.pass_time(1)
+    scene.processes.create("q", 1)
+    second = scene.grants.read("q")
+    assert first
+    assert second
+    assert (first.grants, second.grants) == (NOW * 1000, (NOW + 1) * 1000)
 
 
-# The precheck: reserve first reads a process with many holders, and returns the same answers as the write
-
-
-def test_a_full_large_process_is_read_and_not_written(account: Account) -> None:
-    """A refused write costs as much as a successful one, by the item's size. A read costs a twentieth."""
-    account.processes.set_limit("p", PRECHECK_FROM_HOLDERS)
-    for n in range(PRECHECK_FROM_HOLDERS):
-        account.slots.reserve(Candidate("p", f"p-{n}"), NOW)
-    account.slots.reserve(Candidate("p", "p-late"), NOW)
-    calls = Calls(account.dynamodb)
-    assert account.slots.reserve(Candidate("p", "p-later"), NOW) == FULL
-    assert calls.made == ["GetItem"]
+@pytest.mark.parametrize("limit", ["10", 10.0, True, -1, MAX_SLOT_LIMIT + 1, None])
+def test_a_limit_of_another_type_is_refused(limit: Any, scene: ProtocolScene) -> None:
+    with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 100000"):
+        scene.processes.set_limit("p", limit)
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value", "answer"),
+    ("attributes", "removed"),
     [
-        ("slot_limit", {"N": "2"}, Granted()),
-        ("paused", {"BOOL": True}, PAUSED),
-        ("holders", {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}}}}, AlreadyHeld()),
-        (
-            "holders",
-            {"M": {"p-2": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}, "weight": {"N": "2"}}}}},
-            HeldByAnother(2),
-        ),
-        ("cancelled", {"M": {"p-2": {"M": {"since": {"N": "1"}, "by": {"S": "me"}}}}}, Cancelled(1, "me")),
-        ("holders", {"S": "p-1"}, Misconfigured("holders must be of DynamoDB type M, got {'S': 'p-1'}")),
+        ({"paused": {"BOOL": True}}, True),
+        ({}, False),
+        ({"paused": {"BOOL": True}, "holders": {"M": {"lease": {"M": leased(NOW)}}}}, False),
     ],
 )
-def test_the_precheck_returns_the_answer_of_the_write(
-    account: Account, attribute: str, value: dict[str, Any], answer: Reservation
-) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.write(attribute, value)
-    assert Slots(account.dynamodb, account.slot_table, large={"p"}).reserve(Candidate("p", "p-2"), NOW) == answer
+def test_a_paused_process_without_holders_is_removed(attributes: Any, removed: bool, scene: ProtocolScene) -> None:
+    scene.change(**attributes)
+    assert scene.operations.remove("p") is removed
+    assert (scene.item == {}) is removed
+    # Also without effect: the command before may have died before its ring, and the janitor does not visit the process.
+    assert scene.rings == [({"process": "p"}, 0)]
 
 
-def test_the_precheck_reports_an_unknown_process(account: Account) -> None:
-    slots = Slots(account.dynamodb, account.slot_table, large={"unknown"})
-    assert slots.reserve(Candidate("unknown", "unknown-1"), NOW) == UnknownProcess()
+# Operators
+
+
+@pytest.mark.parametrize(
+    ("act", "rings"),
+    [
+        pytest.param(lambda it: it.set_limit("p", 9), True, id="set_limit"),
+        pytest.param(lambda it: it.set_rate("p", Rate(1, 60)), True, id="set_rate"),
+        pytest.param(lambda it: it.set_rate("p", None), True, id="no rate"),
+        pytest.param(lambda it: it.pause("p"), False, id="pause"),
+        pytest.param(lambda it: it.resume("p"), True, id="resume"),
+    ],
+)
+def test_a_change_that_may_allow_a_start_rings_after_its_write(act: Any, rings: bool, scene: ProtocolScene) -> None:
+    refuse(scene.dynamodb, "UpdateItem", "InternalServerError")
+    with pytest.raises(ClientError):
+        act(scene.operations)
+    assert scene.rings == []
+    scene.aws.made.clear()
+    act(scene.operations)
+    assert scene.aws.made == ["UpdateItem"] + ["SendMessage"] * rings
+    assert scene.rings == [({"process": "p"}, 0)] * rings
+
+
+def test_a_change_of_an_unknown_process_is_refused_without_a_ring(scene: ProtocolScene) -> None:
+    for act in (
+        lambda: scene.operations.set_limit("unknown", 1),
+        lambda: scene.operations.set_rate("unknown", None),
+        lambda: scene.operations.pause("unknown"),
+        lambda: scene.operations.resume("unknown"),
+    ):
+        with pytest.raises(LookupError, match="process 'unknown' does not exist"):
+            act()
+    assert scene.rings == []
+
+
+def test_a_new_rate_begins_a_new_count(scene: ProtocolScene) -> None:
+    scene.change(next_start=number(10**15), rate=Rate(1, 86_400).item)
+    scene.operations.set_rate("p", Rate(10, 60))
+    assert scene.process.next_start == 0
+    scene.operations.set_rate("p", None)
+    assert not scene.item.keys() & {"rate", "next_start"}
+
+
+def test_a_repair_replaces_what_is_malformed_and_rings_if_nothing_has_changed(scene: ProtocolScene) -> None:
+    scene.hold({"p-1": running(), "p-2": running()})
+    scene.change(slot_limit={"S": "5"}, slots_in_use=number(9))
+    seen = scene.item
+    repaired = seen | {"slot_limit": number(5), "slots_in_use": number(1), "holders": {"M": {"p-1": {"M": running()}}}}
+    before_write(scene.dynamodb, lambda _: scene.change(holders={"M": {}}))
+    assert scene.operations.repair("p", seen, repaired) is False
+    assert scene.rings == []
+    scene.change(holders=seen["holders"])
+    assert scene.operations.repair("p", seen, repaired) is True
+    assert (scene.item, scene.rings) == (repaired, [({"process": "p"}, 0)])
+
+
+def test_a_target_is_changed_only_from_the_one_that_was_seen(scene: ProtocolScene) -> None:
+    assert scene.processes.change_target("p", "other", before=NO_TARGET) is False
+    assert scene.processes.change_target("p", "other", before="job") is True
+    assert scene.process.target == "other"
 
 
 # The workflow's writes, from its definition
 
 
-def _do(account: Account, state: str, execution: str) -> dict[str, Any]:
-    """Make a state's call, as an execution of this name."""
-    known = {"context": {"Execution": {"Name": execution, "Input": {"process": "p"}}}}
-    arguments = evaluate(states()[state]["Arguments"], known)
-    answer: dict[str, Any] = account.dynamodb.update_item(**arguments | {"TableName": account.slot_table})
-    return answer
-
-
-def _refusal(account: Account, state: str, execution: str) -> str:
-    """The error code of a state's call, or an empty text."""
-    try:
-        _do(account, state, execution)
-    except ClientError as error:
-        return str(error.response["Error"]["Code"])
-    return ""
-
-
-def test_f13_a_cancelled_reservation_is_not_confirmed(account: Account) -> None:
-    """The janitor cancelled the reservation of a slow starter, whose execution starts later."""
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.cancel("p", "p-1")
-    account.slots.reserve(Candidate("p", "p-2"), NOW)
-    assert _refusal(account, "ConfirmSlot", "p-1") == "ConditionalCheckFailedException"
-    assert account.item().holders.keys() == {"p-2"}
+def test_f13_a_freed_reservation_is_not_confirmed(scene: ProtocolScene) -> None:
+    """The janitor has freed the reservation of a slow starter, whose execution starts later."""
+    scene.hold({"p-2": reserved()})
+    assert scene.do("ConfirmSlot", "p-1") == REFUSED
+    assert scene.holders == {"p-2": "RESERVED"}
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_f5_a_slot_that_is_released_twice_is_released_once(account: Account, confirmed: bool) -> None:
-    account.processes.set_limit("p", 2)
-    for name in ("p-1", "p-2"):
-        account.slots.reserve(Candidate("p", name), NOW)
+def test_f5_a_slot_that_is_released_twice_is_released_once(confirmed: bool, scene: ProtocolScene) -> None:
+    scene.hold({"p-1": reserved(weight=2), "p-2": reserved()})
     if confirmed:
-        _do(account, "ConfirmSlot", "p-1")
-    refusals = [_refusal(account, "ReleaseSlot", "p-1") for _ in range(2)]
-    assert refusals == ["", "ConditionalCheckFailedException"]
-    assert (account.item().slots_in_use, account.item().holders.keys()) == (1, {"p-2"})
+        scene.do("ConfirmSlot", "p-1")
+        assert scene.seen("p-1").target == "job"
+    assert [scene.do("ReleaseSlot", "p-1") for _ in range(2)] == ["", REFUSED]
+    assert (scene.process.slots_in_use, scene.holders) == (1, {"p-2": "RESERVED"})

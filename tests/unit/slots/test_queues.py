@@ -1,55 +1,51 @@
-"""Hiding, waking and dead-lettering messages of the queue."""
+"""Dead-letter messages of the starter, and failed requests that the janitor keeps."""
 
 from __future__ import annotations
 
-import pytest
-
-from slotkeeper.slots.queues import hide_seconds
-from tests.support.boundary import refuse
-from tests.unit.conftest import RETENTION, VISIBILITY, Account, delivery
+from slotkeeper.slots.queues import MAX_BODY_CHARACTERS, FailedRequestQueue, RequestDeadLetterQueue
+from tests.unit.conftest import delivery
+from tests.unit.slots.queue_scene import QueueScene
 
 
-def test_f21_waiting_for_the_whole_retention_does_not_use_up_the_receives() -> None:
-    waited, receives = 0.0, 0
-    while waited < RETENTION:
-        waited += hide_seconds(waited, VISIBILITY)
-        receives += 1
-    assert receives < 750  # of 1,000: the others are for wakes
+def _texts(sent: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: value["StringValue"] for name, value in sent.items()}
 
 
-@pytest.mark.parametrize(
-    ("waited", "seconds"),
-    [(0, 225), (900, 225), (1000, 250), (4000, 1000), (7200, 1800), (1e6, 1800)],
-    ids=["1.25 times the default", "the same", "a quarter", "a quarter later", "half an hour", "half an hour later"],
-)
-def test_a_message_is_hidden_for_a_quarter_of_the_time_it_has_waited(waited: float, seconds: int) -> None:
-    """At least 1.25 times the queue's default, at most half an hour, as docs/correctness.md and docs/costs.md state."""
-    assert hide_seconds(waited, default_visibility=180) == seconds
+def test_a_dead_letter_message_has_its_reason_and_its_body_without_a_token() -> None:
+    scene = QueueScene()
+    letters = RequestDeadLetterQueue(scene.sqs, "https://sqs/dead.fifo")
+    letters.add(delivery("junk \u2603", "g", message_id="m-1"), "InvalidRequest", "because\x00of a \x07 bell")
+    letters.add(delivery('{"task_token": "secret"}', message_id="m-2"), "InvalidRequest", "why")
+    letters.add(delivery("x" * 1_000_000, message_id="m-3"), "InvalidRequest", "why")
+
+    sent = scene.aws.sent_to("dead.fifo")
+    texts = _texts(sent[0]["MessageAttributes"])
+    assert (sent[0]["MessageBody"], texts["reason"], texts["message_group"]) == (
+        "junk \u2603",
+        "because?of a ? bell",
+        "g",
+    )
+    assert "secret" not in sent[1]["MessageBody"]
+    assert len(sent[2]["MessageBody"]) == MAX_BODY_CHARACTERS
+    # SQS returns at most ten messages of a group, and the operator command must find each. A repetition is dropped.
+    assert [each["MessageGroupId"] for each in sent] == ["m-1", "m-2", "m-3"]
+    assert [each["MessageDeduplicationId"] for each in sent] == ["m-1", "m-2", "m-3"]
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["AWS.SimpleQueueService.MessageNotInflight", "ReceiptHandleIsInvalid", "InvalidParameterValue"],
-)
-def test_a_spent_handle_is_no_error(account: Account, code: str) -> None:
-    refuse(account.sqs, "ChangeMessageVisibility", code)
-    assert account.queue.make_visible("spent") is False
-
-
-def test_a_dead_letter_message_has_its_reason_and_the_unchanged_body(account: Account) -> None:
-    account.queue.dead_letter(delivery("junk \u2603"), "InvalidRequest", "because\x00of a \x07 bell")
-    (message,) = account.messages(account.dead_letter_url)
-    assert message["Body"] == "junk \u2603"
-    assert message["MessageAttributes"]["reason"]["StringValue"] == "because?of a ? bell"
-    assert message["MessageAttributes"]["code"]["StringValue"] == "InvalidRequest"
-
-
-def test_each_dead_letter_message_has_a_group_of_its_own(account: Account) -> None:
-    """SQS returns at most ten messages of a group, and the operator command must find each."""
-    for message_id in ("m-1", "m-2"):
-        account.queue.dead_letter(delivery("{}", "p#high", message_id=message_id), "UnknownProcess", "why")
-    messages = account.sqs.receive_message(
-        QueueUrl=account.dead_letter_url, MaxNumberOfMessages=10, AttributeNames=["All"], MessageAttributeNames=["All"]
-    )["Messages"]
-    assert [one["Attributes"]["MessageGroupId"] for one in messages] == ["m-1", "m-2"]
-    assert {one["MessageAttributes"]["message_group"]["StringValue"] for one in messages} == {"p#high"}
+def test_a_kept_request_has_the_attributes_of_the_workflows_state() -> None:
+    scene = QueueScene()
+    failed = FailedRequestQueue(scene.sqs, "https://sqs/failed")
+    failed.keep("{}", "p-1", "Glue", "why", "TIMEOUT")
+    failed.keep("", "p-2", "E" * 300, "c" * 9000)
+    first, second = scene.aws.sent_to("failed")
+    expected = {
+        "execution_name": "p-1",
+        "error": "Glue",
+        "cause": "why",
+        "kept_by": "janitor",
+        "glue_run_state": "TIMEOUT",
+    }
+    assert _texts(first["MessageAttributes"]) == expected
+    assert second["MessageBody"] == "{}"
+    texts = _texts(second["MessageAttributes"])
+    assert (len(texts["error"]), len(texts["cause"]), "glue_run_state" in texts) == (256, 8000, False)

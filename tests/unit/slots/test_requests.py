@@ -13,20 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dev.emulator import jsonata_values
+from slotkeeper.settings import MAX_WEIGHT
 from slotkeeper.slots.request import (
-    ADDED_BYTES,
     MAX_BODY_BYTES,
-    MAX_WEIGHT,
+    MAX_INPUT_BYTES,
     PRIORITIES,
     SCHEMA_FILE,
     InvalidRequest,
+    RequestTooLarge,
+    caller_of,
     execution_name,
-    message_group,
     parse_request,
-    process_of,
 )
 from tests.unit.conftest import delivery
 
+LARGEST_INPUT = 262_144  # Step Functions API Reference, StartExecution, `input`
 SCHEMA = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text()))
 
 
@@ -43,8 +44,8 @@ def test_the_name_of_an_execution_is_the_documented_hash() -> None:
 
 def test_the_input_of_a_request_with_an_id_does_not_depend_on_the_delivery() -> None:
     body = {"process": "p", "request_id": "mine"}
-    first = parse_request(delivery(body, message_id="one", receives=1, sent_at=1.0))
-    again = parse_request(delivery(body, message_id="two", receives=9, sent_at=2.0))
+    first = parse_request(delivery(body, message_id="one", sequence="1", sent_at=1.0))
+    again = parse_request(delivery(body, message_id="two", sequence="9", sent_at=2.0))
     assert first.to_json() == again.to_json()
 
 
@@ -64,12 +65,12 @@ FULL = {
 
 
 @pytest.mark.parametrize("body", FULL.values(), ids=FULL)
-def test_a_request_of_the_largest_size_fits_its_queue_when_it_is_sent_again(body: str) -> None:
+def test_a_request_of_the_largest_size_fits_the_input_of_an_execution(body: str) -> None:
     body += " " * (MAX_BODY_BYTES - len(body.encode()))
     request = parse_request(delivery(body, message_id="i" * 36))
     again = replace(request, attempt=1_000_000).to_json()
-    assert len(again.encode()) <= MAX_BODY_BYTES + ADDED_BYTES
-    assert parse_request(delivery(again, message_id="another")).arguments == request.arguments
+    assert len(again.encode()) < LARGEST_INPUT
+    assert json.loads(again)["arguments"] == request.arguments
     assert not {"\ufffe", "\uffff"} & set(again)
 
 
@@ -158,27 +159,27 @@ def test_other_arguments_pass(name: str) -> None:
     assert parse_request(delivery({"process": "p", "arguments": {name: "x"}})).arguments == {name: "x"}
 
 
+@pytest.mark.parametrize("group", ["p", "p#low", "another", "0123"])
+def test_a_message_may_have_any_group(group: str) -> None:
+    """The queue of a process is ordered by priority and time alone."""
+    request = parse_request(delivery({"process": "p", "priority": "high"}, group=group))
+    assert (request.process, request.priority) == ("p", "high")
+
+
 @pytest.mark.parametrize(
-    ("priority", "group", "expected"),
+    ("body", "reason"),
     [
-        ("normal", "other", "p"),
-        ("normal", "p#normal", "p"),
-        ("high", "p", "p#high"),
-        ("low", "p#high", "p#low"),
+        ({"arguments": {"--text": "x" * MAX_BODY_BYTES}}, "body has 65,6.. bytes; it may have at most 65,536"),
+        ({"input": {"text": "x" * MAX_INPUT_BYTES}}, "input has 32,7.. bytes; it may have at most 32,768"),
     ],
 )
-def test_the_group_must_be_that_of_process_and_priority(priority: str, group: str, expected: str) -> None:
-    reason = (
-        f"MessageGroupId is '{group}', but a request of process 'p' with priority '{priority}' must have '{expected}'"
-    )
-    with pytest.raises(InvalidRequest, match=f"^{reason}, because"):
-        parse_request(delivery({"process": "p", "priority": priority}, group=group))
-
-
-def test_the_group_of_a_priority_names_its_process() -> None:
-    groups = [message_group("p", priority) for priority in PRIORITIES]
-    assert groups == ["p#high", "p", "p#low"]
-    assert [process_of(group) for group in groups] == ["p"] * 3
+def test_a_request_that_is_too_large_is_named_without_its_content(body: dict[str, Any], reason: str) -> None:
+    """Its row needs the rest: it is listed, and its caller is told."""
+    with pytest.raises(RequestTooLarge, match=reason) as refused:
+        parse_request(delivery({"process": "p", "request_id": "x", "task_token": "t", "weight": 2} | body))
+    request = refused.value.request
+    assert (request.arguments, request.input, request.weight, request.caller) == ({}, None, 2, caller_of("t"))
+    assert request.execution_name == execution_name("p", "x", 1, caller_of("t"))
 
 
 @pytest.mark.parametrize(
@@ -196,10 +197,9 @@ def test_the_execution_input_has_priority_and_weight_only_if_the_request_states_
     body: dict[str, Any], added: dict[str, Any]
 ) -> None:
     """So a request without them has the same input as before, and a redelivery during a deployment is recognized."""
-    group = message_group("p", body.get("priority", "normal"))
-    request = parse_request(delivery({"process": "p", "request_id": "x"} | body, group=group))
+    request = parse_request(delivery({"process": "p", "request_id": "x"} | body))
     assert json.loads(request.to_json()) == {"process": "p", "arguments": {}, "request_id": "x", "attempt": 1} | added
-    assert parse_request(delivery(request.to_json(), group=group, message_id="another")) == request
+    assert parse_request(delivery(request.to_json(), message_id="another")) == request
 
 
 _json_values = st.recursive(
@@ -221,19 +221,12 @@ _nearly_requests = st.fixed_dictionaries(
 )
 
 
-def _group(body: Any) -> str:
-    """The group that a request of this body must have."""
-    if not isinstance(body, dict):
-        return ""
-    return message_group(str(body.get("process", "")), str(body.get("priority", "normal")))
-
-
 @given(_nearly_requests | _json_values)
 def test_every_body_is_a_request_or_is_refused_as_the_schema_says(body: Any) -> None:
     """Producers validate with the schema's file: a body must be valid for both or for neither."""
     text = json.dumps(body)
     try:
-        request = parse_request(delivery(text, group=_group(body)))
+        request = parse_request(delivery(text))
     except InvalidRequest as refused:
         if "surrogate" not in str(refused):
             with pytest.raises(jsonschema.ValidationError):
