@@ -80,6 +80,8 @@ QUEUED = "#state = :queued AND attribute_exists(place)"
 MARK_UPDATE = "SET #state = :started, started = :now, granted = :granted REMOVE place, deadline"
 # A redriven execution may find that work which was recorded as failed has succeeded after all.
 RECORD_CONDITION = "#state IN (:queued, :started, :failed)"
+# The workflow records the error of the work, which that of the execution must not replace.
+UNRECORDED_CONDITION = "#state IN (:queued, :started)"
 RECORD_UPDATE: Mapping[Outcome, str] = {
     "SUCCEEDED": (
         "SET #state = :end, ended = :now, expires = :expires REMOVE place, deadline, #open, body, #error, cause"
@@ -251,18 +253,22 @@ class RequestTable:
     def record(
         self, process: str, execution: str, outcome: Outcome, now: float, error: str = "", cause: str = ""
     ) -> bool:
-        """Record how the work of a request has ended; False if it is neither queued, started nor failed.
+        """Record how the work of a request has ended, if the workflow has not; False if it has, or has ended otherwise.
 
         Args:
             error, cause: of a failure, cut as the workflow cuts them.
         """
-        values: Item = {f":{state.lower()}": {"S": state} for state in ("QUEUED", "STARTED", "FAILED")}
-        values |= {":end": {"S": outcome}, ":now": number(now), ":expires": number(int(now) + RETENTION_SECONDS)}
+        values: Item = {":queued": {"S": "QUEUED"}, ":started": {"S": "STARTED"}, ":end": {"S": outcome}}
+        values |= {":now": number(now), ":expires": number(int(now) + RETENTION_SECONDS)}
         if outcome == "FAILED":
+            condition = UNRECORDED_CONDITION
             values |= {":error": {"S": error[:MAX_ERROR]}, ":cause": {"S": cause[:MAX_CAUSE]}}
+        else:
+            condition = RECORD_CONDITION
+            values[":failed"] = {"S": "FAILED"}
         names = {"#state": "state", "#open": "open", "#error": "error"}
         update = RECORD_UPDATE[outcome]
-        return self._table.update((process, execution), update, RECORD_CONDITION, values, names).held
+        return self._table.update((process, execution), update, condition, values, names).held
 
     def note_put_back(self, process: str, execution: str, grants: int) -> None:
         """Note the value of `grants` from which the order of a queued request counts: its slot was taken back then."""
