@@ -259,6 +259,17 @@ def attributes_count_as_size(workflows: Workflows) -> list[str]:
 
 
 @ENGINE.row(
+    "A message may have 1,048,576 bytes and not more.",
+    source=documented("Amazon SQS API Reference, SendMessage"),
+    expected=["accepted", "InvalidParameterValue"],
+)
+def largest_message(workflows: Workflows) -> list[str]:
+    sqs, size = workflows.client("sqs"), 1_048_576
+    url = sqs.create_queue(QueueName=unique("large"), Attributes={"MaximumMessageSize": str(size)})["QueueUrl"]
+    return [code_of(partial(sqs.send_message, QueueUrl=url, MessageBody="x" * each)) for each in (size, size + 1)]
+
+
+@ENGINE.row(
     "A workflow's sqs:sendMessage sends an object as JSON to a standard queue, after a delay, and returns its id.",
     source=documented("AWS Step Functions Developer Guide, Send messages to an Amazon SQS queue with Step Functions"),
     expected=({"process": "p"}, True),
