@@ -88,7 +88,7 @@ def test_every_check_of_a_run_with_priorities_holds(
     assert (report["requests"], report["succeeded"], report["failed"]) == (12, 10, 1)
     assert report["slots_in_use_at_end"] == 0
     assert report["wait"].keys() == {"low", "normal", "high"}
-    assert [each["code"] for each in report["dead_lettered"]] == ["Cancelled"]
+    assert [each["code"] for each in report["without_start"]] == ["Cancelled"]
     assert "█" in (output := shown(slot_scenario.SCENARIO, outcome, tmp_path))
     assert f"{tmp_path}/{frame.PAGE}" in output
     page = (tmp_path / frame.PAGE).read_text()
@@ -98,9 +98,16 @@ def test_every_check_of_a_run_with_priorities_holds(
     assert undocumented(outcome, slot_report) == set()
 
 
+def test_every_check_of_a_run_holds_while_the_janitor_runs_the_system_alone(aws: EmbeddedAws) -> None:
+    parameters = slot_report.Parameters(requests=2 * LIMIT + 1, limit=LIMIT, fail=0.0, doorbell=False)
+    report = slot_scenario.measure(aws, parameters, run()).report
+    assert results(report)[False] == {}
+    assert "the janitor ran the system alone" in results(report)[True]
+    assert report["succeeded"] == 2 * LIMIT + 1
+
+
 def test_every_check_of_a_run_with_a_state_machine_holds(aws: EmbeddedAws) -> None:
     parameters = slot_report.Parameters(requests=6, limit=2, fail=0.2, target="workflow")
-    aws.client("sqs").purge_queue(QueueUrl=aws.outputs["RequestDeadLetterQueueUrl"])  # of the run before
     report = machine_run.measure(aws, parameters, run()).report
     assert results(report)[False] == {}
     assert [report[name] for name in ("requests", "succeeded", "failed")] == [6, 5, 1]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from slotkeeper.slots.rows import RequestRows
 from slotkeeper_cli.stack_connection import LOCAL_FILE
 from slotkeeper_cli.web.server import page_leading_to
 from tests.e2e.deployed_stack import DeployedStack
@@ -93,16 +94,27 @@ def _see(page: Any, text: str) -> None:
     page.get_by_text(text).first.wait_for()
 
 
+def _state(stack: DeployedStack, process: str, execution: str) -> str:
+    """The state of a request; empty until it has a row."""
+    row = RequestRows(stack.aws.client("dynamodb"), stack.outputs["RequestTableName"]).row(process, execution)
+    return row.state if row else ""
+
+
+def _await_queued(stack: DeployedStack, process: str, execution: str) -> None:
+    wait_until(lambda: _state(stack, process, execution) == "QUEUED", f"{execution} to be queued")
+
+
 def test_a_request_is_seen_waiting_with_its_reason_then_running_then_finished(stack: DeployedStack, page: Any) -> None:
     process = stack.process(limit=1)
     stack.send(process, "first")
     second = stack.send(process, "second")
-    stack.wait_until_waiting(process, second)
+    _await_queued(stack, process, second)
     page.goto("./")
     page.get_by_label("Filter Processes").fill(process)
     page.get_by_role("link", name=process, exact=True).click()
     _see(page, "1 of 1 slot in use")
     page.get_by_role("link", name="second").click()
+    _see(page, "Number 1 in the queue.")
     _see(page, "Waits because: 1 of 1 slot in use")
     stack.end(process, "first")
     _see(page, "it has held a slot for")
@@ -165,16 +177,34 @@ def test_a_command_that_asks_is_confirmed_by_its_own_question(stack: DeployedSta
     process = stack.process(limit=1)
     stack.send(process, "held")
     waiting = stack.send(process, "waits")
-    stack.wait_until_waiting(process, waiting)
+    _await_queued(stack, process, waiting)
     writing.goto(f"request?id=waits&process={process}")
     writing.get_by_role("button", name="slotkeeper request cancel").click()
     writing.get_by_role("button", name="Run").click()
     _see(writing, "Cancel")
-    assert waiting not in stack.item(process).cancelled
+    assert _state(stack, process, waiting) == "QUEUED"
     writing.get_by_role("button", name="Yes").click()
     writing.get_by_role("button", name="Close").wait_for()
-    assert waiting in stack.item(process).cancelled
+    assert _state(stack, process, waiting) == "CANCELLED"
     stack.end(process, "held")
+
+
+def test_several_requests_of_the_queue_are_cancelled_together(stack: DeployedStack, writing: Any) -> None:
+    process = stack.process(limit=1)
+    stack.send(process, "held")
+    queued = [stack.send(process, each) for each in ("one", "two", "three")]
+    for each in queued:
+        _await_queued(stack, process, each)
+    writing.goto(f"process/{process}")
+    for each in ("one", "three"):
+        writing.get_by_role("row", name=each).get_by_role("checkbox").click()
+    writing.get_by_role("button", name="Cancel requests").click()
+    writing.get_by_role("button", name="Run").click()
+    writing.get_by_role("button", name="Yes").click()
+    writing.get_by_role("button", name="Close").wait_for()
+    assert [_state(stack, process, each) for each in queued] == ["CANCELLED", "QUEUED", "CANCELLED"]
+    stack.end(process, "held")
+    stack.end(process, "two")
 
 
 @pytest.mark.parametrize(
