@@ -295,7 +295,7 @@ def accounted(history: WorkHistory) -> CheckResult:
 
 
 def _stranded(history: WorkHistory, row: RequestRow) -> str:
-    """Why a request that has not ended will not go on; empty if that is not certain."""
+    """Why a request that has not ended does not continue; empty if that is not certain."""
     attempt = history.by_execution.get(row.execution)
     if attempt is not None and attempt.stopped is not None:
         is_late = history.now - attempt.stopped > history.bounds.dead_holder
