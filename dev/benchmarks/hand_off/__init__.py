@@ -1,1 +1,1 @@
-"""From a release to the next start, and the share of slot time in use: the wake against polling by visibility."""
+"""How fast requests start in the deployed stack: after a release, from a backlog, with a free slot, in a burst."""

@@ -1,163 +1,159 @@
-"""Hand-off: the wake against polling every 5 and 30 s, on the embedded AWS with the deployed stack.
-
-The designs have the engine to themselves, one after the other.
-"""
+"""How fast requests start, on the embedded AWS with the deployed stack. The parts follow each other."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
-from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper_cli.audit.intervals import percentile
 
-from .hand_off_designs import JOB, JOB_SECONDS, WAKE, WAKE_CHILDREN, BenchmarkStack, Variant
-from .hand_off_figures import Window, expected, read_executions, read_invocations
+from .benchmark_stack import BenchmarkStack, wait_for
+from .hand_off_figures import gaps, out_of_order, read_executions, starts_a_second
 
-TITLE = "Hand-off: from a release to the next start"
-MINUTES = 5
-MEDIAN, P99, USED, INVOCATIONS = 1.0, 2.0, 0.95, 2.2
-# The janitor does not run during a window: all wakes are the workflow's.
-PARAMETERS = {
-    "JanitorSchedule": "rate(1 day)",
-    "MoreGlueJobArns": f"arn:aws:glue:us-east-1:000000000000:job/{JOB}",
-    "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:child",
-}
-LATE = 20.0  # seconds to wait for a poll that is due
+TITLE = "How fast requests start"
+MINUTES = 2
+WORK_MS = 300
+MEDIAN, P99, STARTS = 1.0, 2.0, 30.0
+BURST_AFTER = 6.0  # seconds, and half a second for each slot: until the requests behind the first ones are queued
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`wake_seconds`: of a wake's window. `polls`: period -> whole periods of its window."""
+    """The number of slots and of requests of each part. `burst`: slots that become free in one instant."""
 
-    limit: int
-    wake_seconds: float
-    polls: Mapping[int, int]
+    hand_offs: tuple[int, int]
+    backlog: tuple[int, int]
+    free: int
+    burst: int
 
 
-FULL = Plan(limit=4, wake_seconds=60.0, polls={5: 8, 30: 3})
-SMALL = Plan(limit=2, wake_seconds=4.0, polls={2: 1, 7: 1})
+FULL = Plan(hand_offs=(3, 200), backlog=(50, 300), free=30, burst=50)
+SMALL = Plan(hand_offs=(2, 6), backlog=(4, 12), free=2, burst=3)
 
 
 def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
-    """Deploy, measure, read the records and judge. Raises EngineError, DeploymentError and CannotContinue."""
+    """Deploy, measure and read the records. Raises EngineError, DeploymentError and CannotContinue."""
     plan = SMALL if small else FULL
     notify("start and deploy")
-    with EmbeddedAws.start(folder / "engine") as aws:
-        aws.deploy(PARAMETERS)
-        stack = BenchmarkStack(aws, plan.limit)
-        variants = [stack.deployed(), stack.with_children(), *map(stack.polling, plan.polls)]
-        figures = {}
-        for variant in variants:
-            notify(f"warm up {variant.name}")
-            warm_up(stack, variant)
-            notify(f"measure {variant.name}")
-            sent = observe(stack, variant, plan)
-            figures[variant.name] = read(stack, variant, sent)
-    return outcome(figures, plan.limit)
+    with BenchmarkStack.start(folder / "engine") as stack:
+        figures: dict[str, Any] = {}
+        for part in (hand_off, backlog, free_slot, burst):
+            notify(f"measure {part.__name__}")
+            figures |= part(stack, plan)
+    return outcome(figures, plan)
 
 
-def warm_up(stack: BenchmarkStack, variant: Variant) -> None:
-    """As many requests as slots, so that none is refused: the first of each operation is slower."""
-    enough = stack.admitted(variant) + stack.limit
-    stack.send(variant, stack.limit, f"warm-{variant.name}")
-    _wait_for(
-        lambda: stack.admitted(variant) >= enough and not stack.in_use(variant),
-        LATE,
-        f"the first requests of {variant.name} do not end",
-    )
+def hand_off(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
+    """From a release to the next start, while requests wait."""
+    limit, count = plan.hand_offs
+    sent, invoked = _run(stack, "hand-off", limit, count)
+    executions = read_executions(stack.stepfunctions, stack.executions("hand-off"))
+    found = gaps([each for each in executions if each.started >= sent], sent, limit)
+    return {"hand_offs": found, "median": median(found), "p99": percentile(found, 0.99), "invocations_waiting": invoked}
 
 
-def observe(stack: BenchmarkStack, variant: Variant, plan: Plan) -> float:
-    """Fill the variant's queue with more than it can use, and wait. Returns when.
-
-    Raises CannotContinue if the queue became empty, or an expected poll did not happen.
-    """
-    before, sent = stack.admitted(variant), time.time()
-    polls = plan.polls[variant.period] if variant.period else 0
-    seconds = variant.period * polls if variant.period else plan.wake_seconds
-    stack.send(variant, round(plan.limit * (polls + 2 + plan.wake_seconds / JOB_SECONDS)), variant.name)
-    time.sleep(seconds)
-    if variant.period:
-        _wait_for(
-            lambda: stack.admitted(variant) >= before + plan.limit * (polls + 1),
-            LATE + polls,  # MiniStack notices a second late that a hidden message is visible again
-            f"{variant.name} has not polled {polls} times: see the engine's log",
-        )
-    if not stack.queued(variant):
-        raise CannotContinue(f"the queue of {variant.name} became empty: its idle slots would show nothing")
-    stack.clear(variant)
-    return sent
-
-
-def read(stack: BenchmarkStack, variant: Variant, sent: float) -> dict[str, Any]:
-    """A variant's figures. Raises CannotContinue for records without a hand-off."""
-    executions = [e for e in read_executions(stack.stepfunctions, variant.workflow_arn) if e.started >= sent]
-    window = Window(executions, sent, variant.period, stack.limit)
-    gaps = sorted(handoff.seconds for handoff in window.handoffs())
-    if not gaps:
-        raise CannotContinue(f"{variant.name} handed off no slot: there is nothing to measure")
-    held = median(e.release_exited - e.started for e in executions if e.release_exited is not None)
+def backlog(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
+    """Starts a second of more requests than slots."""
+    limit, count = plan.backlog
+    sent, invoked = _run(stack, "backlog", limit, count)
+    starts = sorted(each["startDate"].timestamp() for each in stack.executions("backlog"))
     return {
-        "period": variant.period,
-        "hand_offs": gaps,
-        "median": median(gaps),
-        "p99": percentile(gaps, 0.99),
-        "slots_used": window.slots_used(),
-        "invocations": window.invocations_per_request(read_invocations(stack.logs, stack.log_group(variant))),
-        "expected": expected(variant.period, held, stack.limit) if variant.period else None,
+        "starts_a_second": starts_a_second([start for start in starts if start >= sent]),
+        "invocations_backlog": invoked,
     }
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise CannotContinue(otherwise)
-        time.sleep(0.2)
+def free_slot(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
+    """From the sending of a request that finds a free slot to its start. Each is sent after the end of the one before.
+
+    Without the call that sends it.
+    """
+    stack.process("free", 1)
+    invoked, waits = len(stack.invocations()), []
+    for number in range(plan.free):
+        began = time.time()
+        stack.send("free", [f"r{number}"], {"ms": 0})
+        sent = time.time()
+        stack.wait_for_ends("free", number + 2)
+        newest = max(each["startDate"].timestamp() for each in stack.executions("free"))
+        waits.append(newest - (began + sent) / 2)
+    wait_for(lambda: len(stack.invocations()) >= invoked + 2 * plan.free, "the rings of free slots were not dispatched")
+    return {
+        "free_slot": median(waits),
+        "free_slot_p90": percentile(waits, 0.9),
+        "invocations_free": (len(stack.invocations()) - invoked) / plan.free,
+    }
 
 
-def outcome(figures: dict[str, dict[str, Any]], limit: int) -> Outcome:
-    labels = {WAKE: "wake", WAKE_CHILDREN: "wake, state machines"}
-    rows = []
-    for name, each in figures.items():
-        rows.append((labels.get(name, f"polling every {each['period']} s"), *_cells(each), _seconds(each["p99"])))
-        if each["expected"]:
-            rows.append(("  computed", *_cells(each["expected"]), "-"))
-    grid = Grid(
-        "From a release to the next start, slot time in use, the starter's invocations per started request",
-        ("design", "median", "slots used", "invocations", "p99"),
-        rows,
-        f"{limit} slots, work of {JOB_SECONDS:g} s, an endless queue. Computed: from the period and the time for which "
-        "a slot is held. The wake's milliseconds are the engine's, which takes almost no time between states; the "
-        "seconds of polling are not. In a hand-off of 0 s the next start was recorded before the end of the release.",
-    )
-    return Outcome([grid], goals(figures), figures)
+def burst(stack: BenchmarkStack, plan: Plan) -> dict[str, Any]:
+    """Grants out of order after all slots became free in one instant. Urgent requests were sent last."""
+    count = plan.burst
+    stack.process("burst", count)
+    until = time.time() + BURST_AFTER + count / 2
+    stack.send("burst", [f"first{n}" for n in range(count)], {"until": datetime.fromtimestamp(until, UTC).isoformat()})
+    wait_for(lambda: len(stack.executions("burst")) == count + 1, "the slots are not taken")
+    for priority in ("low", "normal", "high"):
+        stack.send("burst", [f"{priority}{n}" for n in range(count)], {"ms": WORK_MS}, priority)
+    wait_for(lambda: len(stack.rows("burst")) == 4 * count + 1, "the requests are not queued")
+    if time.time() > until:
+        raise CannotContinue("the requests were not queued before the slots became free: the machine is too busy")
+    stack.wait_for_ends("burst", 4 * count + 1)
+    rows = [row for row in stack.rows("burst") if row["request_id"]["S"].rstrip("0123456789") not in ("warm", "first")]
+    return {"out_of_order": out_of_order(rows), "burst_grants": sum("granted" in row for row in rows)}
 
 
-def _cells(figures: Mapping[str, Any]) -> tuple[str, str, str]:
-    return _seconds(figures["median"]), f"{figures['slots_used']:.1%}", f"{figures['invocations']:.2f}"
+def _run(stack: BenchmarkStack, name: str, limit: int, count: int) -> tuple[float, float]:
+    """Run so many requests. Returns when they were sent, and the starter's invocations for each."""
+    stack.process(name, limit)
+    sent = time.time()
+    stack.send(name, [f"r{number}" for number in range(count)], {"ms": WORK_MS})
+    stack.wait_for_ends(name, count + 1)
+    return sent, sum(at >= sent for at in stack.invocations()) / count
 
 
-def _seconds(value: float) -> str:
-    """Milliseconds below a second."""
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+def outcome(figures: dict[str, Any], plan: Plan) -> Outcome:
+    (slots, requests), (backlog_slots, backlog_requests) = plan.hand_offs, plan.backlog
+    rows = [
+        (
+            f"from a release to the next start, {slots} slots, {requests} requests: median, p99",
+            f"{_ms(figures['median'])}, {_ms(figures['p99'])}",
+        ),
+        (
+            f"starts a second of {backlog_requests} requests, {backlog_slots} slots",
+            f"{figures['starts_a_second']:.1f}",
+        ),
+        (
+            "from sending to the start with a free slot: median, p90",
+            f"{_ms(figures['free_slot'])}, {_ms(figures['free_slot_p90'])}",
+        ),
+        (
+            f"invocations of the starter for each request: free slot; {slots} slots; {backlog_slots} slots",
+            "; ".join(f"{figures[f'invocations_{name}']:.2f}" for name in ("free", "waiting", "backlog")),
+        ),
+        (
+            f"grants out of order, {plan.burst} slots freed in one instant, {figures['burst_grants']} requests",
+            f"{figures['out_of_order']}",
+        ),
+    ]
+    caption = f"Work of {WORK_MS} ms. The milliseconds are the engine's, which takes almost no time between states."
+    return Outcome([Grid("How fast requests start", ("", "measured"), rows, caption)], goals(figures), figures)
 
 
-def goals(figures: Mapping[str, Mapping[str, Any]]) -> list[Goal]:
-    wake, children = figures[WAKE], figures[WAKE_CHILDREN]
-    used, invocations = wake["slots_used"], wake["invocations"]
-    aim = f"median under {MEDIAN:g} s"
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
+
+
+def goals(figures: dict[str, Any]) -> list[Goal]:
+    wait, p99, starts, wrong = (figures[name] for name in ("median", "p99", "starts_a_second", "out_of_order"))
     return [
-        Goal(aim, _seconds(wake["median"]), wake["median"] < MEDIAN),
-        Goal(f"p99 under {P99:g} s", _seconds(wake["p99"]), wake["p99"] < P99),
-        Goal(f"{aim} with state machines", _seconds(children["median"]), children["median"] < MEDIAN),
-        Goal(f"slots used at least {USED:.0%} with {JOB_SECONDS:g} s jobs", f"{used:.1%}", used >= USED),
-        Goal(f"at most {INVOCATIONS:g} invocations per request", f"{invocations:.2f}", invocations <= INVOCATIONS),
+        Goal(f"hand-off, median under {_ms(MEDIAN)}", _ms(wait), wait < MEDIAN),
+        Goal(f"hand-off, p99 under {_ms(P99)}", _ms(p99), p99 < P99),
+        Goal(f"at least {STARTS:g} starts a second of a backlog", f"{starts:.1f}", starts >= STARTS),
+        Goal("no grant out of order", f"{wrong}", wrong == 0),
     ]

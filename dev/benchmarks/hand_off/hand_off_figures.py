@@ -1,15 +1,13 @@
-"""A design's figures from AWS's records: hand-offs, slot use, invocations. Seconds since the epoch."""
+"""Figures from AWS's records: hand-offs, starts a second, the order of grants, invocations. Seconds since the epoch."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from slotkeeper_cli.audit.intervals import Handoff, Interval, Release, Start, handoffs, overlap_seconds
+from slotkeeper_cli.audit.intervals import Release, Start, handoffs
 
 REPORT = re.compile(r"REPORT RequestId: \S+\s+Duration: (\d+) ms")
 
@@ -24,19 +22,18 @@ class Execution:
     release_exited: float | None = None
 
 
-def read_executions(sfn: Any, workflow_arn: str) -> list[Execution]:
-    """All executions of the workflow, ordered by start."""
+def read_executions(sfn: Any, listed: Iterable[Mapping[str, Any]]) -> list[Execution]:
+    """The executions of a list, ordered by start."""
     executions = []
-    for page in sfn.get_paginator("list_executions").paginate(stateMachineArn=workflow_arn):
-        for listed in page["executions"]:
-            times: dict[str, float] = {}
-            history = sfn.get_paginator("get_execution_history").paginate(executionArn=listed["executionArn"])
-            for event in (event for part in history for event in part["events"]):
-                for kind in ("Entered", "Exited"):
-                    if event.get(f"state{kind}EventDetails", {}).get("name") == "ReleaseSlot":
-                        times[kind] = event["timestamp"].timestamp()
-            started = listed["startDate"].timestamp()
-            executions.append(Execution(listed["name"], started, times.get("Entered"), times.get("Exited")))
+    for each in listed:
+        times: dict[str, float] = {}
+        history = sfn.get_paginator("get_execution_history").paginate(executionArn=each["executionArn"])
+        for event in (event for part in history for event in part["events"]):
+            for kind in ("Entered", "Exited"):
+                if event.get(f"state{kind}EventDetails", {}).get("name") == "ReleaseSlot":
+                    times[kind] = event["timestamp"].timestamp()
+        started = each["startDate"].timestamp()
+        executions.append(Execution(each["name"], started, times.get("Entered"), times.get("Exited")))
     return sorted(executions, key=lambda execution: execution.started)
 
 
@@ -50,65 +47,30 @@ def read_invocations(logs: Any, group: str) -> list[float]:
     return sorted(starts)
 
 
-@dataclass(frozen=True)
-class Window:
-    """A time during which a design had a queue, and the workflows that started in it, ordered by start.
+def gaps(executions: Sequence[Execution], sent: float, limit: int) -> list[float]:
+    """From each release to the next start, in seconds. Every request had been sent before the first release."""
+    releases = [
+        Release(each.release_entered, each.release_exited)
+        for each in executions
+        if each.release_entered is not None and each.release_exited is not None
+    ]
+    found = handoffs(releases, [Start(each.started, sent) for each in executions], limit)
+    return sorted(each.seconds for each in found)
 
-    Args:
-        period: seconds between two polls; None with a wake.
-        limit: the slots.
+
+def starts_a_second(starts: Sequence[float]) -> float:
+    """Of these starts, in order."""
+    return (len(starts) - 1) / (starts[-1] - starts[0])
+
+
+def out_of_order(rows: Iterable[Mapping[str, Any]]) -> int:
+    """The number of grants that came before one with an earlier place. The rows are in DynamoDB's format.
+
+    Without rows whose work ended before their start was marked, which have no `granted`.
     """
-
-    executions: Sequence[Execution]
-    sent: float
-    period: int | None
-    limit: int
-
-    @property
-    def whole(self) -> Interval:
-        """From the first start to the last; with a period, to the first start of the last poll.
-
-        Before, no slot was taken yet. Afterwards no start shows when a released slot is taken.
-        """
-        starts = [execution.started for execution in self.executions]
-        if not starts:
-            return (self.sent, self.sent)
-        if self.period is None:
-            return (starts[0], starts[-1])
-        polls = [at for before, at in pairwise(starts) if at - before > self.period / 2]
-        return (starts[0], polls[-1] if polls else starts[0])
-
-    def handoffs(self) -> list[Handoff]:
-        """Every request had been sent before the first release."""
-        releases = [
-            Release(each.release_entered, each.release_exited)
-            for each in self.executions
-            if each.release_entered is not None and each.release_exited is not None
-        ]
-        return handoffs(releases, [Start(e.started, self.sent) for e in self.executions], self.limit)
-
-    def slots_used(self) -> float:
-        """The share of slot time from a start to the entry into ReleaseSlot."""
-        held = [(e.started, e.release_entered or math.inf) for e in self.executions]
-        begin, end = self.whole
-        return overlap_seconds(held, self.whole) / ((end - begin) * self.limit) if end > begin else 0.0
-
-    def invocations_per_request(self, invocations: Sequence[float]) -> float:
-        """Of the starter. The first start is left out: its invocation was made before."""
-        begin, end = self.whole
-        admitted = sum(begin < execution.started <= end for execution in self.executions)
-        return sum(begin < at <= end for at in invocations) / admitted if admitted else math.nan
-
-
-def expected(period: float, held: float, limit: int) -> Mapping[str, float]:
-    """The computed figures of polling with jobs of equal length and a queue that never ends.
-
-    One poll, the first after the jobs' end, finds all slots free and fills them, and ends with a refusal in addition.
-    The polls in between are refusals only.
-    """
-    polls = max(1, math.ceil(held / period))
-    return {
-        "median": polls * period - held,
-        "slots_used": held / (polls * period),
-        "invocations": 1 + polls / limit,
-    }
+    granted = sorted((row["granted"]["S"], row["placed"]["S"]) for row in rows if "granted" in row)
+    wrong, first = 0, ""
+    for _, place in reversed(granted):
+        wrong += bool(first) and first < place
+        first = min(first or place, place)
+    return wrong

@@ -12,17 +12,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dev.benchmarks.hand_off.hand_off_benchmark import PARAMETERS
-from dev.benchmarks.hand_off.hand_off_designs import CHILD_SECONDS, BenchmarkStack, Variant
-from dev.benchmarks.hand_off.hand_off_figures import read_executions
+from dev.benchmarks.hand_off.benchmark_stack import BenchmarkStack
 from dev.benchmarks.outcome import Goal, Grid, Notify, Outcome
-from dev.emulator.aws import EmbeddedAws
 from dev.scenarios.runner.scenario import CannotContinue
 from slotkeeper.slots.rate import Rate
 
 TITLE = "Rate: the starts of a full queue"
 MINUTES = 5
 SLOTS = 40
+CHILD_MS = 1000
 USED, SLACK = 0.95, 1.0  # seconds from the clock that counts a start to its record
 # Rate -> seconds of its window.
 FULL = {Rate(10, 60): 120.0, Rate(1, 1): 60.0, Rate(10, 1): 30.0, Rate(10, 1, 10): 30.0}
@@ -33,28 +31,29 @@ def measure(folder: Path, notify: Notify, *, small: bool = False) -> Outcome:
     """Deploy, measure and read the records. Raises EngineError, DeploymentError and CannotContinue."""
     figures = {}
     notify("start and deploy")
-    with EmbeddedAws.start(folder / "engine") as aws:
-        aws.deploy(PARAMETERS)
-        stack = BenchmarkStack(aws, SLOTS)
-        variant = stack.with_children()
-        for rate, seconds in (SMALL if small else FULL).items():
+    with BenchmarkStack.start(folder / "engine") as stack:
+        for number, (rate, seconds) in enumerate((SMALL if small else FULL).items()):
             notify(f"measure {rate}")
-            figures[str(rate)] = observe(stack, variant, rate, seconds)
+            figures[str(rate)] = observe(stack, f"rate{number}", rate, seconds)
     return outcome(figures)
 
 
-def observe(stack: BenchmarkStack, variant: Variant, rate: Rate, seconds: float) -> dict[str, Any]:
-    """Fill the queue, wait, and read what has started. Raises CannotContinue if the queue became empty."""
-    stack.set_rate(variant, rate)
+def observe(stack: BenchmarkStack, process: str, rate: Rate, seconds: float) -> dict[str, Any]:
+    """Fill the queue, wait, and read what has started. Then the process is paused, so that the next has the engine.
+
+    Raises CannotContinue if the queue became empty.
+    """
+    stack.process(process, SLOTS)
+    stack.processes.set_rate(process, rate)
     sent = time.time()
     allowed = rate.burst + seconds * rate.count / rate.seconds
-    stack.send(variant, round(allowed) + SLOTS, str(rate).replace("/", "-").replace(", ", "-").replace(" ", "-"))
+    stack.send(process, [f"r{number}" for number in range(round(allowed) + SLOTS)], {"ms": CHILD_MS})
     time.sleep(seconds)
-    if not stack.queued(variant):
+    stack.processes.pause(process)
+    if all("place" not in row for row in stack.rows(process)):
         raise CannotContinue(f"the queue became empty at {rate}: it would show nothing")
-    starts = [e.started for e in read_executions(stack.stepfunctions, variant.workflow_arn) if e.started >= sent]
-    stack.clear(variant, CHILD_SECONDS + 60)
-    return figures_of(rate, sorted(start for start in starts if start <= sent + seconds))
+    starts = [each["startDate"].timestamp() for each in stack.executions(process)]
+    return figures_of(rate, sorted(start for start in starts if sent <= start <= sent + seconds))
 
 
 def figures_of(rate: Rate, starts: Sequence[float]) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def outcome(figures: dict[str, dict[str, Any]]) -> Outcome:
         "The starts of a full queue",
         ("rate", "starts", "in", "of the rate", "median interval"),
         rows,
-        f"{SLOTS} slots, state machines of {CHILD_SECONDS} s. By Step Functions' records, without the burst.",
+        f"{SLOTS} slots, state machines of {CHILD_MS / 1000:g} s. By Step Functions' records, without the burst.",
     )
     goals = [
         Goal(f"{name}: at least {USED:.0%} of the rate", f"{each['used']:.1%}", each["used"] >= USED)

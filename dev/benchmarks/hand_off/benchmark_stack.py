@@ -1,0 +1,129 @@
+"""The deployed stack for a benchmark: processes whose work is a state machine that waits, and their requests."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import batched
+from pathlib import Path
+from typing import Any, Self
+
+from dev.emulator.aws import EmbeddedAws
+from dev.scenarios.runner.scenario import CannotContinue
+from slotkeeper.slots.processes import Processes
+
+from .hand_off_figures import read_invocations
+
+# The janitor does not run during a measurement: each start is a dispatch of the starter. On a few cores, 50 invocations
+# at once would wait for each other, and calls time out.
+PARAMETERS = {
+    "JanitorSchedule": "rate(1 day)",
+    "StarterConcurrency": "4",
+    "MoreStateMachineArns": "arn:aws:states:us-east-1:000000000000:stateMachine:child",
+}
+# It lasts as many milliseconds as its input states, or until a time.
+CHILD = {
+    "QueryLanguage": "JSONata",
+    "StartAt": "Wait",
+    "States": {
+        "Wait": {
+            "Type": "Wait",
+            "Timestamp": "{% $states.input.until ? $states.input.until : $fromMillis($millis() + $states.input.ms) %}",
+            "End": True,
+        }
+    },
+}
+PATIENCE = 180.0  # seconds for the end of what was sent
+
+
+class BenchmarkStack:
+    """The deployed stack. A context manager that starts the engine, and ends it."""
+
+    def __init__(self, aws: EmbeddedAws) -> None:
+        self.aws = aws
+        self.sqs, self.stepfunctions, self.dynamodb, self.logs = (
+            aws.client(service) for service in ("sqs", "stepfunctions", "dynamodb", "logs")
+        )
+        self.outputs = aws.outputs
+        self.processes = Processes(self.dynamodb, self.outputs["SlotTableName"])
+        role = self.stepfunctions.describe_state_machine(stateMachineArn=self.outputs["WorkflowArn"])["roleArn"]
+        made = self.stepfunctions.create_state_machine(name="child", roleArn=role, definition=json.dumps(CHILD))
+        self._child = made["stateMachineArn"]
+
+    @classmethod
+    def start(cls, folder: Path) -> Self:
+        aws = EmbeddedAws.start(folder)
+        try:
+            aws.deploy(PARAMETERS)
+            return cls(aws)
+        except BaseException:
+            aws.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.aws.stop()
+
+    def process(self, name: str, limit: int) -> None:
+        """Create a process, and run one request: the first of each operation is slower."""
+        self.processes.create(name, limit, self._child)
+        self.send(name, ["warm"], {"ms": 0})
+        self.wait_for_ends(name, 1)
+
+    def send(
+        self, process: str, request_ids: Sequence[str], work: Mapping[str, object], priority: str = "normal"
+    ) -> None:
+        """Send requests, ten per call. `work`: the input of the child."""
+        for batch in batched(request_ids, 10, strict=False):
+            entries = [
+                {
+                    "Id": str(number),
+                    "MessageBody": json.dumps(
+                        {"process": process, "request_id": name, "priority": priority, "input": work}
+                    ),
+                    "MessageGroupId": process,
+                    "MessageDeduplicationId": f"{process}-{name}",
+                }
+                for number, name in enumerate(batch)
+            ]
+            if self.sqs.send_message_batch(QueueUrl=self.outputs["RequestQueueUrl"], Entries=entries).get("Failed"):
+                raise CannotContinue(f"SQS refused requests of {process}")
+
+    def executions(self, process: str) -> list[dict[str, Any]]:
+        """The workflows of a process, as listed."""
+        pages = self.stepfunctions.get_paginator("list_executions")
+        listed = pages.paginate(stateMachineArn=self.outputs["WorkflowArn"])
+        return [e for page in listed for e in page["executions"] if e["name"].startswith(f"{process}-")]
+
+    def wait_for_ends(self, process: str, count: int) -> None:
+        """Return when so many workflows of a process have succeeded. Raises CannotContinue."""
+        wait_for(
+            lambda: sum(each["status"] == "SUCCEEDED" for each in self.executions(process)) >= count,
+            f"{count} requests of {process} have not ended",
+        )
+
+    def invocations(self) -> list[float]:
+        """The start of each invocation of the starter."""
+        return read_invocations(self.logs, self.outputs["StarterLogGroupName"])
+
+    def rows(self, process: str) -> list[dict[str, Any]]:
+        """The rows of a process's requests, in DynamoDB's format."""
+        pages = self.dynamodb.get_paginator("query").paginate(
+            TableName=self.outputs["RequestTableName"],
+            ConsistentRead=True,
+            KeyConditionExpression="process_name = :process",
+            ExpressionAttributeValues={":process": {"S": process}},
+        )
+        return [row for page in pages for row in page["Items"]]
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
+    """Raises CannotContinue after PATIENCE."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise CannotContinue(f"{otherwise} after {PATIENCE:g} s: see the engine's log")
+        time.sleep(0.3)
