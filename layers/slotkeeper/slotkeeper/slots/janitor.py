@@ -27,7 +27,7 @@ from slotkeeper.slots.dispatch import RESERVE_SECONDS, DispatchFailed, Tools, di
 from slotkeeper.slots.doorbell import Bell
 from slotkeeper.slots.endings import Endings
 from slotkeeper.slots.executions import Execution, Workflow
-from slotkeeper.slots.plan import Blocked, plan
+from slotkeeper.slots.plan import Blocked, orphans, plan
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
@@ -201,7 +201,7 @@ class Janitor:
         report.counts["RequestsUntold"] = untold  # also 0, which ends the alarm
 
     def _look(self, processes: Sequence[Process], report: RunReport, until: float) -> dict[str, set[str]]:
-        """Return process -> the requests that could start now, for each process that has a queue."""
+        """Return process -> the requests that could start now, for each process that must be dispatched."""
         found: dict[str, set[str]] = {}
         report.counts["BlockedRequests"] = 0  # which ends the alarm
         for process in self._in_random_order(processes):
@@ -210,7 +210,8 @@ class Janitor:
                 break
             with report.guard("Could not read the queue of a process", process_name=process.name):
                 queue = self.rows.queue(process.name)
-                if not queue.rows and not queue.malformed:
+                # A reservation whose starter has died may have lost its request, which no queue contains then.
+                if not queue.rows and not queue.malformed and not orphans(process, self.clock(), self.tools.age):
                     continue
                 found[process.name] = set()
                 found[process.name] = self._startable(process.name, queue, report)
