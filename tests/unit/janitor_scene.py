@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from slotkeeper.slots.request import caller_of, execution_name
+from slotkeeper.slots.request_table import Outcome
 from slotkeeper.slots.targets import execution_arn
 from slotkeeper.slots.work import PARENT_FIELD
-from tests.unit.conftest import NOW, Account, delivery
+from tests.unit.conftest import NOW, Account
 
 TARGET = "arn:aws:states:us-east-1:123456789012:stateMachine:nightly"
 TOKEN = "AAAA-the-token-of-the-caller"
@@ -53,15 +54,13 @@ class JanitorScene:
         return http(200), {}
 
     def start(self) -> None:
-        self.account.starter.admit(delivery({"process": "p", "request_id": "order-1"}), NOW)
+        self.reserve()
         self.account.confirm(self.execution)
 
-    def start_execution(self) -> None:
-        """Start the execution without its confirm."""
-        given = '{"process": "p", "request_id": "order-1", "attempt": 1}'
-        self.account.stepfunctions.start_execution(
-            stateMachineArn=self.account.workflow_arn, name=self.execution, input=given
-        )
+    def reserve(self) -> None:
+        """Queue the request and start its execution, without its confirm."""
+        self.account.accept({"process": "p", "request_id": "order-1"})
+        assert self.execution in self.account.dispatch().started
 
     def abort(self, at: float = NOW) -> None:
         """Abort the execution, and replace the real times in moto's answers by the test's."""
@@ -72,6 +71,15 @@ class JanitorScene:
     def abort_again(self, at: float) -> None:
         """Abort the execution again, as after a redrive, which moto does not have."""
         self._stopped_at, self._redrives = at, self._redrives + 1
+
+    def fail(self, error: str, cause: str = "") -> None:
+        """Let the workflow's execution have failed with this error, where it was aborted."""
+
+        def failed(parsed: Any, **_: Any) -> None:
+            if parsed.get("executionArn", "").endswith(f":workflow:{self.execution}"):
+                parsed.update(status="FAILED", error=error, cause=cause)
+
+        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", failed)
 
     def _set_dates(self, parsed: Any, **_: Any) -> None:
         for execution in [parsed, *parsed.get("executions", [])]:
@@ -175,7 +183,8 @@ class CallerScene(ChildScene):
         answers: the answers that callers received: token, then output, or error and cause.
         refusal: the error code with which Step Functions refuses answers; "" for none.
         history: the events of the workflow's execution.
-        seen: what the table and the queue contained when an answer was given: holder's state, number of kept requests.
+        seen: what was when an answer was given: whether the slot was held, the state of the request, and the number of kept
+            requests.
     """
 
     def __init__(self, account: Account, **settings: Any) -> None:
@@ -184,7 +193,7 @@ class CallerScene(ChildScene):
         self.history: list[dict[str, Any]] = []
         self.history_fails = False
         self.reads_of_history = 0
-        self.seen: list[tuple[bool, int]] = []
+        self.seen: list[tuple[bool, str, int]] = []
         super().__init__(account, **settings)
         self.execution = execution_name("p", "order-1", 1, caller_of(TOKEN))
 
@@ -198,7 +207,8 @@ class CallerScene(ChildScene):
     def _receive(self, params: Any, **_: Any) -> Any:
         given = json.loads(params["body"])
         kept = len(self.account.messages(self.account.failed_url))
-        self.seen.append((self.execution in self.account.item().holders, kept))
+        is_held = self.execution in self.account.item().holders
+        self.seen.append((is_held, self.account.row(self.execution).state, kept))
         if self.refusal:
             # The message of a real error may repeat the token.
             return http(400), {"Error": {"Code": self.refusal, "Message": f"refused {given['taskToken']}"}}
@@ -213,37 +223,22 @@ class CallerScene(ChildScene):
         events = self.history[::-1] if asked["reverseOrder"] else self.history
         return http(200), {"events": events[: asked["maxResults"]]}
 
-    def start(self, at: float = NOW) -> None:
-        self.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), at)
-        self.account.confirm(self.execution)
+    def reserve(self) -> None:
+        self.account.accept(REQUEST | {"task_token": TOKEN})
+        assert self.execution in self.account.dispatch().started
 
-    def release(self) -> None:
-        """Free the slot, as the workflow does before it answers. Its history contains the token that it has read."""
-        holder = self.account.item().holders[self.execution]
-        self.account.slots.release("p", self.execution, holder.raw)
-        read = {"Item": {"holders": {"M": {self.execution: {"M": {"task_token": {"S": TOKEN}}}}}}}
-        self.history = [
-            {"type": "ExecutionStarted"},
-            {"taskSucceededEventDetails": {"output": '{"Attributes": {}}'}},
-            {"taskSucceededEventDetails": {"output": json.dumps(read)}},
-        ]
+    def release(self, outcome: Outcome = "FAILED") -> None:
+        """Record the outcome and free the slot, as the workflow does before it answers."""
+        self.account.requests.record("p", self.execution, outcome, self.account.now)
+        self.account.free(self.execution)
 
     def could_not_answer(self, cause: str, **parameters: str) -> None:
         """Let the workflow have ended as AnswerFailed. `parameters`: of the call that failed."""
-        self.release()
+        self.release("SUCCEEDED" if cause.startswith("SUCCEEDED") else "FAILED")
         scheduled = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN} | parameters)}}
         asked = {"taskScheduledEventDetails": {"parameters": json.dumps({"TaskToken": TOKEN})}}
         self.history += [asked, scheduled, {"taskFailedEventDetails": {"error": "Sfn.ThrottlingException"}}]
         self.fail("AnswerFailed", cause)
-
-    def fail(self, error: str, cause: str) -> None:
-        """Let the workflow's execution have failed with this error, where it was aborted."""
-
-        def failed(parsed: Any, **_: Any) -> None:
-            if parsed.get("executionArn", "").endswith(f":workflow:{self.execution}"):
-                parsed.update(status="FAILED", error=error, cause=cause)
-
-        self.account.stepfunctions.meta.events.register("after-call.stepfunctions.DescribeExecution", failed)
 
 
 def http(status: int) -> Any:

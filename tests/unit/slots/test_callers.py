@@ -1,20 +1,26 @@
-"""Callers that wait: which answer the janitor and the starter give, when, and what happens if it fails."""
+"""Callers that wait: which answer the janitor gives, when, and what happens if it fails; tokens in texts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slotkeeper.slots.callers import AnswerOutcome, Callers, Unanswered
+from slotkeeper.slots.callers import Unanswered
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.protocol import Candidate
-from slotkeeper.slots.request import caller_of, execution_name, masked, token_of, without_token
+from slotkeeper.slots.request import (
+    InvalidRequest,
+    caller_of,
+    execution_name,
+    masked,
+    parse_request,
+    token_of,
+    without_token,
+)
 from slotkeeper.slots.run_report import RunReport
-from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable, SettleOutcome
+from slotkeeper.slots.settlement import CLAIM_SECONDS, SettlementTable
 from slotkeeper.slots.targets import execution_arn
 from tests.support.boundary import refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account, delivery
@@ -41,10 +47,10 @@ def _kept(scene: CallerScene) -> list[dict[str, Any]]:
     return [json.loads(message["Body"]) for message in scene.account.messages(scene.account.failed_url)]
 
 
-def test_the_janitor_answers_after_it_has_kept_the_request_and_before_it_frees_the_slot(aborted: CallerScene) -> None:
+def test_the_janitor_keeps_the_request_records_its_outcome_answers_and_frees_the_slot(aborted: CallerScene) -> None:
     aborted.child("FAILED")
     aborted.account.run_at(LATER)
-    assert (aborted.answers, aborted.seen) == ([ABORTED], [(True, 1)])
+    assert (aborted.answers, aborted.seen) == ([ABORTED], [(True, "FAILED", 1)])
     assert aborted.account.item().holders == {}
     assert _kept(aborted) == [REQUEST | {"attempt": 1}]  # neither token nor digest
 
@@ -58,12 +64,6 @@ def _child_has_succeeded(output: str) -> Ended:
 
 def _released(scene: CallerScene) -> None:
     scene.release()
-
-
-def _released_long_ago(scene: CallerScene) -> None:
-    """The workflow reads the token first, and then reads its work for hours."""
-    scene.release()
-    scene.history += [{"type": "WaitStateEntered"}] * 200
 
 
 def _could_not_answer(cause: str, **parameters: str) -> Ended:
@@ -99,12 +99,11 @@ LEFT = (TOKEN, "RequestFailed", "States.Timeout: it took too long")
         (_child_has_succeeded('"' + "é" * 40_000 + '"'), [(TOKEN, ARN)], 0, 1),
         (_child_has_succeeded(""), [(TOKEN, ARN)], 0, 1),
         (_released, [ABORTED], 1, 0),
-        (_released_long_ago, [ABORTED], 1, 0),
         (_could_not_answer(SUCCESS, Output="[7]"), [(TOKEN, "[7]")], 0, 1),
         (_could_not_answer(FAILURE, Error="WrongInput", Cause="no input"), [(TOKEN, "WrongInput", "no input")], 0, 0),
         (_kept_by_the_workflow("RequestFailed", holds=True), [LEFT], 0, 0),
         (_kept_by_the_workflow("RequestFailed", holds=False), [], 0, 0),
-        (_kept_by_the_workflow("RequestReturned", holds=True), [], 0, 0),
+        (_kept_by_the_workflow("SlotLost", holds=True), [], 0, 0),
     ],
     ids=[
         "succeeded",
@@ -112,7 +111,6 @@ LEFT = (TOKEN, "RequestFailed", "States.Timeout: it took too long")
         "large output when it is encoded",
         "no output",
         "released",
-        "released after a long history",
         "success unanswered",
         "failure unanswered",
         "left to the janitor",
@@ -144,8 +142,8 @@ def test_a_malformed_process_does_not_delay_the_settlement_of_another(account: A
 
 def test_a_request_without_a_caller_is_not_answered(account: Account) -> None:
     scene = CallerScene(account)
-    scene.execution = execution_name("p", "order-1", 1)
-    account.starter.admit(delivery(REQUEST), NOW)
+    scene.execution = account.queue("order-1", input={})
+    account.dispatch()
     account.confirm(scene.execution)
     scene.abort()
     scene.child("FAILED")
@@ -189,18 +187,8 @@ def test_a_failed_answer_is_repeated_without_keeping_the_request_again_and_does_
     assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
 
 
-def test_a_claim_without_the_token_keeps_the_slot_that_has_it(aborted: CallerScene) -> None:
-    """Another function settles the request, and knows no token. Only the slot is sure to have it, if that fails."""
-    settlement, holder = aborted.account.settlement, aborted.account.item().holders[aborted.execution]
-    execution = settlement.workflow.describe(aborted.execution)
-    assert execution is not None
-    assert settlement.settled.claim(execution.closing, settlement.clock())
-    assert settlement.settled.note_unanswered(execution.closing, Unanswered(False), settlement.clock())
-    assert settlement.settle(execution, RunReport(), holder=holder) is SettleOutcome.CLAIMED
-
-
 def test_the_event_of_a_request_that_another_function_settles_is_handled_again(aborted: CallerScene) -> None:
-    """Its slot has the token, and the other function may fail."""
+    """The other function may fail, and only the state of the work, which the slot protects, decides the answer."""
     account = aborted.account
     aborted.child("FAILED")
     assert account.settlement.settled.claim(aborted.execution, NOW)
@@ -212,8 +200,8 @@ def test_the_event_of_a_request_that_another_function_settles_is_handled_again(a
 
 @pytest.mark.parametrize(
     ("error", "answered", "kept"),
-    [("RequestFailed", [TOKEN], 1), ("", [TOKEN], 2), ("RequestReturned", [], 1)],
-    ids=["the workflow keeps it", "it is aborted again", "it is queued again, and its next attempt answers"],
+    [("RequestFailed", [TOKEN], 1), ("", [TOKEN], 2), ("SlotLost", [], 1)],
+    ids=["the workflow keeps it", "it is aborted again", "it is queued again"],
 )
 def test_an_answer_that_failed_before_a_redrive_is_given_after_it(
     aborted: CallerScene, error: str, answered: list[str], kept: int
@@ -250,7 +238,8 @@ def _with_glue_run(scene: CallerScene, state: str) -> None:
     """Abort the workflow of a caller's Glue job, whose run is in this state."""
     account = scene.account
     account.write("target", {"S": "job"})
-    account.starter.admit(delivery({"process": "p", "request_id": "order-1", "task_token": TOKEN}), NOW)
+    account.accept({"process": "p", "request_id": "order-1", "task_token": TOKEN})
+    account.dispatch()
     account.confirm(scene.execution)
     scene.abort()
     scene.run(state)
@@ -281,7 +270,7 @@ def test_a_kept_request_of_a_caller_has_the_state_of_its_glue_run(scene: CallerS
 
 
 def test_a_reservation_is_kept_until_its_caller_is_answered(scene: CallerScene) -> None:
-    scene.account.starter.admit(delivery(REQUEST | {"task_token": TOKEN}), NOW)
+    scene.reserve()
     scene.abort()
     refuse(scene.account.sqs, "SendMessage", "ServiceUnavailable", times=2)
     for number in range(3):
@@ -308,25 +297,28 @@ def test_callers_that_cannot_be_answered_do_not_delay_other_requests(account: Ac
 
 
 def test_a_history_that_cannot_be_read_is_a_failed_answer(aborted: CallerScene) -> None:
-    aborted.release()
+    aborted.could_not_answer(SUCCESS, Output="[7]")
     aborted.history_fails = True
     assert aborted.account.run_at(LATER).counts["AnswersFailed"] == 1
     aborted.history_fails = False
     aborted.account.run_at(LATER + 60)
-    assert (aborted.answers, len(_kept(aborted))) == ([ABORTED], 1)
+    assert (aborted.answers, len(_kept(aborted))) == ([(TOKEN, "[7]")], 0)
 
 
 def test_a_request_whose_token_is_lost_is_settled_without_answer(aborted: CallerScene) -> None:
+    """Its row was deleted manually, or the table restored to a time before it."""
+    account = aborted.account
     aborted.release()
-    aborted.history = []
-    counts = [aborted.account.run_at(LATER + number * 60).counts["AnswersFailed"] for number in range(2)]
+    key = {"process_name": {"S": "p"}, "execution": {"S": aborted.execution}}
+    account.dynamodb.delete_item(TableName=account.request_table, Key=key)
+    counts = [account.run_at(LATER + number * 60).counts["AnswersFailed"] for number in range(2)]
     assert (counts, aborted.answers, len(_kept(aborted))) == ([1, 0], [], 1)
 
 
 def test_a_claim_does_not_drop_an_answer_that_was_noted_since_it_was_read(account: Account) -> None:
     table = SettlementTable(account.dynamodb, account.settled_table)
     assert table.unanswered("p-1") is None
-    due = Unanswered(True, TOKEN, TARGET, "jr_1")
+    due = Unanswered(True, TARGET, "jr_1")
     assert table.claim("p-1", NOW)
     assert table.note_unanswered("p-1", due, NOW)
     assert not table.claim("p-1", NOW + 2 * CLAIM_SECONDS)
@@ -334,98 +326,21 @@ def test_a_claim_does_not_drop_an_answer_that_was_noted_since_it_was_read(accoun
     assert table.unanswered("p-1") == due
 
 
-# The starter
-
-
-@pytest.fixture
-def callers(scene: CallerScene) -> CallerScene:
-    """The scene with a starter that answers."""
-    account = scene.account
-    account.starter = replace(account.starter, answer=Callers(account.stepfunctions).fail)
-    return scene
-
-
-def _dead_letters(scene: CallerScene) -> list[dict[str, Any]]:
-    return [json.loads(message["Body"]) for message in scene.account.messages(scene.account.dead_letter_url)]
-
-
-def _admit(scene: CallerScene, body: Any, **changes: Any) -> Any:
-    return scene.account.starter.admit(delivery(body, **changes), NOW)
-
-
-def test_the_caller_of_a_dead_lettered_request_receives_code_and_reason(callers: CallerScene) -> None:
-    outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    assert (outcome.code, outcome.answered) == ("UnknownProcess", AnswerOutcome.GIVEN)
-    assert callers.answers == [(TOKEN, "UnknownProcess", outcome.reason)]
-    assert _dead_letters(callers) == [REQUEST | {"process": "q"}]
-
-
-def test_the_caller_of_a_cancelled_request_is_answered_after_the_next_request_was_woken(callers: CallerScene) -> None:
-    account = callers.account
-    account.lose_wake("low")
-    account.processes.cancellations.add("p", callers.execution, NOW)
-    woken: list[int] = []
-    account.stepfunctions.meta.events.register_first(
-        "before-call.stepfunctions.SendTaskFailure",
-        lambda **_: woken.append(len(account.messages(account.queue_url))),
-    )
-    assert _admit(callers, REQUEST | {"task_token": TOKEN}).code == "Cancelled"
-    assert (len(callers.answers), woken) == (1, [1])
-
-
-def test_the_caller_of_an_invalid_request_is_answered(callers: CallerScene) -> None:
-    outcome = _admit(callers, {"process": "p", "task_token": TOKEN, "weight": "heavy"})
-    assert callers.answers == [(TOKEN, "InvalidRequest", outcome.reason)]
-    assert _dead_letters(callers) == [{"process": "p", "weight": "heavy"}]
+# Task tokens in texts
 
 
 @pytest.mark.parametrize(
     "token", ["", 7, None, ["x"], "x" * 2049, "é"], ids=["empty", "number", "null", "list", "long", "wide"]
 )
-def test_a_token_that_is_not_one_is_refused_without_its_value(callers: CallerScene, token: Any) -> None:
-    outcome = _admit(callers, {"process": "p", "task_token": token})
-    reason = "body.task_token must be a string of 1 to 2,048 visible ASCII characters"
-    assert (outcome.code, outcome.reason, outcome.answered) == ("InvalidRequest", reason, None)
-    assert callers.answers == []
+def test_a_token_that_is_not_one_is_refused_without_its_value(token: Any) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_request(delivery({"process": "p", "task_token": token}))
+    assert str(refused.value) == "body.task_token must be a string of 1 to 2,048 visible ASCII characters"
 
 
-def test_a_task_token_is_in_no_repr(account: Account) -> None:
-    candidate = Candidate("p", "p-1", task_token=TOKEN)
-    account.slots.reserve(candidate, NOW)
-    assert account.item().holders["p-1"].task_token == TOKEN
-    assert TOKEN not in repr(candidate) + repr(account.item())
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("TaskTimedOut", AnswerOutcome.SPENT),
-        ("ThrottlingException", AnswerOutcome.FAILED),
-        ("AccessDeniedException", AnswerOutcome.DENIED),
-    ],
-)
-def test_an_answer_that_fails_does_not_keep_the_message(
-    callers: CallerScene, code: str, expected: AnswerOutcome
-) -> None:
-    callers.refusal = code
-    outcome = _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    assert (outcome.answered, len(_dead_letters(callers))) == (expected, 1)
-
-
-def test_a_dead_letter_message_is_sent_before_the_answer(callers: CallerScene) -> None:
-    refuse(callers.account.sqs, "SendMessage", "ServiceUnavailable")
-    with pytest.raises(Exception, match="ServiceUnavailable"):
-        _admit(callers, REQUEST | {"process": "q", "task_token": TOKEN}, group="q")
-    assert callers.answers == []
-
-
-def test_a_repeated_request_is_not_answered_by_the_starter(callers: CallerScene) -> None:
-    """Its execution, or the janitor, has answered the same token."""
-    callers.start()
-    callers.abort()
-    callers.release()
-    _admit(callers, REQUEST | {"task_token": TOKEN}, message_id="another")
-    assert callers.answers == []
+def test_a_task_token_is_in_no_repr() -> None:
+    sent = delivery(REQUEST | {"task_token": TOKEN})
+    assert TOKEN not in repr(sent) + repr(parse_request(sent))
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,7 @@ def test_a_request_whose_child_has_succeeded_is_not_kept(aborted: ChildScene) ->
 def test_a_request_whose_slot_was_released_is_kept_even_if_its_child_has_succeeded(aborted: ChildScene) -> None:
     """The process's present target is not asked: it may differ from the one that the workflow started."""
     aborted.child("SUCCEEDED")
-    holder = aborted.account.item().holders[aborted.execution]
-    aborted.account.slots.release("p", aborted.execution, holder.raw)
+    aborted.account.free(aborted.execution)
     aborted.account.run_at(LATER)
     assert _kept(aborted) == ["ABORTED"]
 
@@ -201,8 +200,7 @@ def test_only_redriven_running_children_of_ours_are_adopted(aborted: ChildScene,
 def test_a_child_whose_workflow_runs_is_not_adopted(scene: ChildScene) -> None:
     """The workflow may be about to release the slot of this name."""
     scene.start()
-    holder = scene.account.item().holders[scene.execution]
-    scene.account.slots.release("p", scene.execution, holder.raw)
+    scene.account.free(scene.execution)
     scene.child("RUNNING", redriveCount=1)
     assert scene.account.run_at(LATER).counts["ChildRedriven"] == 0
 
