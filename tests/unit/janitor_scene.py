@@ -183,7 +183,7 @@ class CallerScene(ChildScene):
         answers: the answers that callers received: token, then output, or error and cause.
         refusal: the error code with which Step Functions refuses answers; "" for none.
         history: the events of the workflow's execution.
-        seen: what was when an answer was given: whether the slot was held, the state of the request, and the number of kept
+        seen: when an answer was given: whether the slot was held, the state of the request, and the number of kept
             requests.
     """
 
