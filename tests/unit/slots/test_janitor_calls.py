@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,71 +11,28 @@ import pytest
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.janitor import RunLease
-from slotkeeper.slots.protocol import Candidate
 from slotkeeper.slots.settlement import HORIZON_SECONDS
-from tests.support.boundary import lose_answer, refuse
-from tests.unit.conftest import GRACE, NOW, Account, registration
+from tests.support.boundary import Calls, lose_answer, refuse
+from tests.unit.conftest import GRACE, NOW, Account
 from tests.unit.janitor_scene import JanitorScene, http
 
 LATER = NOW + GRACE + 1
 
 
-def test_a_run_without_work_reads_no_single_process(account: Account) -> None:
-    """Otherwise a thousand processes cost a thousand calls in each run."""
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.slots.wait(Candidate("p", "p-waits", delivery=account.send()), account.item(), NOW)
+def test_a_run_without_work_reads_no_single_item(account: Account) -> None:
+    """A process costs a query of the ends that must be told, and one of its queue."""
+    account.hold("p-1", "RUNNING")
     account.processes.create("idle", 1, "job")
     account.run_at(NOW)  # a container's first run also reads and writes the settled time
-    calls: list[str] = []
-    for client in (account.dynamodb, account.sqs):
-        client.meta.events.register("before-call", lambda model, **_: calls.append(model.name))
+    made = Calls(account.dynamodb, account.sqs).made
     account.run_at(NOW)
-    assert calls == ["Scan"]
-
-
-def test_a_registration_of_a_deleted_message_is_tried_once_and_removed(account: Account) -> None:
-    """Each process that had a waiting request leaves a registration, and each container would try all of them."""
-    deleted = account.lose_wake()
-    account.sqs.delete_message(QueueUrl=account.queue_url, ReceiptHandle=deleted.receipt_handle)
-    tried: list[str] = []
-    account.sqs.meta.events.register(
-        "provide-client-params.sqs.ChangeMessageVisibilityBatch",
-        lambda params, **_: tried.extend(entry["ReceiptHandle"] for entry in params["Entries"]),
-    )
-    for seconds in (0, 60, 120):
-        account.new_janitor()
-        account.run_at(NOW + seconds)
-    assert tried == [deleted.receipt_handle]
-    assert account.item().waiting == {}
-
-
-def test_s6_a_registration_that_is_newer_than_the_spent_handle_stays(account: Account) -> None:
-    """The message was received again after the janitor's read, and is hidden with a new handle."""
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    account.register(receives=2)
-    outdated = replace(registration(), receipt_handle="the handle of its first receive")
-    assert not account.slots.clear("p", outdated, NOW)
-    assert account.item().waiting["normal"].receives == 2
-
-
-def test_requests_of_more_processes_than_a_batch_holds_are_all_woken(account: Account) -> None:
-    for number in range(12):
-        name = f"q{number}"
-        account.processes.create(name, 1, "job")
-        account.slots.reserve(Candidate(name, f"{name}-1"), NOW)
-        account.slots.wait(Candidate(name, f"{name}-2", delivery=account.send(group=name)), account.item(name), NOW)
-        account.slots.cancel(name, f"{name}-1")
-    calls: list[str] = []
-    account.sqs.meta.events.register("before-call.sqs", lambda model, **_: calls.append(model.name))
-    assert account.run_at(NOW).counts["WaitingWoken"] == 12
-    assert calls == ["ChangeMessageVisibilityBatch"] * 2
+    assert made == ["Scan", *["Query"] * 4]
 
 
 def test_executions_listed_before_an_error_are_not_described(account: Account) -> None:
     """Otherwise thousands of running executions cost a call each."""
-    account.processes.set_limit("p", 2)
     for name in ("p-listed", "p-beyond"):
-        account.slots.reserve(Candidate("p", name), NOW)
+        account.hold(name, "RUNNING")
     calls: list[str] = []
 
     def answer(params: Any, **_: Any) -> Any:
@@ -110,6 +66,7 @@ def listed_after(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_settled_executions_are_not_listed_again(aborted: JanitorScene, listed_after: list[float]) -> None:
     """A million requests a day with one failure in a hundred fill a hundred pages, which each run would read."""
+    aborted.account.free(aborted.execution)
     refuse(aborted.account.sqs, "SendMessage", "InternalError", times=1)
     for seconds in (0, 60, 120):
         aborted.account.run_at(LATER + seconds)
@@ -119,6 +76,7 @@ def test_settled_executions_are_not_listed_again(aborted: JanitorScene, listed_a
 
 
 def test_s3_a_failed_list_settles_nothing_beyond_it(aborted: JanitorScene) -> None:
+    aborted.account.free(aborted.execution)
     refuse(aborted.account.stepfunctions, "ListExecutions", "ThrottlingException")
     aborted.account.run_at(LATER + 2 * 3600)
     aborted.account.new_janitor()

@@ -11,7 +11,7 @@ import pytest
 from slotkeeper.slots.dead_holders import Verdict, judge
 from slotkeeper.slots.executions import Execution
 from slotkeeper.slots.process import Holder
-from slotkeeper.slots.protocol import Candidate
+from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.settlement import HORIZON_SECONDS
 from tests.support.boundary import refuse
 from tests.unit.conftest import CHECK_GAP, GRACE, NOW, Account
@@ -34,8 +34,8 @@ LEASE = Holder("LEASED", int(NOW), "", None, {}, until=int(NOW) + 60, code="c")
 @pytest.mark.parametrize(
     ("holder", "execution", "now", "verdict"),
     [
-        (_holder("RESERVED"), None, NOW + GRACE - 1, Verdict.ALIVE),
-        (_holder("RESERVED"), None, NOW + GRACE, Verdict.CANCEL),
+        (_holder("RESERVED"), None, NOW + 10**7, Verdict.ALIVE),  # a dispatch starts it again, or drops it
+        (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE - 1, Verdict.ALIVE),
         (_holder("RESERVED"), _execution("ABORTED", NOW), NOW + GRACE, Verdict.CANCEL),
         (_holder("RESERVED"), _execution("RUNNING"), NOW + 10**7, Verdict.ALIVE),
         (_holder("RUNNING"), _execution("RUNNING"), NOW + 10**7, Verdict.ALIVE),
@@ -53,18 +53,23 @@ def test_f9_age_alone_frees_no_slot(holder: Holder, execution: Execution | None,
     assert judge(holder, execution, now, GRACE) == verdict
 
 
-def test_f15_a_reservation_without_a_workflow_is_cancelled(account: Account) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
-    assert account.run_at(NOW + GRACE - 1).counts == {}
-    assert account.run_at(LATER).counts["SlotsReclaimed"] == 1
-    assert account.item().slots_in_use == 0
+def test_the_reservation_of_a_closed_execution_is_freed_after_its_request_is_settled(scene: JanitorScene) -> None:
+    scene.reserve()
+    scene.abort()
+    refuse(scene.account.sqs, "SendMessage", "InternalError")
+    scene.account.run_at(LATER)
+    assert (scene.account.item().slots_in_use, scene.account.states) == (1, {"order-1/1": "STARTED"})
+    assert scene.account.run_at(LATER + 60).counts["SlotsReclaimed"] == 1
+    assert (scene.account.item().slots_in_use, scene.account.states) == (0, {"order-1/1": "FAILED"})
 
 
 def test_f18_an_aborted_workflow_is_settled_without_its_status_event(aborted: JanitorScene) -> None:
     first = aborted.account.run_at(LATER)
     second = aborted.account.run_at(LATER + CHECK_GAP)
-    assert (first.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
-    assert aborted.account.item().slots_in_use == 0
+    assert first.counts["SlotsReclaimed"] == 0
+    assert (second.counts["RequestsKept"], second.counts["SlotsReclaimed"]) == (1, 1)
+    assert (aborted.account.item().slots_in_use, aborted.account.states) == (0, {"order-1/1": "FAILED"})
+    assert aborted.account.rings == [{"process": "p"}]
 
 
 def test_f2_a_slot_stays_taken_while_its_glue_run_lives(aborted: JanitorScene) -> None:
@@ -98,6 +103,7 @@ def test_a_deleted_job_runs_nothing(aborted: JanitorScene) -> None:
 
 
 def test_f16_the_request_of_an_aborted_workflow_is_kept(aborted: JanitorScene) -> None:
+    aborted.account.free(aborted.execution)
     aborted.account.event_at(aborted.execution, NOW + 1)
     (kept,) = aborted.account.messages(aborted.account.failed_url)
     assert json.loads(kept["Body"])["request_id"] == "order-1"
@@ -107,6 +113,7 @@ def test_f16_the_request_of_an_aborted_workflow_is_kept(aborted: JanitorScene) -
 
 def test_f34_a_settled_execution_expires_after_three_weeks(aborted: JanitorScene) -> None:
     """TTL is in seconds. An entry that expired before the horizon would let its request be kept again."""
+    aborted.account.free(aborted.execution)
     aborted.account.event_at(aborted.execution, NOW + 1)
     (entry,) = aborted.account.dynamodb.scan(TableName=aborted.account.settled_table)["Items"]
     assert NOW + HORIZON_SECONDS < int(entry["expires_at"]["N"]) <= NOW + 1 + 21 * 86400
@@ -116,8 +123,9 @@ def test_f34_a_settled_execution_expires_after_three_weeks(aborted: JanitorScene
     ("status", "error", "kept"),
     [
         ("FAILED", "RequestFailed", 0),
-        ("FAILED", "RequestReturned", 0),
+        ("FAILED", "SlotLost", 0),
         ("FAILED", "RequestNotKept", 1),
+        ("FAILED", "OutcomeNotRecorded", 1),  # and no run that has succeeded
         ("ABORTED", "RequestFailed", 1),  # the error of a stop command, and not the workflow's
     ],
 )
@@ -127,12 +135,15 @@ def test_a_request_is_kept_unless_its_workflow_settled_it(
     aborted.account.stepfunctions.meta.events.register(
         "after-call.stepfunctions.DescribeExecution", lambda parsed, **_: parsed.update(status=status, error=error)
     )
+    aborted.account.free(aborted.execution)
     aborted.account.run_at(LATER)
     assert len(aborted.account.messages(aborted.account.failed_url)) == kept
+    assert aborted.account.row(aborted.execution).state == ("RETURNED" if error == "SlotLost" else "FAILED")
 
 
 @pytest.mark.parametrize("age", [GRACE - 1, HORIZON_SECONDS + 1], ids=["left to its event", "before the horizon"])
 def test_an_execution_is_settled_only_between_grace_time_and_horizon(aborted: JanitorScene, age: int) -> None:
+    aborted.account.free(aborted.execution)
     aborted.account.run_at(NOW + age)
     assert aborted.account.messages(aborted.account.failed_url) == []
 
@@ -141,33 +152,18 @@ def test_the_event_of_a_workflow_that_runs_again_does_nothing(scene: JanitorScen
     scene.start()
     scene.run("RUNNING")
     again, report = scene.account.event_at(scene.execution, NOW + 1)
-    assert (again, report.counts) == (None, {})
-    assert scene.stopped == []
-
-
-def test_every_run_wakes_a_request_that_waits_although_a_slot_is_free(account: Account) -> None:
-    account.lose_wake()
-    assert account.run_at(NOW).counts["WaitingWoken"] == 1
-    assert len(account.messages(account.queue_url)) == 1
-
-
-def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
-    account.processes.set_limit("p", 2)
-    account.slots.reserve(Candidate("p", "p-1", weight=2), NOW)
-    assert not account.item().has_drifted
-    account.write("slots_in_use", {"N": "1"})  # the number of holders
-    assert account.run_at(NOW).counts["CounterDrift"] == 1
-    assert account.item().slots_in_use == 2
+    assert (again, report.counts, scene.stopped) == (None, {}, [])
 
 
 def test_a_holder_whose_execution_is_forgotten_is_reported_and_its_slot_freed(scene: JanitorScene) -> None:
-    scene.account.slots.reserve(Candidate("p", scene.execution), NOW)
-    scene.account.confirm(scene.execution)
+    scene.account.queue("order-1")
+    scene.account.hold(scene.execution, "RUNNING", job={"S": "job"})
     day = 86400
     first = scene.account.run_at(NOW + day)
     scene.account.run_at(NOW + day + CHECK_GAP)
     assert first.counts["ExecutionsForgotten"] == 1
     assert scene.account.item().slots_in_use == 0
+    assert scene.account.row(scene.execution).error == "ExecutionUnknown"
 
 
 def test_a_run_without_a_start_does_not_end_the_search(aborted: JanitorScene) -> None:
@@ -189,27 +185,17 @@ def test_the_gap_lies_between_the_checks_and_not_between_the_runs(aborted: Janit
 
 
 def test_a_holder_that_cannot_be_checked_does_not_block_the_others(aborted: JanitorScene) -> None:
-    aborted.account.processes.set_limit("p", 2)
+    account = aborted.account
+    account.processes.set_limit("p", 2)
+    account.queue("dead")
+    account.dispatch()
+    other = execution_name("p", "dead", 1)
+    account.finish(other)
     aborted.run("RUNNING")
     aborted.stopping_is_denied = True
-    aborted.account.slots.reserve(Candidate("p", "p-dead"), NOW)
-    aborted.account.slots.wait(Candidate("p", "p-waits", delivery=aborted.account.send()), aborted.account.item(), NOW)
-    counts = aborted.account.run_at(LATER).counts
-    assert (counts["JanitorErrors"], counts["SlotsReclaimed"], counts["WaitingWoken"]) == (1, 1, 1)
-
-
-@pytest.mark.parametrize("operation", ["ListExecutions", "DescribeExecution"])
-def test_waiting_requests_are_woken_although_step_functions_fails(account: Account, operation: str) -> None:
-    account.lose_wake()
-    refuse(account.stepfunctions, operation, "ThrottlingException", times=9)
-    assert account.run_at(LATER).counts["WaitingWoken"] == 1
-
-
-def test_slots_are_freed_without_the_settled_table(aborted: JanitorScene) -> None:
-    aborted.account.dynamodb.delete_table(TableName=aborted.account.settled_table)
-    aborted.account.run_at(LATER)
-    counts = aborted.account.run_at(LATER + CHECK_GAP).counts
-    assert (counts["SlotsReclaimed"], counts["JanitorErrors"]) == (1, 1)
+    counts = account.run_at(LATER).counts
+    assert (counts["JanitorErrors"], counts["SlotsReclaimed"]) == (1, 1)
+    assert list(account.item().holders) == [aborted.execution]
 
 
 def test_the_list_of_executions_is_read_up_to_the_horizon(account: Account) -> None:
@@ -244,14 +230,15 @@ def listed(name: str, started_at: float, stopped_at: float) -> dict[str, Any]:
     return {"name": name, "status": "ABORTED", **times}
 
 
-def test_a_reservation_renewed_since_it_was_read_is_not_cancelled(account: Account) -> None:
-    """After the janitor read the table, the reservation was cancelled, and a redelivery reserved again."""
-    account.slots.reserve(Candidate("p", "p-1"), NOW)
+def test_a_reservation_that_was_made_again_since_it_was_read_is_not_freed(scene: JanitorScene) -> None:
+    scene.reserve()
+    scene.abort()
 
     def meanwhile(**_: Any) -> None:
-        account.slots.cancel("p", "p-1")
-        account.slots.reserve(Candidate("p", "p-1"), LATER - 10)
+        if scene.account.item().holders[scene.execution].since == NOW:
+            scene.account.free(scene.execution)
+            scene.account.hold(scene.execution)
 
-    account.stepfunctions.meta.events.register("before-call.stepfunctions.DescribeExecution", meanwhile)
-    assert "SlotsReclaimed" not in account.run_at(LATER).counts
-    assert account.item().holders["p-1"].since == LATER - 10
+    scene.account.stepfunctions.meta.events.register("before-call.stepfunctions.DescribeExecution", meanwhile)
+    assert scene.account.run_at(LATER).counts["SlotsReclaimed"] == 0
+    assert scene.account.item().holders[scene.execution].since == LATER

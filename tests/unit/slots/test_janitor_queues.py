@@ -1,0 +1,348 @@
+"""What a run of the janitor does for queues, leases and ends that were not told, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.dynamodb import Item, number
+from slotkeeper.settings import CLOCK_SKEW_SECONDS
+from slotkeeper.slots.grants import EXPIRE_CONDITION
+from slotkeeper.slots.janitor import OVERDUE_SECONDS, RUN_SECONDS
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_table import Leaving
+from slotkeeper.slots.run_report import QueueLength
+from slotkeeper.slots.starts import AGE_SECONDS
+from tests.support.boundary import Calls, refuse
+from tests.unit.conftest import GRACE, NOW, Account
+from tests.unit.slots.queue_scene import leased
+
+MANY = 30
+
+
+def _overdue(account: Account, during_sleep: Callable[[], Any] = lambda: None) -> int:
+    """StartsOverdue of a run in which something happens while it waits."""
+
+    def sleep(seconds: float) -> None:
+        account.slept.append(seconds)
+        account.now += seconds
+        during_sleep()
+
+    account.janitor.sleep = sleep
+    return account.run_at(account.now).counts["StartsOverdue"]
+
+
+def _expire(account: Account, name: str = "lease-dead-0") -> None:
+    """Add a lease whose holder has died."""
+    account.hold(name, **leased(NOW - CLOCK_SKEW_SECONDS) | {"state": "LEASED"})
+
+
+def _set_row(account: Account, execution: str, **attributes: Item) -> None:
+    for name, value in attributes.items():
+        account.dynamodb.update_item(
+            TableName=account.request_table,
+            Key={"process_name": {"S": "p"}, "execution": {"S": execution}},
+            UpdateExpression="SET #a = :v",
+            ExpressionAttributeNames={"#a": name},
+            ExpressionAttributeValues={":v": value},
+        )
+
+
+# Starts
+
+
+def test_without_doorbells_the_janitor_starts_what_can_start_and_counts_it(account: Account) -> None:
+    account.queue("a")
+    account.queue("b")
+    assert account.run_at(NOW).counts["StartsOverdue"] == 1
+    assert account.states == {"a/1": "STARTED", "b/1": "QUEUED"}
+    assert account.slept == [OVERDUE_SECONDS]
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "started"),
+    [
+        pytest.param(lambda account: account.dispatch(), "STARTED", id="a doorbell was heard"),
+        pytest.param(lambda account: account.write("paused", {"BOOL": True}), "QUEUED", id="it was paused"),
+        pytest.param(lambda account: account.hold("p-x", "RUNNING"), "QUEUED", id="a lease came first"),
+    ],
+)
+def test_only_what_could_start_for_some_seconds_and_was_not_started_is_overdue(
+    meanwhile: Callable[[Account], Any], started: str, account: Account
+) -> None:
+    account.queue("a")
+    assert _overdue(account, lambda: meanwhile(account)) == 0
+    assert account.states == {"a/1": started}
+
+
+def test_what_can_start_only_since_a_moment_is_started_and_not_counted(account: Account) -> None:
+    """Its doorbell may be under way. Another process makes the run wait."""
+    account.hold("p-x", "RUNNING")
+    account.queue("a")
+    account.processes.create("q", 1, "job")
+    account.accept({"process": "q", "request_id": "b"})
+    assert _overdue(account, lambda: account.free("p-x")) == 1
+    assert account.states == {"a/1": "STARTED"}
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_a_run_waits_only_if_something_could_start(queued: bool, account: Account) -> None:
+    account.hold("p-x", "RUNNING")
+    if queued:
+        account.queue("a")
+    assert (_overdue(account), account.slept) == (0, [])
+
+
+def test_the_time_since_the_look_counts(account: Account) -> None:
+    account.queue("a")
+
+    def slow(**_: Any) -> None:
+        account.now += 3
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.ListExecutions", slow)
+    _overdue(account)
+    assert account.slept == []
+
+
+def test_a_start_that_fails_is_overdue_and_the_next_process_is_dispatched(account: Account) -> None:
+    account.processes.create("q", 1, "job")
+    account.accept({"process": "q", "request_id": "b"})
+    account.queue("a")
+    failing = execution_name("p", "a", 1)
+
+    def fail(params: Any, **_: Any) -> None:
+        if failing in str(params["body"]):
+            raise RuntimeError("no start")
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.StartExecution", fail)
+    counts = account.run_at(NOW).counts
+    assert (counts["StartsOverdue"], counts["JanitorErrors"]) == (2, 1)
+    assert account.executions() == [execution_name("q", "b", 1)]
+
+
+def test_an_outage_ends_the_dispatches(account: Account) -> None:
+    for name in ("q", "r", "s"):
+        account.processes.create(name, 1, "job")
+        account.accept({"process": name, "request_id": "b"})
+    made = Calls(account.dynamodb).made
+    refuse(account.dynamodb, "BatchGetItem", "ThrottlingException", times=99)
+    account.run_at(NOW)
+    assert made.count("TransactWriteItems") + made.count("UpdateItem") == 1  # the grant of the first
+
+
+def test_what_must_leave_the_queue_leaves_it_and_is_told(account: Account) -> None:
+    account.hold("p-x", "RUNNING")
+    account.queue("skips", when_busy="skip")
+    account.queue("late", start_before="2027-01-15T08:00:00Z")
+    account.run_at(NOW)
+    assert account.states == {"skips/1": "SKIPPED", "late/1": "TOO_LATE"}
+    assert account.rows.untold("p").rows == []
+
+
+def test_f15_an_old_reservation_without_a_workflow_is_started_again(account: Account) -> None:
+    name = account.queue("a")
+    account.hold(name)
+    account.run_at(NOW + AGE_SECONDS)
+    assert account.executions() == []
+    account.run_at(NOW + AGE_SECONDS + 1)
+    assert (account.executions(), account.states) == ([name], {"a/1": "STARTED"})
+
+
+def test_an_old_reservation_of_a_request_that_has_ended_is_dropped_although_no_request_is_queued(
+    account: Account,
+) -> None:
+    name = account.queue("a")
+    account.requests.record("p", name, "FAILED", NOW)
+    account.hold(name)
+    account.run_at(NOW + AGE_SECONDS + 1)
+    assert account.item().holders == {}
+
+
+def test_requests_of_a_removed_target_are_rejected(account: Account) -> None:
+    account.queue("a")
+    account.write("target", {"S": "none"})
+    account.run_at(NOW)
+    assert (account.states, account.rows.untold("p").rows) == ({"a/1": "REJECTED"}, [])
+
+
+# What is counted
+
+
+def test_queues_are_measured_and_blocked_requests_counted(account: Account) -> None:
+    account.hold("p-x", "RUNNING")
+    for request_id, weight in (("a", 1), ("blocked", 2), ("b", 1)):
+        account.queue(request_id, weight=weight)
+    report = account.run_at(NOW + 30)
+    assert (report.queues, report.counts["BlockedRequests"]) == ({"p": QueueLength(3, 30)}, 1)
+
+
+def test_a_run_that_finds_nothing_ends_the_alarms(account: Account) -> None:
+    counts = account.run_at(NOW).counts
+    assert counts == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUntold": 0}
+
+
+def test_a_drifted_counter_is_repaired_and_reported(account: Account) -> None:
+    account.hold("p-1", "RUNNING", weight=2)
+    account.write("slots_in_use", number(1))  # the number of holders
+    assert account.run_at(NOW).counts["CounterDrift"] == 1
+    assert account.item().slots_in_use == 2
+
+
+def test_a_malformed_item_and_a_malformed_row_keep_back_no_other_request(account: Account) -> None:
+    account.processes.create("q", 9, "job")
+    account.accept({"process": "q", "request_id": "b"})
+    account.write("slot_limit", {"S": "1"})
+    counts = account.run_at(NOW).counts
+    assert (counts["MalformedProcesses"], account.executions()) == (1, [execution_name("q", "b", 1)])
+
+    account.write("slot_limit", number(1))
+    malformed = account.queue("a")
+    account.queue("c")
+    _set_row(account, malformed, start_before={"S": "soon"})
+    counts = account.run_at(NOW + 60).counts
+    assert (counts["MalformedRequests"], account.item().holders.keys()) == (1, {execution_name("p", "c", 1)})
+
+
+# Ends that were not told
+
+
+def _end(account: Account, *ids: str) -> list[str]:
+    names = [account.queue(each, task_token="token") for each in ids]
+    account.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why") for name in names], NOW)
+    return names
+
+
+def test_an_end_that_was_not_told_is_told(account: Account) -> None:
+    answers = Calls(account.stepfunctions).made
+    _end(account, "a")
+    assert account.run_at(NOW).counts["RequestsUntold"] == 0
+    assert "SendTaskFailure" in answers
+    answers.clear()
+    account.run_at(NOW + 60)
+    assert "SendTaskFailure" not in answers
+
+
+def test_an_end_that_cannot_be_told_is_counted_and_the_others_are_told(account: Account) -> None:
+    malformed, other = _end(account, "a", "b")
+    _set_row(account, malformed, attempt={"S": "1"})
+    counts = account.run_at(NOW).counts
+    assert (counts["RequestsUntold"], counts["JanitorErrors"]) == (1, 1)
+    assert [name for name, _ in account.rows.untold("p").rows] == [malformed]
+    _set_row(account, malformed, state={"S": "DONE"})
+    assert account.run_at(NOW + 60).counts["MalformedRequests"] == 1
+    assert account.row(other).open is None
+
+
+def test_telling_leaves_a_run_time_for_its_other_work(account: Account) -> None:
+    """Step Functions does not answer, and each answer takes the timeouts of a call."""
+
+    def slow(**_: Any) -> Any:
+        account.now += 24
+        raise RuntimeError("no answer")
+
+    _end(account, *map(str, range(9)))
+    account.queue("a")
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.SendTaskFailure", slow)
+    account.now = NOW
+    account.janitor.run()
+    assert account.states["a/1"] == "STARTED"
+
+
+# Leases
+
+
+def test_expired_leases_are_removed_and_rung_for(account: Account) -> None:
+    account.processes.set_limit("p", 2)
+    for at in range(2):
+        _expire(account, f"lease-dead-{at}")
+    account.hold("lease-alive", **leased(NOW + 10 * GRACE) | {"state": "LEASED"})
+    made = Calls(account.stepfunctions, account.glue).made
+    counts = account.run_at(NOW).counts
+    assert (counts["LeasesExpired"], counts["SlotsReclaimed"]) == (2, 0)
+    assert (list(account.item().holders), account.rings) == (["lease-alive"], [{"process": "p"}])
+    assert "DescribeExecution" not in made
+    account.run_at(NOW + 5 * GRACE)
+    assert list(account.item().holders) == ["lease-alive"]
+
+
+def test_the_janitor_rings_also_if_another_caller_removed_the_lease(account: Account) -> None:
+    """That caller may have died before its ring."""
+    _expire(account)
+    seen = account.item()
+    account.processes.all = lambda: iter([seen])  # type: ignore[method-assign]
+    account.free("lease-dead-0")
+    assert account.run_at(NOW).counts["LeasesExpired"] == 0
+    assert account.rings == [{"process": "p"}]
+
+
+@pytest.mark.parametrize(
+    ("times", "code", "removed"),
+    [(1, "InternalFault", MANY - 1), (99, "ThrottlingException", 0)],
+    ids=["one", "outage"],
+)
+def test_a_failed_removal_is_reported_and_only_an_outage_ends_them(
+    times: int, code: str, removed: int, account: Account
+) -> None:
+    for at in range(MANY):
+        _expire(account, f"lease-dead-{at}")
+    refuse(account.dynamodb, "UpdateItem", code, times=times)
+    counts = account.run_at(NOW).counts
+    assert (counts["JanitorErrors"], counts["LeasesExpired"]) == (1, removed)
+
+
+def test_removing_leases_leaves_a_run_time_for_its_other_work(account: Account) -> None:
+    def slow(params: Item, **_: Any) -> None:
+        account.now += 10 * (params["ConditionExpression"] == EXPIRE_CONDITION)
+
+    for at in range(MANY):
+        _expire(account, f"lease-dead-{at}")
+    account.processes.create("q", 1, "job")
+    account.accept({"process": "q", "request_id": "a"})
+    account.dynamodb.meta.events.register("provide-client-params.dynamodb.UpdateItem", slow)
+    account.now = NOW
+    account.janitor.run()
+    assert account.executions() == [execution_name("q", "a", 1)]
+
+
+# Rings and time
+
+
+def test_a_ring_that_fails_is_reported_and_the_others_follow(account: Account) -> None:
+    account.processes.create("q", 1, "job")
+    _expire(account)
+    seen = account.item()
+    account.processes.all = lambda: iter([seen, account.item("q")])  # type: ignore[method-assign]
+    refuse(account.sqs, "SendMessage", "AccessDenied")
+    assert account.run_at(NOW).counts["JanitorErrors"] == 1
+    assert account.item().holders == {}
+
+
+def test_after_its_time_a_run_starts_no_further_work(account: Account) -> None:
+    for at in range(3):
+        account.processes.create(f"q{at}", 1, "job")
+        account.accept({"process": f"q{at}", "request_id": "b"})
+
+    def slow(**_: Any) -> None:
+        account.now += RUN_SECONDS / 2
+
+    account.stepfunctions.meta.events.register("before-call.stepfunctions.StartExecution", slow)
+    account.now = NOW
+    counts = account.janitor.run().counts
+    assert (counts["JanitorRunsCutShort"], len(account.executions())) == (1, 2)
+
+
+def test_without_the_whole_table_nothing_is_settled(account: Account) -> None:
+    """A holder that was not read decides whether its request has succeeded."""
+    refuse(account.dynamodb, "Scan", "InternalFault")
+    made = Calls(account.stepfunctions).made
+    assert account.run_at(NOW + GRACE).counts["JanitorErrors"] == 1
+    assert made == ["ListExecutions"]  # of those that run
+
+
+def test_queues_are_dispatched_although_step_functions_lists_nothing(account: Account) -> None:
+    account.queue("a")
+    refuse(account.stepfunctions, "ListExecutions", "AccessDenied", times=9)
+    assert account.run_at(NOW).counts["JanitorErrors"] == 2
+    assert account.states == {"a/1": "STARTED"}
