@@ -16,11 +16,8 @@ from moto import mock_aws
 from dev.emulator.environment import ROOT
 from slotkeeper import slots
 from slotkeeper.slots import Processes, SlotLost, Slots, leases
-from slotkeeper.slots.protocol import Candidate
-from tests.support.boundary import Calls
 from tests.support.http_servers import Listener
 from tests.support.tables import create_table
-from tests.unit.conftest import Account
 from tests.unit.slots.lease_scene import LeaseScene
 from tests.unit.work_account import invocation
 
@@ -64,7 +61,7 @@ def test_the_function_calls_the_api_in_a_slot_and_answers_503_without_one(
         handler = _load("licensed_api").handler
         assert handler({"body": "x"}, invocation()) == {"statusCode": 200, "body": "done"}
         assert _held(slot_table) == 0
-        slot_table.reserve(Candidate("licence", "licence-other"), 0.0)
+        slot_table.adopt("licence", "licence-other", 0.0, "job")
         refused = handler({"body": "x"}, invocation(1.0))  # no time for a wait
         assert refused["statusCode"] == 503
         assert "all slots are in use. Limit 1" in refused["body"]
@@ -94,7 +91,7 @@ def test_the_container_stops_if_its_lease_was_lost(slot_table: Slots, monkeypatc
         seen = slot_table.read("licence")
         assert seen is not None
         ((name, holder),) = seen.holders.items()
-        slot_table.release("licence", name, holder.raw)
+        slot_table.free("licence", name, holder.raw)
 
     monkeypatch.setattr(container.subprocess, "run", run)
     with pytest.raises(SlotLost):
@@ -111,39 +108,43 @@ def test_a_table_of_ones_own_needs_no_stack(slot_table: Slots, capsys: pytest.Ca
     assert _held(Slots(dynamodb, "mine")) == 0
 
 
-def test_the_pages_examples_hold_a_slot(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    account.processes.create("licence", 1, "none")
-    monkeypatch.setattr(leases, "_leases_of", lambda *_: LeaseScene(account).leases)
-    monkeypatch.setenv("SLOT_TABLE_NAME", account.slot_table)
+def test_the_pages_examples_hold_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = LeaseScene()
+    scene.aws.tables.put("slots", scene.item | {"process_name": {"S": "licence"}})
+    monkeypatch.setattr(leases, "_leases_of", lambda *_: scene.leases)
+    monkeypatch.setenv("SLOT_TABLE_NAME", "slots")
     held: list[int] = []
 
-    def use(*_: object) -> None:
-        held.append(account.item("licence").slots_in_use)
+    def in_use() -> int:
+        seen = scene.grants.read("licence")
+        assert seen is not None
+        return seen.slots_in_use
 
-    context = LeaseScene(account).invocation(30)
+    def use(*_: object) -> None:
+        held.append(in_use())
+
+    context = scene.invocation(30)
     for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(example, {"context": context, "call_the_api": use, "work": range(2), "step": use, "slots": slots})
-    assert held == [1, 1, 1]
-    assert account.item("licence").slots_in_use == 0
+    assert (held, in_use()) == ([1, 1, 1], 0)
 
 
-def test_the_pages_policy_grants_the_calls_of_a_lease_and_no_others(account: Account) -> None:
-    scene = LeaseScene(account)
-    made = Calls(account.dynamodb, account.sqs).made
+def test_the_pages_policy_grants_the_calls_of_a_lease_and_no_others() -> None:
+    scene = LeaseScene(target="job")
     with scene.leases.lease("p", seconds=60) as lease:
         lease.extend(70)
     scene.expired()
     with scene.leases.lease("p", seconds=60):
-        calls = list(made)
-        account.wait_in_queue()
-        made[:] = calls  # not those of the queued request
+        made = set(scene.aws.made)
+        scene.queue("a")
+        scene.aws.made.clear()
     (policy,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     granted = {action.partition(":")[2] for each in json.loads(policy)["Statement"] for action in each["Action"]}
-    assert set(made) == granted
+    assert made | set(scene.aws.made) == granted
 
 
 def test_the_pages_policy_permits_the_items_of_named_processes_alone() -> None:
-    """Without the condition, a caller of leases could change every process, and read other callers' task tokens."""
+    """Without the condition, a caller of leases could change every process."""
     (policy,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     (of_table,) = (each for each in json.loads(policy)["Statement"] if "dynamodb:GetItem" in each["Action"])
     assert of_table["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["licence"]}}
