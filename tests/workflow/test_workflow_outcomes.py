@@ -137,6 +137,7 @@ def test_a_slot_stays_taken_while_its_outcome_is_not_recorded(error: str, run_st
     """The holder is what lets the janitor find the request, and what keeps it from a second start."""
     known = {"run_state": run_state, "outcome": "KEPT", "caller": "NONE"}
     after, variables = STATES["RecordOutcome"].catch(StateFailed(error, "no answer"), {}, known)
+    assert after == "MustSlotStay"
     assert STATES[after].choose({}, variables) == following
 
 
