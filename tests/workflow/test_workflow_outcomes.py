@@ -9,7 +9,7 @@ import pytest
 from slotkeeper.slots.request_table import MAX_CAUSE, Outcome, RequestTable, State
 from tests.support.in_process_aws import InProcessAws
 from tests.support.quick_clients import shared_client
-from tests.workflow.case import CONTEXT, ENTERED
+from tests.workflow.case import CONTEXT, ENTERED, MANUAL_INPUTS, of_input
 from tests.workflow.interpreter import ME, STATES, StateFailed
 from tests.workflow.test_paths import every_walk
 from tests.workflow.walks import Path
@@ -150,12 +150,19 @@ def test_an_execution_whose_success_is_not_recorded_ends_without_an_answer_and_a
 
 
 def test_no_outcome_is_recorded_while_the_work_may_be_alive() -> None:
-    """A failed request can be redriven, beside the work that is alive."""
+    """A failed request can be redriven, while the work of the execution before is alive."""
     unknown = [walk for walk in every_walk() if "WorkIsUnknown" in walk.names]
     assert unknown
     for walk in unknown:
         assert not {"RecordOutcome", "ReleaseSlot", "Ring"} & set(walk.names), walk.names
         assert "LeaveSlotToJanitor" in walk.names
+
+
+@pytest.mark.parametrize("given", MANUAL_INPUTS[:4])
+def test_a_manually_started_execution_that_names_no_process_writes_nothing(given: Any) -> None:
+    for state in ("RecordOutcome", "ReleaseSlot", "Ring"):
+        with pytest.raises(StateFailed, match="QueryEvaluationError"):
+            STATES[state].value("Arguments", of_input(given), {"run_state": "NOT_STARTED", "failure": FAILURE})
 
 
 def test_neither_a_refused_release_nor_a_lost_ring_changes_what_follows() -> None:
