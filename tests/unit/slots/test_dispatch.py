@@ -37,7 +37,7 @@ def ids(count: int) -> list[str]:
 # Processes that run nothing
 
 
-def test_requests_of_an_unknown_process_are_rejected_in_rounds(scene: QueueScene) -> None:
+def test_f19_requests_of_an_unknown_process_are_rejected_in_rounds(scene: QueueScene) -> None:
     scene.queue(*ids(MAX_LEAVES + 1))
     scene.dynamodb.delete_item(TableName="slots", Key={"process_name": {"S": "p"}})
 

@@ -25,7 +25,7 @@ def scene() -> QueueScene:
     return QueueScene(limit=3)
 
 
-def test_a_repeated_grant_whose_first_answer_was_lost_is_found_as_its_own(scene: QueueScene) -> None:
+def test_f17_a_repeated_grant_whose_first_answer_was_lost_is_found_as_its_own(scene: QueueScene) -> None:
     seen = scene.process
     scene.grants.grant(seen, [A, B], 0, NOW)
     refuse(scene.dynamodb, "UpdateItem", REFUSED, retry_attempts=1, Item=scene.item)

@@ -138,7 +138,7 @@ def test_a_holder_is_below_150_bytes(scene: ProtocolScene) -> None:
 # Processes
 
 
-def test_a_process_that_is_added_again_keeps_its_holders(scene: ProtocolScene) -> None:
+def test_f8_a_process_that_is_added_again_keeps_its_holders(scene: ProtocolScene) -> None:
     scene.hold({"p-1": running()})
     before = scene.item
     assert scene.processes.create("p", 9, "job") is False
@@ -159,7 +159,7 @@ def test_a_process_never_has_a_value_of_grants_again(scene: ProtocolScene) -> No
 
 
 @pytest.mark.parametrize("limit", ["10", 10.0, True, -1, MAX_SLOT_LIMIT + 1, None])
-def test_a_limit_of_another_type_is_refused(limit: Any, scene: ProtocolScene) -> None:
+def test_f7_a_limit_of_another_type_is_refused(limit: Any, scene: ProtocolScene) -> None:
     with pytest.raises(ValueError, match="slot limit must be a whole number from 0 to 100000"):
         scene.processes.set_limit("p", limit)
 
