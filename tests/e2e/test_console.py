@@ -197,7 +197,8 @@ def test_several_requests_of_the_queue_are_cancelled_together(stack: DeployedSta
         _await_queued(stack, process, each)
     writing.goto(f"process/{process}")
     for each in ("one", "three"):
-        writing.get_by_role("row", name=each).get_by_role("checkbox").click()
+        row = writing.get_by_role("row").filter(has=writing.get_by_role("link", name=each, exact=True))
+        row.get_by_role("checkbox").click()
     writing.get_by_role("button", name="Cancel requests").click()
     writing.get_by_role("button", name="Run").click()
     writing.get_by_role("button", name="Yes").click()
