@@ -6,7 +6,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slotkeeper.slots.process import Holder
 from slotkeeper.slots.request import process_of_execution
@@ -31,6 +31,7 @@ from slotkeeper_cli.audit.work_history import (
     WorkHistory,
     acts_of,
     limit_steps,
+    pauses,
 )
 from slotkeeper_cli.formatting import count, duration, iso
 
@@ -67,6 +68,11 @@ class Turn:
     @property
     def seconds(self) -> float:
         return self.ended - self.began
+
+    @property
+    def taken_by(self) -> str:
+        """The execution that took the slot and so ended this time; empty if something else did."""
+        return self.request.name if self.started else ""
 
 
 def turns(asking: Sequence[Asking], held: Steps, limits: Steps) -> list[Turn]:
@@ -206,26 +212,6 @@ def _lateness(history: WorkHistory, execution: str, since: float, freed: float) 
     return f"{duration(after)} later" if after > bound else ""
 
 
-@dataclass(frozen=True)
-class IdleTime:
-    """A time in which a slot was free for the request at the head of the queue.
-
-    Attributes:
-        taken_by: the execution that took the slot and so ended this time; empty if something else did.
-        is_released: the time began when a slot was released, or the limit was raised.
-    """
-
-    process: str
-    started: float
-    ended: float
-    taken_by: str = ""
-    is_released: bool = False
-
-    @property
-    def seconds(self) -> float:
-        return self.ended - self.started
-
-
 def taken(history: WorkHistory) -> CheckResult:
     """S6: no slot is free for longer than `bounds.free_slot` while the request at the head of the queue fits.
 
@@ -239,14 +225,14 @@ def taken(history: WorkHistory) -> CheckResult:
     found = Found(unknown=history.lacks(EXECUTIONS, REQUESTS, "SlotTable", "AuditLogGroup"))
     if REQUESTS in history.samples:
         found.unknown.append(history.samples[REQUESTS])
-    idle = [each for name in history.names for each in idle_times(history, name)]
+    idle = [(name, each) for name in history.names for each in idle_times(history, name)]
     found.fails += [
-        f"{each.process}: {duration(each.seconds)} from {iso(each.started)}"
-        for each in idle
-        if _is_too_long(history, each)
+        f"{name}: {duration(each.seconds)} from {iso(each.began)}"
+        for name, each in idle
+        if _is_too_long(history, name, each)
     ]
     known = sum(len(waits(history, name)) for name in history.names if not _is_left_out(history, name))
-    longest = max((each.seconds for each in idle), default=0.0)
+    longest = max((each.seconds for _, each in idle), default=0.0)
     text = f"{count(known, 'wait')} known; a slot was free for at most {longest:.1f} s meanwhile"
     numbers = {"waits_known": known, "longest_free_seconds": round(longest, 3)}
     none = "no request waited, or only of processes with a rate or leases"
@@ -264,16 +250,16 @@ def _is_left_out(history: WorkHistory, name: str) -> bool:
     return process.rate is not None or any(act.action in _RATE_CHANGES or act.fields.get("rate") for act in acts)
 
 
-def _is_too_long(history: WorkHistory, idle: IdleTime) -> bool:
+def _is_too_long(history: WorkHistory, name: str, idle: Turn) -> bool:
     if idle.seconds <= history.bounds.free_slot or history.run is None:
         return idle.seconds > history.bounds.free_slot
     met = [
         each
         for each in history.run.disturbances
-        if each.process in ("", idle.process) and each.at < idle.ended and each.until > idle.started
+        if each.process in ("", name) and each.at < idle.ended and each.until > idle.began
     ]
     outages = [(each.at, each.until) for each in met if each.is_outage]
-    up = idle.seconds - overlap_seconds(merged(outages), (idle.started, idle.ended))
+    up = idle.seconds - overlap_seconds(merged(outages), (idle.began, idle.ended))
     return not met or up > history.bounds.disturbed
 
 
@@ -288,7 +274,7 @@ def waits(history: WorkHistory, name: str) -> list[tuple[RequestRow, Interval]]:
     return found
 
 
-def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
+def idle_times(history: WorkHistory, name: str) -> list[Turn]:
     """The times in which the request at the head of a process's queue certainly fitted."""
     if _is_left_out(history, name) or REQUESTS in history.samples:
         return []
@@ -301,14 +287,10 @@ def idle_times(history: WorkHistory, name: str) -> list[IdleTime]:
             (_holding(history, each, last), history.weight_of(each.row) or heaviest) for each in attempts
         )
     found = []
-    blackouts = [] if history.run else _blackouts(history, name)
     for turn in turns(_asking(history, name), used, _sure_limits(history, name)):
-        taken_by = turn.request.name if turn.started else ""
         span = (max(turn.began, history.since), min(turn.ended, history.now))
-        if span == (turn.began, turn.ended) and not blackouts:
-            found.append(IdleTime(name, *span, taken_by, turn.after_release))
-        else:
-            found += [IdleTime(name, *part) for part in without(span, blackouts)]
+        parts = [span] if history.run else without(span, _blackouts(history, name))
+        found += [replace(turn, began=began, ended=ended) for began, ended in parts]
     return found
 
 
@@ -345,18 +327,9 @@ def _holding(history: WorkHistory, attempt: Attempt, last: Mapping[str, float]) 
 
 
 def _blackouts(history: WorkHistory, name: str) -> list[Interval]:
-    """Times in which the process may have been paused."""
-    pauses, since = [], -math.inf
+    """Times in which the process may have been paused: an audit line is up to a minute older than its change."""
+    found = [(since, until + 60) for since, until in pauses(history, name)]
     acts = [each for each in acts_of(history, name) if each.action in ("process pause", "process resume")]
-    if not acts or acts[0].action == "process pause":
-        since = math.inf
-    for act in acts:
-        if act.action == "process pause":
-            since = min(since, act.at)
-        else:
-            pauses.append((since, act.at + 60))
-            since = math.inf
-    process = history.processes[name]
-    if process.paused and not acts:
-        since = -math.inf
-    return [*pauses, *([(since, math.inf)] if since < math.inf else [])]
+    if acts and acts[0].action == "process resume":  # the pause began before the lines
+        found.append((-math.inf, acts[0].at + 60))
+    return [(-math.inf, math.inf)] if history.processes[name].paused and not acts else found

@@ -85,9 +85,9 @@ def hand_offs(history: WorkHistory, name: str) -> list[tuple[float, float]]:
 
     Only a run whose writes are known has the instants of releases: Step Functions lists the end of an execution later.
     """
-    idle = [each for each in idle_times(history, name) if each.is_released] if history.versions_of(name) else []
+    idle = [each for each in idle_times(history, name) if each.after_release] if history.versions_of(name) else []
     starts_at = {each.execution: each.started for each in history.by_process.get(name, [])}
-    return [(at, at - each.started) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
+    return [(at, at - each.began) for each in idle if (at := starts_at.get(each.taken_by)) is not None]
 
 
 def _utilization(history: WorkHistory, name: str, attempts: Sequence[Attempt], window: Interval) -> float | None:

@@ -152,7 +152,7 @@ def build(parameters: Parameters, records: Records, run: Run) -> Outcome:
     history, started = records.history, records.started
     restarts = RESTARTED if parameters.minutes >= SHORT else RESTARTED[1:]
     idle = [each for process in records.limits for each in idle_times(history, process)]
-    calm = [each.seconds for each in idle if each.started >= records.calm_from and each.taken_by]
+    calm = [each.seconds for each in idle if each.began >= records.calm_from and each.taken_by]
     kept = history.run.kept if history.run else ()
     figures = {
         "requests": sum(not sent.bad for sent in records.sent),
