@@ -280,7 +280,8 @@ class Facts:
             unheld = unheld[:MAX_HOLDERS]
             for name, execution in zip(unheld, in_parallel(self._control.workflow.describe, unheld), strict=True):
                 if execution is None or execution.is_closed:
-                    row = self._control.rows.row(process.name, name)
+                    rows = self._control.row_search.attempt(process.name, name).rows
+                    row = next((each for each in rows if each.execution == name), None)
                     if row is not None and row.state == "STARTED":
                         since = execution.stopped_at if execution else row.started
                         status = execution.status if execution else ""
