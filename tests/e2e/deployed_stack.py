@@ -15,11 +15,12 @@ from dev.emulator import processes
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
+from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
-from slotkeeper.slots.request import DEFAULT_PRIORITY, execution_name, message_group
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from tests.support.waiting import wait_until
 
 GRACE = 2
@@ -90,8 +91,9 @@ class DeployedStack:
         self.queue_url = aws.outputs["RequestQueueUrl"]
         self.processes = Processes(self.dynamodb, self.table)
         self.slots = Slots(self.dynamodb, self.table)
-        self.queue = RequestQueue(self.sqs, self.queue_url)
-        self.operations = Operations(self.processes, self.slots, self.queue)
+        self.requests = RequestRows(self.dynamodb, aws.outputs["RequestTableName"])
+        self.doorbell = Doorbell(self.sqs, aws.outputs["DispatchQueueUrl"])
+        self.operations = Operations(self.processes, self.doorbell)
         self._gates = aws.state_dir / "gates"
         self._collected: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         self.make_job(JOB, concurrent_runs=500)
@@ -124,11 +126,11 @@ class DeployedStack:
             "arguments": {"--gate": f"{process}/{request_id}"},
             **fields,
         }
-        group = message_group(process, fields.get("priority", DEFAULT_PRIORITY))
-        self.send_raw(json.dumps(body), group, f"{request_id}-{time.monotonic_ns()}")
+        self.send_raw(json.dumps(body), process, f"{request_id}-{time.monotonic_ns()}")
         return execution_name(process, request_id, fields.get("attempt", 1))
 
     def send_raw(self, body: str, group: str, deduplication_id: str = "") -> None:
+        """Send a message; requests may have any group."""
         self.sqs.send_message(
             QueueUrl=self.queue_url,
             MessageBody=body,
@@ -154,6 +156,22 @@ class DeployedStack:
 
     def holders(self, process: str) -> set[str]:
         return set(self.item(process).holders)
+
+    def row(self, process: str, execution: str) -> RequestRow:
+        """The request's row. Waits until it is accepted."""
+        return wait_until(lambda: self.requests.row(process, execution), f"the row of {execution}")  # type: ignore[no-any-return]
+
+    def wait_for_state(self, process: str, execution: str, state: str) -> RequestRow:
+        """Wait for the state of a request's row; return the row."""
+        wait_until(lambda: self.row(process, execution).state == state, f"{execution} to be {state}")
+        return self.row(process, execution)
+
+    def queued(self, process: str) -> list[str]:
+        """The executions of a process's queue, in their order."""
+        return [each.queued.execution for each in self.requests.queue(process).rows]
+
+    def ring(self, process: str) -> None:
+        self.doorbell.ring(Bell(process))
 
     def arn(self, execution: str) -> str:
         return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{execution}"
@@ -233,14 +251,9 @@ class DeployedStack:
             lambda: any(run["JobRunState"] == "RUNNING" for run in self.runs(execution)), f"a Glue run of {execution}"
         )
 
-    def wait_until_waiting(self, process: str, execution: str = "") -> None:
-        """Wait until a request of the process, or the request of this execution, is registered."""
-
-        def is_waiting() -> bool:
-            entries = self.item(process).waiting.values()
-            return any(execution in ("", entry.execution) for entry in entries)
-
-        wait_until(is_waiting, f"a request of {process} to wait")
+    def wait_until_queued(self, process: str, *executions: str) -> None:
+        """Wait until the requests of these executions are the queue of the process."""
+        wait_until(lambda: self.queued(process) == list(executions), f"{executions} to be queued")
 
     def age(self, process: str, execution: str) -> None:
         """Set the holder's times to the earliest ones."""

@@ -36,7 +36,7 @@ def test_a_burst_passes_the_slots_in_order_and_never_above_the_limit(
     slotkeeper("process", "set-limit", process, "1")
     stack.close_gate(process, fails)
     (redriven,) = slotkeeper("dlq", "redrive", "failed", "--id", names[0])["redriven"]
-    stack.wait_until_waiting(process, redriven["execution"])
+    stack.wait_until_queued(process, redriven["execution"])
     stack.end(process, ids[-1], fails)
     stack.wait_for_status(redriven["execution"], "SUCCEEDED")
     assert [execution["name"] for execution in stack.executions(process)] == [*names, redriven["execution"]]

@@ -1,31 +1,14 @@
-"""The deployed alarms and their topic, the key of docs, and the measurement of a hand-off."""
+"""The deployed alarms and their topic, and the key of docs."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
-from slotkeeper.slots.executions import Workflow
-from slotkeeper.slots.hand_off import LIST_LAG_SECONDS, HandOffs
 from tests.e2e.deployed_stack import DeployedStack, created
 from tests.support.waiting import wait_until
 
 KEY_TEMPLATE = Path(__file__).parents[2] / "docs" / "kms-key.yaml"
-
-
-def test_a_hand_off_is_measured_from_step_functions_records(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    stack.send(process, "first")
-    second = stack.send(process, "second")
-    stack.wait_until_waiting(process, second)
-    hand_offs = HandOffs(Workflow(stack.stepfunctions, stack.outputs["WorkflowArn"]))
-    assert hand_offs.measure([stack.item(process)], time.time()) == {}
-    stack.end(process, "first", "second")
-    stack.wait_for_status(second, "SUCCEEDED")  # for a moment between the two the slot is free
-    measured = hand_offs.measure([stack.item(process)], time.time() + LIST_LAG_SECONDS)
-    assert measured.keys() == {process}
-    assert 0 <= measured[process] < 10
 
 
 def test_an_alarm_is_published_to_the_topic(stack: DeployedStack) -> None:

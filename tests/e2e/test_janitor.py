@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import CHECK_GAP, DeployedStack
 from tests.support.waiting import wait_until
 
@@ -29,6 +28,7 @@ def no_events(stack: DeployedStack) -> Iterator[None]:
 STEPS = [
     ("ConfirmSlot", "abort_before", "succeed"),
     ("RunGlueJob", "abort_after", "succeed"),
+    ("RecordOutcome", "abort_before", "succeed"),
     ("ReleaseSlot", "abort_after", "succeed"),
     ("KeepRequest", "abort_before", "fail"),
 ]
@@ -56,7 +56,7 @@ def test_f20_s4_the_status_event_of_an_abort_keeps_the_request_and_gives_its_slo
     process = stack.process(limit=1)
     aborted, following = stack.send(process, "r1"), stack.send(process, "r2")
     stack.wait_until_running(aborted)
-    stack.wait_until_waiting(process)
+    stack.wait_until_queued(process, following)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(aborted))
     stack.wait_until_running(following)
     assert [run["JobRunState"] for run in stack.runs(aborted)] == ["STOPPED"]
@@ -119,15 +119,25 @@ def test_f16_a_workflow_that_timed_out_has_its_request_kept_and_its_run_stopped(
     assert (kept["error"], kept["cause"]) == ("TIMED_OUT", "The workflow ended with status TIMED_OUT")
 
 
-def test_f15_a_slot_leaked_by_a_dead_starter_goes_to_the_waiting_request(stack: DeployedStack) -> None:
-    process = stack.process(limit=1)
-    stack.slots.reserve(Candidate(process, f"{process}-dead"), 1.0)
+def test_f15_a_request_whose_starter_died_before_its_start_is_started_by_name(stack: DeployedStack) -> None:
+    process = stack.process(limit=0)
     name = stack.send(process, "r1")
-    stack.wait_until_waiting(process)
-    assert stack.janitor()["SlotsReclaimed"] >= 1
-    stack.wait_until_running(name)
+    stack.wait_until_queued(process, name)
+    stack.dynamodb.update_item(
+        TableName=stack.table,
+        Key={"process_name": {"S": process}},
+        UpdateExpression="SET slot_limit = :one, slots_in_use = :one, holders.#me = :reserved",
+        ExpressionAttributeNames={"#me": name},
+        ExpressionAttributeValues={
+            ":one": {"N": "1"},
+            ":reserved": {"M": {"state": {"S": "RESERVED"}, "since": {"N": "1"}}},
+        },
+    )
+    stack.run_janitor_until(lambda: stack.status(name) != "NONE", "the janitor to start it")
     stack.end(process, "r1")
     stack.wait_for_status(name, "SUCCEEDED")
+    assert len(stack.runs(name)) == 1
+    stack.wait_until_free(process)
 
 
 def test_f9_a_live_holder_keeps_its_slot_at_any_age(stack: DeployedStack) -> None:

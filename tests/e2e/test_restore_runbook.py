@@ -50,7 +50,7 @@ def test_a_running_execution_holds_its_slot_again_before_a_request_is_admitted(
     assert stack.holders(process) == {runs}
     slotkeeper("process", "resume", process)
     after = stack.send(process, "next")
-    stack.wait_until_waiting(process)
+    stack.wait_until_queued(process, after)
     assert stack.alive(process) == 1
     stack.end(process, "now")
     stack.wait_until_running(after)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dev.emulator.deployment import STACK_NAME
-from slotkeeper.slots.protocol import Candidate
 from tests.e2e.deployed_stack import DeployedStack, update
 from tests.template.stateful import STATEFUL
 
@@ -21,9 +20,9 @@ def test_an_update_keeps_every_stateful_resource_the_holders_and_an_operators_li
     """F8 and F10: a deployment with another limit neither removes a holder nor overwrites an operator's limit."""
     process = "sample"
     stack.processes.set_limit(process, 7)
-    stack.slots.reserve(Candidate(process, "sample-held"), 2e11)
+    assert stack.slots.adopt(process, "sample-held", 2e11, stack.item(process).target)
     before = _stateful(stack)
     update(stack.aws, LogRetentionDays="7", SlotLimit="9")
     assert _stateful(stack) == before
     assert (stack.item(process).slot_limit, stack.holders(process)) == (7, {"sample-held"})
-    stack.slots.cancel(process, "sample-held")
+    assert stack.slots.free(process, "sample-held", stack.item(process).holders["sample-held"].raw)

@@ -202,14 +202,14 @@ def test_f4_an_aborted_workflow_frees_its_slot_after_its_child_and_its_caller_ge
     assert "task_token" not in json.loads(machines.kept(process)["body"])
 
 
-def test_f4_a_redriven_workflow_starts_no_child_and_returns_its_request(machines: Machines) -> None:
+def test_f4_a_redriven_workflow_starts_no_child_and_its_request_runs_again(machines: Machines) -> None:
     stack, process = machines.stack, machines.process()
     name = machines.send(process, "endless")
     machines.open_child(name)
     stack.stepfunctions.stop_execution(executionArn=stack.arn(name))
     stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
     stack.wait_for_status(name, "FAILED")
-    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert (stack.execution(name) or {})["error"] == "SlotLost"
     assert machines.of(name)["status"] == "ABORTED"
     following = execution_name(process, "endless", 2)
     machines.stepfunctions.stop_execution(executionArn=machines.open_child(following))
@@ -221,7 +221,7 @@ def test_the_work_of_a_caller_that_was_stopped_while_its_request_waited_is_not_d
     first = machines.send(process, "endless")
     child = machines.open_child(first)
     caller = machines.call(process, "late")
-    stack.wait_until_waiting(process)
+    wait_until(lambda: stack.queued(process), "the caller's request to be queued")
     machines.stepfunctions.stop_execution(executionArn=caller)
     machines.stepfunctions.stop_execution(executionArn=child)
     wait_until(lambda: len(stack.kept(process)) == 2, "both requests to be kept")

@@ -120,7 +120,7 @@ def _abort_while_running(stack: DeployedStack, process: str) -> str:
 
 
 @pytest.mark.parametrize("lives", [False, True], ids=["its run was stopped", "its run lives on"])
-def test_f4_a_redriven_workflow_stops_its_run_then_returns_its_request_and_then_frees_its_slot(
+def test_f4_a_redriven_workflow_stops_its_run_frees_its_slot_and_its_request_runs_again(
     stack: DeployedStack, lives: bool
 ) -> None:
     process = stack.process(limit=1)
@@ -129,7 +129,7 @@ def test_f4_a_redriven_workflow_stops_its_run_then_returns_its_request_and_then_
     name = _abort_while_running(stack, process)
     stack.stepfunctions.redrive_execution(executionArn=stack.arn(name))
     stack.wait_for_status(name, "FAILED")
-    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert (stack.execution(name) or {})["error"] == "SlotLost"
     assert [run["JobRunState"] for run in stack.runs(name)] == ["STOPPED"]
     assert _released_after_its_run_ended(stack, name)
     stack.end(process, "r1")
@@ -150,23 +150,25 @@ def test_f4_a_redriven_workflow_runs_nothing_in_a_slot_of_another_execution(stac
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
 
 
-def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_is_returned(stack: DeployedStack) -> None:
-    """The starter reserves and freezes. The janitor frees the slot. Then the starter starts its workflow."""
+def test_f13_the_request_of_a_slow_starter_whose_reservation_was_freed_runs_as_the_next_attempt(
+    stack: DeployedStack,
+) -> None:
+    """The starter reserves and freezes. An operator frees the slot. Then the starter starts its workflow."""
     process = stack.process(limit=1)
     frozen = stack.faults.add("StartExecution", "hold")
     name = stack.send(process, "r1")
     wait_until(lambda: stack.holders(process) == {name}, "the reservation")
-    stack.age(process, name)
-    assert stack.janitor()["SlotsReclaimed"] == 1
+    assert stack.slots.free(process, name, stack.item(process).holders[name].raw)
     stack.faults.remove(frozen)
     stack.wait_for_status(name, "FAILED")
-    assert (stack.execution(name) or {})["error"] == "RequestReturned"
+    assert (stack.execution(name) or {})["error"] == "SlotLost"
     assert stack.runs(name) == []
     stack.end(process, "r1")
     stack.wait_for_status(execution_name(process, "r1", 2), "SUCCEEDED")
+    assert stack.row(process, name).state == "RETURNED"
 
 
-def test_a_returned_request_keeps_its_message_group_and_its_weight(stack: DeployedStack) -> None:
+def test_a_returned_request_keeps_its_place_and_its_weight(stack: DeployedStack) -> None:
     process = stack.process(limit=5)
     stack.faults.add("ConfirmSlot", "refuse", error="DynamoDB.ConditionalCheckFailedException")
     name = stack.send(process, "r1", priority="high", weight=5)
@@ -178,29 +180,37 @@ def test_a_returned_request_keeps_its_message_group_and_its_weight(stack: Deploy
     given = json.loads(execution["input"])
     assert (given["attempt"], given["priority"], given["weight"]) == (2, "high", 5)
     assert (stack.item(process).slots_in_use, stack.holders(process)) == (5, {again})
+    assert (stack.row(process, name).state, stack.row(process, again).state) == ("RETURNED", "STARTED")
+    assert stack.row(process, again).placed == stack.row(process, name).placed
     stack.end(process, "r1")
     stack.wait_for_status(again, "SUCCEEDED")
-    assert stack.dead_letters(process) == []
 
 
-def test_the_workflows_wake_clears_a_registration_without_a_message_and_wakes_the_next_after_a_turn(
+def test_f5_an_outcome_whose_answer_is_lost_is_recorded_once_before_the_release(stack: DeployedStack) -> None:
+    process = stack.process(limit=1)
+    name = stack.send(process, "r1")
+    stack.faults.add("RecordOutcome", "lose_answer", execution=name, error="DynamoDB.InternalServerError")
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "SUCCEEDED")
+    states = stack.states_of(name)
+    assert states.index("RecordOutcome") < states.index("ReleaseSlot") < states.index("Ring")
+    row = stack.row(process, name)
+    assert (row.state, row.place, row.open, row.body) == ("SUCCEEDED", "", None, "")
+
+
+def test_an_outcome_that_cannot_be_recorded_keeps_the_slot_until_the_handler_has_recorded_it(
     stack: DeployedStack,
 ) -> None:
-    """As after a purge of the queue. The janitor does not run."""
     process = stack.process(limit=1)
-    running = stack.send(process, "running")
-    stack.wait_until_running(running)
-    gone = stack.send(process, "gone", priority="high")
-    stack.wait_until_waiting(process, gone)
-    left_over = stack.item(process).waiting["high"]
-    stack.sqs.delete_message(QueueUrl=stack.queue_url, ReceiptHandle=left_over.receipt_handle)
-    waiting = stack.send(process, "waiting")
-    stack.wait_until_waiting(process, waiting)
-    stack.end(process, "running", "waiting")
-    stack.wait_for_status(waiting, "SUCCEEDED")
-    assert stack.states_of(running).count("ClearWaiting") == 1
-    assert stack.item(process).tombstones["high"] == (left_over.sequence, left_over.receives)
-    assert stack.status(gone) == "NONE"
-    execution = stack.execution(waiting)
-    assert execution is not None
-    assert execution["startDate"].timestamp() >= stack.item(process).turns["high"] / 1000 + 1
+    stack.faults.add("RecordOutcome", "refuse", error="DynamoDB.ResourceNotFoundException", times=0)
+    name, following = stack.send(process, "r1"), stack.send(process, "r2")
+    stack.end(process, "r1")
+    stack.wait_for_status(name, "FAILED")
+    assert (stack.execution(name) or {})["error"] == "OutcomeNotRecorded"
+    assert "ReleaseSlot" not in stack.states_of(name)
+    stack.wait_for_state(process, name, "SUCCEEDED")
+    stack.wait_until_running(following)
+    assert stack.kept(process) == []
+    stack.faults.clear()
+    stack.end(process, "r2")
+    stack.wait_for_status(following, "SUCCEEDED")
