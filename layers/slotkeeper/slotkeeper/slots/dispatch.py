@@ -222,8 +222,8 @@ class _Dispatch:
                 return planned
         # After the queue, since a request that was not read yet may have a place before them. The query leaves out
         # those above the limit, which are blocked at every place.
-        last = read[-1].place if read else ""
-        more = [each for each in leavers if each.place > last or (each.weight or 0) > seen.slot_limit]
+        names = {each.execution for each in read}
+        more = [each for each in leavers if each.execution not in names]
         return plan(seen, [*read, *more], now, age=age, most=most)
 
     def _start(self, seen: Process, planned: Plan, again: list[str], granted: GrantMade, now: float) -> Settled:
