@@ -122,13 +122,74 @@ def test_no_two_test_files_have_one_name() -> None:
 
 def test_the_slots_package_loads_no_janitor() -> None:
     """A cold start that imports one module of a package loads all modules that the package exports."""
-    loaded, left = set[str](), ["slotkeeper.slots"]
+    loaded = _closure("slotkeeper.slots")
+    assert "slotkeeper.slots.protocol" in loaded
+    assert not {
+        name
+        for name in loaded
+        if name.endswith(("janitor", "work", "dead_holders", "settlement", ".starter", "starts"))
+    }
+
+
+# Bounds: what a reader must read to know who starts next, and how a dispatch grants it.
+
+
+@pytest.mark.parametrize(("module", "modules", "lines"), [("dispatch", 11, 2_200), ("plan", 6, 1_100)])
+def test_the_rule_and_its_dispatch_are_small_with_everything_that_they_import(
+    module: str, modules: int, lines: int
+) -> None:
+    loaded = {name for name in _closure(f"slotkeeper.slots.{module}") if not _is_package(name)}
+    assert len(loaded) <= modules, sorted(loaded)
+    assert sum(len(_modules()[name].read_text().splitlines()) for name in loaded) <= lines
+
+
+def test_slots_have_five_floors() -> None:
+    """The modules on a floor import only those below it."""
+    slots = {name: path for name, path in _modules().items() if name.startswith("slotkeeper.slots.")}
+    sorter = TopologicalSorter({name: _imports(path) & slots.keys() for name, path in slots.items()})
+    sorter.prepare()
+    floors = []
+    while ready := sorter.get_ready():
+        floors.append(sorted(name.rpartition(".")[2] for name in ready))
+        sorter.done(*ready)
+    assert len(floors) <= 5, floors
+
+
+def test_only_the_plan_compares_a_weight_with_a_limit() -> None:
+    compared = {
+        name
+        for name, path in _modules().items()
+        if name.startswith("slotkeeper.")
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Compare) and {"weight", "limit"} <= set(re.findall("weight|limit", ast.unparse(node)))
+    }
+    assert compared == {"slotkeeper.slots.plan"}
+
+
+def test_only_the_doorbell_sends_to_its_queue() -> None:
+    """Each other sender of the layer and of the functions has a queue of its own."""
+    senders = {
+        name
+        for name, path in _modules().items()
+        if path.is_relative_to(ROOT / "layers") or path.is_relative_to(ROOT / "functions")
+        for node in ast.walk(_parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr.startswith("send_message")
+    }
+    rings = {name for name in senders if "Bell" in _modules()[name].read_text()}
+    assert rings == {"slotkeeper.slots.doorbell"}
+    assert senders - rings == {"slotkeeper.retry.delivery", "slotkeeper.slots.queues"}
+
+
+def _closure(module: str) -> set[str]:
+    """A module, and all modules of the product that it loads."""
+    loaded, left = set[str](), [module]
     while left:
         name = left.pop()
         if name in _modules() and name not in loaded:
             loaded.add(name)
             left += _imports(_modules()[name])
-    assert "slotkeeper.slots.protocol" in loaded
-    assert not {
-        name for name in loaded if name.endswith(("janitor", "work", "dead_holders", "admission", "settlement"))
-    }
+    return loaded
+
+
+def _is_package(name: str) -> bool:
+    return _modules()[name].name == "__init__.py"

@@ -14,7 +14,7 @@ from slotkeeper_cli.formatting import count
 
 
 @dataclass(frozen=True)
-class Consumer:
+class QueueConsumer:
     """How a function receives the messages of a queue.
 
     Attributes:
@@ -30,9 +30,9 @@ class Consumer:
 
 
 CONSUMERS = {
-    "RequestQueue": Consumer("StarterFunction", "RequestDeadLetterQueue", 20, 10),
-    "DispatchQueue": Consumer("StarterFunction", "", 0, 10),
-    "WorkQueue": Consumer("WorkerFunction", "WorkDeadLetterQueue", 1000, 1),
+    "RequestQueue": QueueConsumer("StarterFunction", "RequestDeadLetterQueue", 20, 10),
+    "DispatchQueue": QueueConsumer("StarterFunction", "", 0, 10),
+    "WorkQueue": QueueConsumer("WorkerFunction", "WorkDeadLetterQueue", 1000, 1),
 }
 _DEPLOY = "deploy the stack again"
 _VISIBILITY_FACTOR = 6  # Lambda guide, "Configuring an SQS queue for use with Lambda"
@@ -60,7 +60,7 @@ def stack(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _consumed(facts: Facts) -> Iterator[tuple[str, Consumer]]:
+def _consumed(facts: Facts) -> Iterator[tuple[str, QueueConsumer]]:
     """The entries of CONSUMERS whose queue is deployed."""
     for queue, consumer in CONSUMERS.items():
         if queue != "WorkQueue" or "worker" not in facts.not_deployed:
@@ -103,7 +103,7 @@ def mappings(facts: Facts) -> Iterator[Finding]:
             yield from _mapping(queue, consumer, one)
 
 
-def _mapping(queue: str, consumer: Consumer, one: dict[str, Any]) -> Iterator[Finding]:
+def _mapping(queue: str, consumer: QueueConsumer, one: dict[str, Any]) -> Iterator[Finding]:
     if one.get("State") not in ("Enabled", "Enabling", "Updating", "Creating"):
         alone = ", so the janitor alone starts what is queued, once a minute" if queue == "DispatchQueue" else ""
         saw = f"the event source mapping of {queue} is {one.get('State')}: {consumer.function} receives no messages"

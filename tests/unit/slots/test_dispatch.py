@@ -72,7 +72,7 @@ def test_a_request_behind_many_that_hold_slots_of_a_process_for_leases_is_reject
     assert [name for name, state in scene.states.items() if state == "REJECTED"] == ["a"]
 
 
-def test_a_malformed_process_is_reported_and_its_requests_wait(scene: QueueScene) -> None:
+def test_f7_a_malformed_process_is_reported_and_its_requests_wait(scene: QueueScene) -> None:
     scene.queue("a")
     scene.change(slot_limit={"S": "1"})
     with pytest.raises(MalformedProcess, match="slot_limit"):

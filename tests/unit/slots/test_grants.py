@@ -77,7 +77,7 @@ FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}
         pytest.param({"rate": Rate(1, 60).item, "next_start": number(0)}, id="it has a rate"),
     ],
 )
-def test_what_has_changed_since_the_read_refuses_the_grant(changes: Item, scene: QueueScene) -> None:
+def test_f6_what_has_changed_since_the_read_refuses_the_grant(changes: Item, scene: QueueScene) -> None:
     """The limit rests on the write alone, whatever was planned."""
     seen = scene.process
     scene.change(**changes)

@@ -11,7 +11,7 @@ from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import RETENTION_SECONDS, Leaving
-from slotkeeper.slots.rows import LISTED, Listed, MalformedRow, QueuedRow, RequestRow, RequestRows
+from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows
 from tests.support.boundary import passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -171,7 +171,7 @@ def test_a_malformed_row_is_named_and_the_others_are_listed(
     assert [row.request_id for row in listed.rows] == ["b"]
     (malformed,) = listed.malformed
     assert malformed.startswith(f"request {names[0]}: {problem}")
-    with pytest.raises(MalformedRow, match=names[0]):
+    with pytest.raises(MalformedRequestRow, match=names[0]):
         rows.row("p", names[0])
 
 

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from slotkeeper.slots.callers import AnswerOutcome
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import ENDED_WITHOUT_START, End, Leaving, State
-from slotkeeper.slots.rows import MalformedRow
+from slotkeeper.slots.rows import MalformedRequestRow
 from tests.support.boundary import refuse
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -115,5 +115,5 @@ def test_until_the_row_notes_it_an_end_is_told_again(scene: QueueScene) -> None:
 def test_a_malformed_row_raises(scene: QueueScene) -> None:
     ended(scene)
     scene.aws.tables.put("requests", scene.row(NAME) | {"attempt": {"S": "1"}})
-    with pytest.raises(MalformedRow, match="attempt must be"):
+    with pytest.raises(MalformedRequestRow, match="attempt must be"):
         scene.endings.tell("p", [NAME])

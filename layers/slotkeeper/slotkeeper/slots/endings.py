@@ -43,7 +43,7 @@ class Endings:
     def tell(self, process: str, executions: Iterable[str]) -> list[str]:
         """Tell the ends of these requests, if they are not told; return those that must be told again.
 
-        A caller that has an answer, or is gone, is told. Raises MalformedRow.
+        A caller that has an answer, or is gone, is told. Raises MalformedRequestRow.
         """
         return [execution for execution in executions if not self._tell(process, execution)]
 

@@ -107,7 +107,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Refused:
+class LeaseRefused:
     """No slot was taken. `seen`: the process as it was read last. `reason`: None if only other callers came first."""
 
     seen: Process = field(compare=False, repr=False)
@@ -116,7 +116,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class UnknownProcess:
-    """No item exists for the process. Unlike `Refused`, waiting would never end."""
+    """No item exists for the process. Unlike `LeaseRefused`, waiting would never end."""
 
 
 class LeaseSteps:
@@ -147,7 +147,7 @@ class LeaseSteps:
 
     def take(
         self, process: str, name: str, weight: int | None, term: LeaseTerm, now: float
-    ) -> Taken | Refused | UnknownProcess:
+    ) -> Taken | LeaseRefused | UnknownProcess:
         """Take a slot, after expired leases are removed. `now` is in seconds since the epoch.
 
         Args:
@@ -175,7 +175,7 @@ class LeaseSteps:
                 self._remember(seen)
                 if reason := self.refusal(seen, name, weight, now):
                     self._read_first.add(process)
-                    return Refused(seen, reason)
+                    return LeaseRefused(seen, reason)
             write = self._write(process, name, weight, term, seen, now)
             if write.held:
                 return Taken()
@@ -186,7 +186,7 @@ class LeaseSteps:
             if _code_in(item, name) == term.code:
                 return Taken()
             seen = read_process(item)
-        return Refused(seen, reason) if seen else UnknownProcess()
+        return LeaseRefused(seen, reason) if seen else UnknownProcess()
 
     def refusal(self, seen: Process, name: str, weight: int | None, now: float) -> Reason | None:
         """Why a lease would be refused now; None if it would be granted. Raises LookupError, as `take`."""

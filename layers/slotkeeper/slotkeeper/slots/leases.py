@@ -47,7 +47,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from slotkeeper.aws.clients import client_config
 from slotkeeper.settings import CLOCK_SKEW_SECONDS, MAX_WEIGHT
 from slotkeeper.slots.doorbell import Doorbell
-from slotkeeper.slots.lease_protocol import LeaseSteps, LeaseTerm, Refused, Taken, UnknownProcess, logger
+from slotkeeper.slots.lease_protocol import LeaseRefused, LeaseSteps, LeaseTerm, Taken, UnknownProcess, logger
 from slotkeeper.slots.plan import Behind, Blocked, InPause, Stopped, TooEarly, TooManyHolders
 from slotkeeper.slots.process import PROCESS_NAME, MalformedProcess, Process
 from slotkeeper.slots.request_table import RequestTable
@@ -149,7 +149,7 @@ def check_arguments(process: str, wait: float, weight: int | None) -> None:
         raise ValueError(f"weight must be a whole number from 1 to {MAX_WEIGHT}, got {weight!r}")
 
 
-def unavailable(weight: int | None, waited: float, refused: Refused, now: float) -> SlotUnavailable:
+def unavailable(weight: int | None, waited: float, refused: LeaseRefused, now: float) -> SlotUnavailable:
     """Return the error for a process that refused a lease. `waited`: seconds; `now`: seconds since the epoch."""
     seen = refused.seen
     weighs = weight or seen.default_weight
@@ -383,7 +383,7 @@ class Leases:
                         f"process {process!r} does not exist in table {self.table_name}. Add it with slotkeeper "
                         "process add, or in a table of your own with Processes.create. Nothing was taken"
                     )
-                case Refused(seen, reason) as refused:
+                case LeaseRefused(seen, reason) as refused:
                     left = give_up - self.monotonic()
                     if left <= 0:
                         raise unavailable(weight, self.monotonic() - began, refused, self.clock())
@@ -394,7 +394,7 @@ class Leases:
 
     def _attempt(
         self, process: str, name: str, weight: int | None, term: LeaseTerm, now: float
-    ) -> Taken | Refused | UnknownProcess:
+    ) -> Taken | LeaseRefused | UnknownProcess:
         try:
             return self.steps.take(process, name, weight, term, now)
         except MalformedProcess as error:

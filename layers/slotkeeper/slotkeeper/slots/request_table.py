@@ -190,7 +190,7 @@ class RequestTable:
         }
         while True:
             answer = self._dynamodb.query(**request)
-            yield _read_all(answer["Items"])
+            yield list(_read_all(answer["Items"]))
             if "LastEvaluatedKey" not in answer:
                 return
             request.pop("Limit", None)
@@ -206,7 +206,7 @@ class RequestTable:
             ExpressionAttributeValues={":process": {"S": process}, ":until": number(until)},
             Limit=MAX_LEAVES,
         )
-        return _read_all(answer["Items"])
+        return list(_read_all(answer["Items"]))
 
     def bodies(self, process: str, executions: Sequence[str]) -> dict[str, QueuedBody | None]:
         """The body of each row, read consistently; None if there is no row. One that was not read is missing.
@@ -359,13 +359,11 @@ class RequestTable:
         }
 
 
-def _read_all(items: Iterable[Item]) -> list[Queued]:
+def _read_all(items: Iterable[Item]) -> Iterator[Queued]:
     """Parse entries of an index. A malformed one waits, and the janitor reports it; the others must not wait for it."""
-    queued: list[Queued] = []
     for item in items:
         with suppress(MalformedAttribute):
-            queued.append(read_queued(item))
-    return queued
+            yield read_queued(item)
 
 
 def read_queued(item: Item) -> Queued:

@@ -72,12 +72,12 @@ class QueuedRow:
     sent: float
 
 
-class MalformedRow(ValueError):
+class MalformedRequestRow(ValueError):
     """A row does not have the documented types. The message names it and its attribute."""
 
 
 def read_row(item: Item) -> RequestRow:
-    """Parse a row in DynamoDB's format. Raises MalformedRow."""
+    """Parse a row in DynamoDB's format. Raises MalformedRequestRow."""
     row = Attributes(item)
     try:
         return RequestRow(
@@ -108,7 +108,7 @@ def read_row(item: Item) -> RequestRow:
             task_token=row.text("task_token", ""),
         )
     except MalformedAttribute as error:
-        raise MalformedRow(f"request {item.get('execution', {}).get('S', '?')}: {error}") from None
+        raise MalformedRequestRow(f"request {item.get('execution', {}).get('S', '?')}: {error}") from None
 
 
 def _priority(text: str) -> Priority:
@@ -141,7 +141,7 @@ class RequestRows:
         self._table = Table(dynamodb, table_name, "process_name", "execution")
 
     def row(self, process: str, execution: str) -> RequestRow | None:
-        """The whole row of an execution; None if there is none. Raises MalformedRow."""
+        """The whole row of an execution; None if there is none. Raises MalformedRequestRow."""
         item = self._table.read((process, execution))
         return read_row(item) if item else None
 
@@ -202,7 +202,7 @@ class RequestRows:
             for item in page:
                 try:
                     listed.rows.append(read_row(item))
-                except MalformedRow as error:
+                except MalformedRequestRow as error:
                     listed.malformed.append(str(error))
         return listed
 
