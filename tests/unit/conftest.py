@@ -58,6 +58,7 @@ ROOT = Path(__file__).parents[2]
 CODE = code_folders() | {"worker": ROOT / "tests" / "support" / "worker"}
 Load = Callable[[str], ModuleType]  # the type of the fixture `load`
 NOW = 1_800_000_000.0
+QUEUE_ARN = "arn:aws:sqs:us-east-1:123456789012"
 GRACE = 120
 CHECK_GAP = 30
 CONTEXT = invocation(28.0)
@@ -319,7 +320,12 @@ def request_record(body: Any, message_id: str = "m1", group: str = "p", sent_at:
         "MessageGroupId": group,
         "SequenceNumber": "18849496460467696128",
     }
-    return made
+    return made | {"eventSourceARN": f"{QUEUE_ARN}:requests.fifo"}
+
+
+def bell_record(bell: Bell, message_id: str = "m1") -> dict[str, Any]:
+    """A message of DispatchQueue, as the event source mapping delivers it."""
+    return record(bell.to_json(), message_id) | {"eventSourceARN": f"{QUEUE_ARN}:dispatch"}
 
 
 @pytest.fixture

@@ -23,17 +23,20 @@ from slotkeeper.retry.delivery import PlannedDelivery
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.downstream.rules import force_open
 from slotkeeper.retry.message import Message
-from slotkeeper.slots import admission, leases, run_report
-from slotkeeper.slots.process import Process, WaitingRequest
+from slotkeeper.slots import leases, run_report, starter
+from slotkeeper.slots.callers import AnswerOutcome
+from slotkeeper.slots.dispatch import Report
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.intake import Accepted, Rejected, SameAgain
+from slotkeeper.slots.process import Process
 from slotkeeper.slots.request import Request
-from slotkeeper.slots.run_report import RunReport
+from slotkeeper.slots.request_table import ENDED_WITHOUT_START, QueuedBody
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper.slots.run_report import QueueLength, RunReport
 from tests.support.metrics import details_in_source, findings_in_source
-from tests.unit.conftest import CONTEXT, Load, request_record
+from tests.unit.conftest import CONTEXT, Load, delivery, request_record
 
-BLOCKED = WaitingRequest(
-    "high", "handle", "1", receives=1, weight=4, since=1, execution="p-1", request_id="order-1", hidden_until=9
-)
-PROCESS = Process("p", 3, 1, {}, paused=False, target="job", waiting={"high": BLOCKED})
+PROCESS = Process("p", 3, 1, {}, paused=False, target="job")
 
 
 class Surprise(Exception):
@@ -64,44 +67,42 @@ def _output_of(invocations: Iterator[None]) -> str:
 
 def _lease() -> Iterator[None]:
     with patch.dict(os.environ, AWS_LAMBDA_FUNCTION_NAME="f"):
-        yield leases._count_skipped_wake("p")
+        yield leases._count_skipped_ring("p")
 
 
 def _starter(module: ModuleType) -> Iterator[None]:
-    request, on_request = Request("p", {}, "order-1", 1, "high", 4), module._starter.on_request
-    outcomes = [
-        admission.Admitted(request),
-        admission.Repeated(request.execution_name, "p"),
-        admission.DeadLettered("Code", "why"),
-        admission.Skipped(request, "why"),
-        admission.Waiting(request, "full", 60.0),
-        admission.Deferred("p", "why"),
-        None,
-    ]
-    for outcome in outcomes:
+    request = Request("p", {}, "order-1", 1, "high", 4)
+    name, observer = request.execution_name, module._starter.observer
 
-        def admit(*_: Any, outcome: Any = outcome) -> Any:
-            on_request(request)
-            if outcome is None:
-                raise Surprise
-            return outcome
+    def receive(*_: Any) -> list[str]:
+        for acceptance in (Accepted(name), SameAgain(name), Rejected(name, "TooLarge", "why")):
+            observer.accepted(request, acceptance, 1.0)
+        for answered in (AnswerOutcome.SPENT, AnswerOutcome.FAILED):
+            observer.dead_lettered(delivery("{}"), "InvalidRequest", "why", answered)
+        for state in ENDED_WITHOUT_START:
+            row = RequestRow("p", name, state, "order-1", 1, "high", 1.0, code="Code", reason="why")
+            module._on_told(row, None)
+        started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
+        observer.dispatched("p", Report(started, put_back=["p-1"], is_cut=True))
+        observer.failed("A step has failed", Surprise("why"), process="p")
+        observer.rang(Bell("p", count=2))
+        return []
 
-        module._starter = SimpleNamespace(admit=admit, defer=lambda *_: admission.Deferred("p", "why"))
+    with patch.object(starter.Starter, "receive", receive):
         yield module.handler({"Records": [request_record("{}")]}, CONTEXT)
 
 
 def _janitor(module: ModuleType) -> Iterator[None]:
     def run(_: float) -> RunReport:
-        report = RunReport(processes=[PROCESS])
+        report = RunReport(processes=[PROCESS], queues={"p": QueueLength(2, 30.0)})
         details = dict.fromkeys(details_in_source(), "a detail")
         for name in sorted(findings_in_source()):
             report.note(name, "A finding", **details)
         return report
 
     module._janitor = SimpleNamespace(run=run)
-    module._hand_offs = SimpleNamespace(measure=lambda *_: {"p": 1.5})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_report, "logger", observability.logger)  # the one that this test has reloaded
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run_report, "logger", observability.logger)  # the one that this test has reloaded
         for took in (True, False):
             module._lease = SimpleNamespace(take=lambda _, took=took: took, release=lambda: None)
             yield module.handler({}, CONTEXT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,79 +16,17 @@ from slotkeeper.settings import (
     load_settings,
 )
 from slotkeeper.slots.janitor import RunLease
-from slotkeeper.slots.protocol import Candidate
-from tests.support.boundary import passed_values, refuse
-from tests.unit.conftest import CONTEXT, NOW, Account, Load, request_record
-
-
-def test_a_refused_message_and_its_successors_are_failed_items(account: Account, load: Load) -> None:
-    starter = load("starter")
-    account.sqs.meta.events.register(
-        "before-call.sqs.ChangeMessageVisibility", lambda **_: (SimpleNamespace(status_code=200), {})
-    )
-    records = [request_record({"process": "p"}, f"m{n}") for n in range(3)]
-    answer = starter.handler({"Records": records}, CONTEXT)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}, {"itemIdentifier": "m2"}]}
-
-
-def test_after_an_error_a_message_returns_before_the_janitor_frees_its_reservation(
-    account: Account, load: Load
-) -> None:
-    starter = load("starter")
-    hidden = passed_values(starter._starter.queue._sqs, "ChangeMessageVisibility", "VisibilityTimeout")
-    refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
-    answer = starter.handler({"Records": [request_record({"process": "p"})]}, CONTEXT)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "m1"}]}
-    assert hidden == [5]
-
-
-def test_a_message_with_as_many_errors_as_its_queue_allows_is_dead_lettered(account: Account, load: Load) -> None:
-    starter = load("starter")
-    refuse(starter._starter.workflow._stepfunctions, "StartExecution", "ThrottlingException")
-    record = request_record({"process": "p"})
-    record["attributes"]["ApproximateReceiveCount"] = "990"
-    assert starter.handler({"Records": [record]}, CONTEXT) == {"batchItemFailures": []}
-    assert len(account.messages(account.dead_letter_url)) == 1
-
-
-@pytest.mark.parametrize(("body", "metric"), [({"process": "p"}, "RequestsAdmitted"), ("junk", "RequestsDeadLettered")])
-def test_the_starter_consumes_a_message_and_counts_its_outcome(
-    load: Load, capsys: pytest.CaptureFixture[str], body: Any, metric: str
-) -> None:
-    answer = load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
-    assert answer == {"batchItemFailures": []}
-    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
-    assert any(line.get(metric) == [1.0] and line["service"] == "slotkeeper" for line in emitted)
-
-
-@pytest.mark.parametrize("trouble", ["paused", "no table", "no slot left"])
-def test_the_age_of_a_waiting_request_is_emitted_for_the_whole_service(
-    account: Account, load: Load, capsys: pytest.CaptureFixture[str], trouble: str
-) -> None:
-    """SQS does not count a message that is received repeatedly in ApproximateAgeOfOldestMessage."""
-    starter = load("starter")
-    if trouble == "paused":
-        account.write("paused", {"BOOL": True})
-    elif trouble == "no table":
-        account.dynamodb.delete_table(TableName=account.slot_table)
-    else:
-        account.slots.reserve(Candidate("p", "p-other"), NOW)
-    record = request_record({"process": "p"})
-    record["attributes"]["SentTimestamp"] = str(int((time.time() - 8 * 86_400) * 1000))
-    starter.handler({"Records": [record]}, CONTEXT)
-    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"RequestAge"' in line]
-    (age,) = (line["RequestAge"] for line in emitted)
-    assert age[0] > 8 * 86_400 - 1
-    assert all(directive["Dimensions"] == [["service"]] for directive in emitted[0]["_aws"]["CloudWatchMetrics"])
+from tests.support.boundary import refuse
+from tests.unit.conftest import CONTEXT, NOW, Account, Load
 
 
 def test_the_janitor_runs_on_any_event(account: Account, load: Load) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW - 10**9)
-    assert load("janitor").handler({}, CONTEXT) == {"SlotsReclaimed": 1}
+    account.processes.set_limit("p", 0)
+    account.queue("a", weight=2)
+    assert load("janitor").handler({}, CONTEXT) == {"BlockedRequests": 0, "StartsOverdue": 0, "RequestsUntold": 0}
 
 
 def test_a_run_ends_immediately_while_another_is_under_way(account: Account, load: Load) -> None:
-    account.slots.reserve(Candidate("p", "p-1"), NOW - 10**9)
     janitor = load("janitor")
     assert RunLease(account.dynamodb, account.settled_table).take(60)
     assert janitor.handler({}, CONTEXT) == {"JanitorRunsSkipped": 1}
@@ -105,7 +42,7 @@ def test_a_failed_run_returns_its_lease(load: Load, monkeypatch: pytest.MonkeyPa
         patch.setattr("slotkeeper.slots.janitor.Janitor.run", fail)
         with pytest.raises(TimeoutError):
             janitor.handler({}, CONTEXT)
-    assert janitor.handler({}, CONTEXT) == {}
+    assert "JanitorRunsSkipped" not in janitor.handler({}, CONTEXT)
 
 
 def _custom_resource(request_type: str, **properties: str) -> dict[str, Any]:
@@ -211,7 +148,7 @@ def test_a_job_for_which_a_slot_is_held_cannot_be_taken_from_the_roles(
     if holder == "runs":
         account.slots.adopt("p", "p-1", NOW, "job")
     else:
-        account.slots.reserve(Candidate("p", "p-1"), NOW)
+        account.hold("p-1")
     answer = registrar.handle(_permitted("new"))
     assert answer["Status"] == "FAILED"
     assert "p-1 holds a slot of process p for Glue job job, which this update would remove" in answer["Reason"]
@@ -255,8 +192,7 @@ def _make_machine(account: Account, name: str, kind: str = "STANDARD", **more: A
 def test_a_process_can_run_a_state_machine(account: Account, registrar: Registrar) -> None:
     target = _make_machine(account, "nightly")
     assert registrar.handle(_custom_resource("Create", Target=target))["Status"] == "SUCCESS"
-    made = account.item("new")
-    assert (made.target, made.queue_url) == (target, account.queue_url)
+    assert account.item("new").target == target
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,178 @@
+"""The starter's function: both of its event sources, and the metrics and logs of what it does."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from slotkeeper.aws.dynamodb import Item
+from slotkeeper.slots.doorbell import Bell
+from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request_table import Leaving
+from tests.support.boundary import lose_answer, refuse
+from tests.unit.conftest import CONTEXT, NOW, Account, Load, bell_record, request_record
+from tests.unit.work_account import invocation
+
+LATE = "2020-01-01T00:00:00Z"
+
+
+def written(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def counted(capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+    """The metrics of the stack, with their sums."""
+    lines = [line for line in written(capsys) if "_aws" in line and "process" not in line]
+    names = {each["Name"] for line in lines for of in line["_aws"]["CloudWatchMetrics"] for each in of["Metrics"]}
+    return {name: sum(sum(line.get(name, [])) for line in lines) for name in names - {"ColdStart"}}
+
+
+def asked(request_id: str = "a", **fields: Any) -> Item:
+    return {"process": "p", "request_id": request_id} | fields
+
+
+# Its event sources
+
+
+def test_a_request_is_queued_and_dispatched_and_a_ring_dispatches(account: Account, load: Load) -> None:
+    """Lambda delivers the messages of one queue at a time; the function tells them apart one by one."""
+    starter = load("starter")
+    account.processes.create("q", 1, "job")
+    account.accept({"process": "q", "request_id": "waits"})
+    records = [request_record(asked()), bell_record(Bell("q"), "m2")]
+    assert starter.handler({"Records": records}, CONTEXT) == {"batchItemFailures": []}
+    assert account.executions() == [execution_name("p", "a", 1), execution_name("q", "waits", 1)]
+
+
+def test_messages_that_must_stay_are_failed_items(account: Account, load: Load) -> None:
+    starter = load("starter")
+    refuse(starter._dynamodb, "PutItem", "InternalServerError")
+    requests = [request_record(asked(str(at)), f"m{at}") for at in range(2)]
+    kept = starter.handler({"Records": requests}, CONTEXT)["batchItemFailures"]
+    assert [each["itemIdentifier"] for each in kept] == ["m0", "m1"]
+
+    account.queue("waits")
+    lose_answer(starter._starts._stepfunctions, "StartExecution")
+    rings = [bell_record(Bell("p"), "m2"), bell_record(Bell("q"), "m3")]
+    kept = starter.handler({"Records": rings}, CONTEXT)["batchItemFailures"]
+    assert [each["itemIdentifier"] for each in kept] == ["m2"]
+
+
+def test_what_does_not_fit_into_the_invocation_is_left_to_a_ring(account: Account, load: Load) -> None:
+    account.queue("waits")
+    load("starter").handler({"Records": [bell_record(Bell("p", count=4))]}, invocation(5.0))
+    assert (account.executions(), account.rings) == ([], [{"process": "p", "count": 5}])
+
+
+# What it counts
+
+
+@pytest.mark.parametrize(
+    ("attributes", "body", "expected"),
+    [
+        pytest.param({}, asked(), {"RequestsAdmitted": 1}, id="started"),
+        pytest.param({"paused": {"BOOL": True}}, asked(), {}, id="it waits"),
+        pytest.param({}, "junk", {"RequestsDeadLettered": 1}, id="no request"),
+        pytest.param({}, asked(process="made-up"), {"RequestsRejected": 1}, id="rejected"),
+        pytest.param({"paused": {"BOOL": True}}, asked(when_busy="skip"), {"RequestsSkipped": 1}, id="skipped"),
+        pytest.param({}, asked(start_before=LATE), {"RequestsTooLate": 1}, id="too late"),
+        pytest.param({"slot_limit": {"S": "1"}}, asked(), {"StarterErrors": 1}, id="malformed process"),
+    ],
+)
+def test_an_outcome_is_counted(
+    attributes: Item,
+    body: Any,
+    expected: dict[str, float],
+    account: Account,
+    load: Load,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in attributes.items():
+        account.write(name, value)
+    load("starter").handler({"Records": [request_record(body)]}, CONTEXT)
+    assert counted(capsys) == expected
+
+
+def test_a_repeated_request_is_counted(account: Account, load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    account.queue("a")
+    load("starter").handler({"Records": [request_record(asked())]}, CONTEXT)
+    assert counted(capsys) == {"RequestsRepeated": 1}
+
+
+def test_a_throttled_start_is_counted_as_an_error(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    starter = load("starter")
+    refuse(starter._starts._stepfunctions, "StartExecution", "ThrottlingException")
+    starter.handler({"Records": [request_record(asked())]}, CONTEXT)
+    assert counted(capsys) == {"StarterErrors": 1}
+
+
+def test_a_cancelled_request_and_the_length_of_a_chain_are_counted(
+    account: Account, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = account.queue("a")
+    account.requests.leave("p", [Leaving(name, "CANCELLED", "Cancelled", "why")], NOW)
+    rings = [bell_record(Bell("p", count=7, ended=(name,)))]
+    load("starter").handler({"Records": rings}, CONTEXT)
+    assert counted(capsys) == {"RequestsCancelled": 1, "DispatchChain": 7}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("", {}),
+        ("TaskTimedOut", {"AnswersSpent": 1}),
+        ("AccessDeniedException", {"AnswersFailed": 1}),
+    ],
+)
+@pytest.mark.parametrize("body", ["junk", "skipped"])
+def test_an_answer_that_does_not_arrive_is_counted(
+    body: str,
+    code: str,
+    expected: dict[str, float],
+    account: Account,
+    load: Load,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    account.write("paused", {"BOOL": True})
+    starter = load("starter")
+    if code:
+        refuse(starter._callers()._stepfunctions, "SendTaskFailure", code)
+    elif code == "":
+        starter._callers()._stepfunctions.meta.events.register(
+            "before-call.stepfunctions.SendTaskFailure", lambda **_: (_Answered(), {})
+        )
+    text = asked(task_token="token", **({"weight": "heavy"} if body == "junk" else {"when_busy": "skip"}))
+    starter.handler({"Records": [request_record(text)]}, CONTEXT)
+    ends = {"RequestsDeadLettered": 1} if body == "junk" else {"RequestsSkipped": 1}
+    assert counted(capsys) == ends | expected
+
+
+class _Answered:
+    status_code = 200
+
+
+@pytest.mark.parametrize("priority", ["high", "low", "normal"])
+def test_the_wait_is_measured_of_the_process_and_of_a_priority_other_than_the_default(
+    priority: str, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The metric of the process covers all priorities."""
+    sent = time.time() - 40
+    load("starter").handler({"Records": [request_record(asked(priority=priority), sent_at=sent)]}, CONTEXT)
+    lines = [line for line in written(capsys) if "RequestWait" in line]
+    of_priority = [("p", priority)] * (priority != "normal")
+    assert [(line["process"], line.get("priority")) for line in lines] == [("p", None), *of_priority]
+    assert all(line["RequestWait"][0] >= 40 for line in lines)
+
+
+def test_the_log_names_the_request_its_execution_and_its_end(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [request_record(asked("a", priority="low"), "m0"), request_record(asked("b", start_before=LATE), "m1")]
+    load("starter").handler({"Records": records}, CONTEXT)
+    lines = {line["message"]: line for line in written(capsys) if "message" in line and line.get("request_id") != "b"}
+    queued, started = lines["Queued a request"], lines["Started the workflow"]
+    assert (queued["request_id"], queued["priority"], queued["sent_at"]) == ("a", "low", NOW)
+    assert started["execution"] == queued["execution"] == execution_name("p", "a", 1)
+    ended = lines["A request has ended without a start"]
+    assert (ended["process"], ended["execution"], ended["state"]) == ("p", execution_name("p", "b", 1), "TOO_LATE")
