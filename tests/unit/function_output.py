@@ -84,7 +84,8 @@ def _starter(module: ModuleType) -> Iterator[None]:
             module._on_told(row, None)
         started = {name: QueuedBody("QUEUED", "{}", 1.0, "high", 1.0)}
         observer.dispatched("p", Report(started, put_back=["p-1"], is_cut=True))
-        observer.failed("A step has failed", Surprise("why"), process="p")
+        observer.failed("Left messages on the queue after an error", Surprise("why"), messages=1)
+        observer.failed("A dispatch has failed; it is repeated", Surprise("why"), process="p")
         observer.rang(Bell("p", count=2))
         return []
 
@@ -95,7 +96,7 @@ def _starter(module: ModuleType) -> Iterator[None]:
 def _janitor(module: ModuleType) -> Iterator[None]:
     def run(_: float) -> RunReport:
         report = RunReport(processes=[PROCESS], queues={"p": QueueLength(2, 30.0)})
-        details = dict.fromkeys(details_in_source(), "a detail")
+        details = dict.fromkeys(details_in_source(), "a detail") | {"request_id": "order-1"}
         for name in sorted(findings_in_source()):
             report.note(name, "A finding", **details)
         return report
