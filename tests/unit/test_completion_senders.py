@@ -11,7 +11,6 @@ import pytest
 
 from slotkeeper.events import MAX_TRIES, CompletionEvents
 from slotkeeper.slots.executions import Execution
-from slotkeeper.slots.processes import Cancellations
 from slotkeeper.slots.request import execution_name
 from slotkeeper.slots.request_events import RequestEvents
 from tests.support.boundary import Killed, kill_before, refuse
@@ -37,7 +36,7 @@ class Function:
 CONSUMED = {"batchItemFailures": list[Any]()}
 
 
-# --------------------------------------------------------------------------------------------------------- the starter
+# Starter
 
 
 @pytest.fixture
@@ -46,34 +45,25 @@ def starter(load: Load) -> Function:
     return Function(module, module._completion_events)
 
 
-@pytest.mark.parametrize(
-    ("body", "group", "code", "fields"),
-    [
-        ("junk", "p", "InvalidRequest", (None, None, None)),
-        (
-            {"process": "p", "request_id": "cancelled", "priority": "low", "weight": 3},
-            "p#low",
-            "Cancelled",
-            ("cancelled", "low", 3),
-        ),
-    ],
-)
-def test_a_message_that_the_starter_dead_letters_is_published(
-    account: Account, starter: Function, body: Any, group: str, code: str, fields: tuple[Any, ...]
-) -> None:
-    Cancellations(account.dynamodb, account.slot_table).add("p", execution_name("p", "cancelled", 1), NOW)
-    assert starter.handle(request_record(body, group=group)) == CONSUMED
+def test_a_message_that_the_starter_dead_letters_is_published(account: Account, starter: Function) -> None:
+    assert starter.handle(request_record("junk", group="p")) == CONSUMED
     (event,) = starter.bus.published
     (message,) = account.messages(account.dead_letter_url)
-    assert (event["status"], event["flow"], event["process"], event["message_id"]) == (
-        "DEAD_LETTERED",
-        LIMITED_FLOW,
-        "p",
-        "m1",
-    )
-    assert (event["code"], event["kept_in"]) == (code, "dead.fifo")
-    assert tuple(event.get(name) for name in ("request_id", "priority", "weight")) == fields
-    assert event["reason"] == message["MessageAttributes"]["reason"]["StringValue"]
+    reason = message["MessageAttributes"]["reason"]["StringValue"]
+    expected = {"status": "DEAD_LETTERED", "flow": LIMITED_FLOW, "process": "p", "message_id": "m1"}
+    assert event == event | expected | {"code": "InvalidRequest", "kept_in": "dead.fifo", "reason": reason}
+    assert "request_id" not in event
+
+
+def test_a_request_that_ends_without_a_start_is_published_from_its_row(account: Account, starter: Function) -> None:
+    body = {"process": "gone", "request_id": "a", "priority": "low", "weight": 3}
+    assert starter.handle(request_record(body)) == CONSUMED
+    (event,) = starter.bus.published
+    execution = execution_name("gone", "a", 1)
+    expected = {"status": "DEAD_LETTERED", "code": "UnknownProcess", "kept_in": account.request_table}
+    expected |= {"request_id": "a", "priority": "low", "weight": 3, "message_id": "m1", "attempt": 1}
+    assert event == event | expected
+    assert event["deduplication_id"] == f"{execution}/DEAD_LETTERED"
 
 
 def test_a_starter_that_dies_after_the_dead_letter_publishes_at_the_redelivery(
@@ -87,7 +77,7 @@ def test_a_starter_that_dies_after_the_dead_letter_publishes_at_the_redelivery(
     assert len(account.messages(account.dead_letter_url)) == 1
 
 
-# --------------------------------------------------------------------------------------------------------- the janitor
+# Janitor
 
 
 class Janitor:
@@ -104,6 +94,7 @@ class Janitor:
         account.settlement.on_kept = RequestEvents(sender, account.failed_url).failed
 
     def handle_event(self) -> None:
+        self.account.free(self.scene.execution)
         self.account.event_at(self.scene.execution, NOW + 1)
 
     def run(self) -> None:
@@ -192,7 +183,7 @@ def test_an_execution_with_manual_input_is_published_with_the_fields_that_can_be
     assert (event["execution_name"], "request_id" in event) == ("manual", False)
 
 
-# ---------------------------------------------------------------------------------------------------------- the worker
+# Worker
 
 
 @pytest.fixture
@@ -302,7 +293,7 @@ def test_a_dead_letter_that_was_not_sent_is_not_published(worker: Function) -> N
     assert worker.bus.published == []
 
 
-# ------------------------------------------------------------------------------------------ EventBridge does not answer
+# EventBridge does not answer
 
 
 @pytest.mark.parametrize("how", ["refused", "refused with HTTP 200"])

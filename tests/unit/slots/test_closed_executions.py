@@ -210,6 +210,19 @@ def test_a_job_with_very_many_runs_is_left_to_the_janitor(aborted: JanitorScene)
     assert aborted.account.item().holders[aborted.execution].quiet_since is None
 
 
+@pytest.mark.parametrize("error", ["", "SlotLost"])
+def test_a_manually_started_execution_of_any_name_is_settled(error: str, scene: JanitorScene) -> None:
+    """Its name has no process, and DynamoDB refuses an empty key."""
+    scene.execution = "manual"
+    scene.account.stepfunctions.start_execution(stateMachineArn=scene.account.workflow_arn, name="manual", input="[]")
+    scene.abort()
+    if error:
+        scene.fail(error)
+    assert _receives(scene, SOON) == [None]
+    assert scene.account.settlement.settled.has("manual")
+    assert scene.account.rings == []
+
+
 # The function
 
 

@@ -207,7 +207,8 @@ class Settlement:
         rows = RequestRows(dynamodb, table)
 
         def token_of(execution: str) -> str:
-            row = rows.row(process_of_execution(execution), execution)
+            process = process_of_execution(execution)
+            row = rows.row(process, execution) if process else None
             return row.task_token if row else ""
 
         return cls(
@@ -395,8 +396,13 @@ class Settlement:
         return SettleOutcome.SETTLED
 
     def _record(self, execution: Execution, decision: Keep | AnswerCaller | Done) -> None:
-        """Record the outcome in the request's row, unless the workflow has. A manually started execution has no row."""
+        """Record the outcome in the request's row, unless the workflow has. A manually started execution has no row.
+
+        DynamoDB refuses an empty process, which the name of such an execution may have.
+        """
         process, now = process_of_execution(execution.name), self.clock()
+        if not process:
+            return
         if not isinstance(decision, Done) and decision.owed.has_succeeded:
             self.requests.record(process, execution.name, "SUCCEEDED", now)
             return
@@ -407,14 +413,14 @@ class Settlement:
         """Queue a request again that has started no work; its slot, if it has one again, is freed before."""
         if holder is not None:
             return SettleOutcome.UNANSWERED
-        process = process_of_execution(execution.name)
-        outcome = self.requeues.give_back(process, execution.name, self.clock())
-        if isinstance(outcome, NotRequeued) and outcome.holds_slot:
-            return SettleOutcome.CLAIMED
-        # Also after a repeated event, whose first delivery may have ended before its ring.
-        self.doorbell.ring(Bell(process))
-        if isinstance(outcome, Requeued):
-            report.note("RequestsReturned", "Queued a request again that held no slot", execution=execution.name)
+        if process := process_of_execution(execution.name):
+            outcome = self.requeues.give_back(process, execution.name, self.clock())
+            if isinstance(outcome, NotRequeued) and outcome.holds_slot:
+                return SettleOutcome.CLAIMED
+            # Also after a repeated event, whose first delivery may have ended before its ring.
+            self.doorbell.ring(Bell(process))
+            if isinstance(outcome, Requeued):
+                report.note("RequestsReturned", "Queued a request again that held no slot", execution=execution.name)
         self.settled.add(execution.closing, "janitor", self.clock())
         return SettleOutcome.SETTLED
 
