@@ -106,8 +106,8 @@ def _log(write: Callable[..., None], message: str, **keys: object) -> None:
 
 
 def _on_told(row: RequestRow, answered: AnswerOutcome | None) -> None:
-    keys = {"process": row.process, "execution": row.execution, "state": row.state, "code": row.code}
-    _log(logger.info, "A request has ended without a start", **keys)
+    keys = {"process": row.process, "request_id": row.request_id, "execution": row.execution, "state": row.state}
+    _log(logger.info, "A request has ended without a start", code=row.code, reason=row.reason, **keys)
     metrics.add_metric(_ENDS[row.state], MetricUnit.Count, 1)
     _count_unanswered(answered)
 

@@ -170,9 +170,10 @@ def test_the_wait_is_measured_of_the_process_and_of_a_priority_other_than_the_de
 def test_the_log_names_the_request_its_execution_and_its_end(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
     records = [request_record(asked("a", priority="low"), "m0"), request_record(asked("b", start_before=LATE), "m1")]
     load("starter").handler({"Records": records}, CONTEXT)
-    lines = {line["message"]: line for line in written(capsys) if "message" in line and line.get("request_id") != "b"}
-    queued, started = lines["Queued a request"], lines["Started the workflow"]
+    lines = {(line["message"], line.get("request_id", "")): line for line in written(capsys) if "message" in line}
+    queued, started = lines["Queued a request", "a"], lines["Started the workflow", ""]
     assert (queued["request_id"], queued["priority"], queued["sent_at"]) == ("a", "low", NOW)
     assert started["execution"] == queued["execution"] == execution_name("p", "a", 1)
-    ended = lines["A request has ended without a start"]
+    ended = lines["A request has ended without a start", "b"]
     assert (ended["process"], ended["execution"], ended["state"]) == ("p", execution_name("p", "b", 1), "TOO_LATE")
+    assert ended["reason"] == "its start_before has passed"
