@@ -108,6 +108,26 @@ def event_resources(workflows: Workflows) -> list[str]:
     return [arn.split(":")[5] if arn.startswith("arn:aws:states:") else arn for arn in resources]
 
 
+@FACTS.row(
+    "The status event of an execution's end has its redrive count.",
+    source=documented("Step Functions Developer Guide, Automating Step Functions event delivery with EventBridge"),
+    expected=[0, 1],
+)
+def status_event_of_a_redrive(workflows: Workflows) -> list[int]:
+    events, machine, (url, arn) = (
+        workflows.client("events"),
+        workflows.create({"Bad": {"Type": "Fail"}}),
+        workflows.queue(),
+    )
+    detail, rule = {"stateMachineArn": [machine], "status": ["FAILED"]}, unique("ends")
+    events.put_rule(Name=rule, EventPattern=json.dumps({"source": ["aws.states"], "detail": detail}))
+    events.put_targets(Rule=rule, Targets=[{"Id": "queue", "Arn": arn}])
+    execution = workflows.start(machine)
+    first = workflows.receive(url)
+    workflows.stepfunctions.redrive_execution(executionArn=execution)
+    return [event["detail"]["redriveCount"] for event in (first, workflows.receive(url))]
+
+
 def _evaluation(workflows: Workflows, fields: dict[str, Any]) -> tuple[str, str]:
     ended = workflows.end({"Evaluate": {"Type": "Pass", "End": True, **fields}}, {"a": 1})
     return ended["error"], ended["cause"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from dev.emulator.engine import drives
 from dev.emulator.engine.drives import Drive, ExecutionClosed
-from dev.emulator.engine.emulator import patch, put, refused, responses, setting, wrap
+from dev.emulator.engine.emulator import eventbridge, patch, put, refused, responses, setting, wrap
 from dev.emulator.engine.emulator import stepfunctions as sfn
 
 REDRIVABLE = ("FAILED", "ABORTED", "TIMED_OUT")
@@ -204,11 +204,13 @@ def stepfunctions_redrive() -> None:
     AWS: "Restarting state machine executions with redrive in Step Functions": a failed, aborted or timed-out execution
     continues from its unsuccessful state, with that state's input and variables and the definition of the first
     attempt; its timeout starts again; ExecutionRedriven is added to the history. "Accessing execution data from the
-    Context object": RedriveCount, RedriveTime.
+    Context object": RedriveCount, RedriveTime. "Automating Step Functions event delivery with EventBridge": the status
+    event has redriveCount and redriveDate.
     MiniStack does not have the action. Simpler here than on AWS: a Parallel or Map state is run again as a whole.
     """
     wrap(sfn, "handle_request", _handle_request)
     wrap(sfn, "_describe_execution", _describe_execution)
+    wrap(eventbridge, "_put_events", _put_events)
 
 
 async def _handle_request(
@@ -243,6 +245,25 @@ def _redrive_execution(data: dict[str, Any]) -> Any:
     copied = contextvars.copy_context()
     threading.Thread(target=copied.run, args=(_run_drive, drive), daemon=True, name="redrive").start()
     return responses.json_response({"redriveDate": now})
+
+
+def _put_events(original: Callable[..., Any], data: dict[str, Any], *, allow_aws_source: bool = False) -> Any:
+    """PutEvents. MiniStack's services, and no others, may send events of AWS."""
+    entries = data.get("Entries", [])
+    if allow_aws_source:
+        entries = [_with_redrives(entry) for entry in entries]
+    return original({**data, "Entries": entries}, allow_aws_source=allow_aws_source)
+
+
+def _with_redrives(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with the redrives of its execution, if it is a status event."""
+    if entry.get("Source") != "aws.states":
+        return entry
+    detail = json.loads(entry["Detail"])
+    execution = sfn._executions[detail["executionArn"]]
+    if count := execution.get("redriveCount", 0):
+        detail |= {"redriveCount": count, "redriveDate": sfn._iso_to_epoch_ms(execution["redriveDate"])}
+    return {**entry, "Detail": json.dumps(detail)}
 
 
 def _describe_execution(original: Callable[[Any], Any], data: dict[str, Any]) -> Any:
