@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from slotkeeper.aws.dynamodb import Item, number
 from slotkeeper.slots.queued import Queued
 from slotkeeper.slots.request import Request
 from slotkeeper.slots.request_table import RETENTION_SECONDS, Leaving
-from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows
+from slotkeeper.slots.rows import LISTED, Listed, MalformedRequestRow, QueuedRow, RequestRow, RequestRows, read_row
 from tests.support.boundary import passed_values
 from tests.unit.conftest import NOW
 from tests.unit.slots.queue_scene import QueueScene
@@ -39,9 +40,8 @@ def page_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> None:
     scene.accept(REQUEST, "m1", at=NOW - 0.5)
-    row = rows.row("p", REQUEST.execution_name)
     place = f"0#01799999999500#{'1'.zfill(40)}"
-    assert row == RequestRow(
+    row = RequestRow(
         process="p",
         execution=REQUEST.execution_name,
         state="QUEUED",
@@ -59,9 +59,17 @@ def test_a_row_has_what_was_written(scene: QueueScene, rows: RequestRows) -> Non
         body=REQUEST.to_json(),
         task_token=SECRET,
     )
+    assert read_row(scene.row(REQUEST.execution_name)) == row
     assert row.queued == Queued(REQUEST.execution_name, place, 2, NOW + 600, skips=True)
     assert SECRET not in repr(row)
-    assert rows.row("p", "p-none") is None
+
+
+def test_a_row_is_read_without_its_body_and_the_token_alone(scene: QueueScene, rows: RequestRows) -> None:
+    scene.accept(REQUEST, "m1", at=NOW - 0.5)
+    whole = read_row(scene.row(REQUEST.execution_name))
+    assert rows.row("p", REQUEST.execution_name) == replace(whole, body="", task_token="")
+    assert rows.task_token("p", REQUEST.execution_name) == SECRET
+    assert (rows.row("p", "p-none"), rows.task_token("p", "p-none")) == (None, "")
 
 
 def test_an_ended_row_has_its_end_and_is_not_in_the_queue(scene: QueueScene, rows: RequestRows) -> None:

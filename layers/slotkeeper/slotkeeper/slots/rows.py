@@ -21,13 +21,14 @@ LISTED = (
     "process_name, execution, #state, request_id, attempt, message_id, priority, weight, skips, start_before, sent, "
     "place, placed, #open, granted, put_back, started, ended, code, reason, #error, cause, expires"
 )
+_NAMES = {"#state": "state", "#open": "open", "#error": "error"}
 
 
 @dataclass(frozen=True)
 class RequestRow:
     """A request's row. Times are seconds since the epoch; None and "": the row does not have the attribute.
 
-    `body` and `task_token` are "" in lists. `granted` and `put_back` order grants (request_table.py).
+    `body` and `task_token` are "" in what RequestRows reads. `granted` and `put_back` order grants (request_table.py).
     """
 
     process: str
@@ -141,9 +142,15 @@ class RequestRows:
         self._table = Table(dynamodb, table_name, "process_name", "execution")
 
     def row(self, process: str, execution: str) -> RequestRow | None:
-        """The whole row of an execution; None if there is none. Raises MalformedRequestRow."""
-        item = self._table.read((process, execution))
+        """The row of an execution, without body and token; None if there is none. Raises MalformedRequestRow."""
+        asked = {"ProjectionExpression": LISTED, "ExpressionAttributeNames": _NAMES}
+        item = self._table.read((process, execution), **asked)
         return read_row(item) if item else None
+
+    def task_token(self, process: str, execution: str) -> str:
+        """The token of the caller that waits for an execution's answer; "" if none does."""
+        item = self._table.read((process, execution), ProjectionExpression="task_token")
+        return str(item.get("task_token", {}).get("S", ""))
 
     def rows(
         self, process: str, states: Sequence[State] = (), request_id: str = "", max_pages: int = MAX_PAGES
@@ -154,14 +161,13 @@ class RequestRows:
             states: those to return; by default all.
             request_id: of the rows to return; by default of any.
         """
-        names = {"#state": "state", "#open": "open", "#error": "error"}
         values: Item = {f":s{at}": {"S": state} for at, state in enumerate(states)}
         filters = [f"#state IN ({', '.join(values)})"] if states else []
         if request_id:
             filters.append("request_id = :id")
             values[":id"] = {"S": request_id}
         options = {"FilterExpression": " AND ".join(filters)} if filters else {}
-        return self._list(process, values, names, max_pages, ProjectionExpression=LISTED, **options)
+        return self._list(process, values, _NAMES, max_pages, ProjectionExpression=LISTED, **options)
 
     def open(self, process: str, max_pages: int = MAX_PAGES) -> Listed[tuple[str, State]]:
         """The executions of a process that have not ended, each QUEUED or STARTED. The oldest come first."""

@@ -208,8 +208,7 @@ class Settlement:
 
         def token_of(execution: str) -> str:
             process = process_of_execution(execution)
-            row = rows.row(process, execution) if process else None
-            return row.task_token if row else ""
+            return rows.task_token(process, execution) if process else ""
 
         return cls(
             workflow,
