@@ -1,12 +1,14 @@
 """Find the sites where code can call AWS by reading its source, so that a call without a case is noticed.
 
-The search goes by names within the imported modules: `.cancel` may mean any method `cancel`. It finds too many sites
-rather than too few. A name that starts with an underscore is used in its own module only.
+The search goes by names within the imported modules: `.cancel()` may mean any method `cancel`, and so may `.cancel` in
+a place for a function. It finds too many sites rather than too few. A name that starts with an underscore is used in
+its own module only.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,12 +37,15 @@ class Definition:
 
     Args:
         attributes: names after a dot. They are methods, unless they are also in `of_modules`.
+        data: of these, those that are used as data alone, such as `x.rows` in `for row in x.rows`.
         parts: of transactions, by their kinds: {"Update": ...}.
     """
 
     site: Site
     names: set[str] = field(default_factory=set)
     attributes: set[str] = field(default_factory=set)
+    data: set[str] = field(default_factory=set)
+    is_property: bool = False
     of_modules: set[str] = field(default_factory=set)
     operations: set[tuple[str, Site]] = field(default_factory=set)
     parts: set[str] = field(default_factory=set)
@@ -55,7 +60,9 @@ class Definition:
         owner, _, name = other.site.function.rpartition(".")
         if name.startswith("_") and name != "__init__" and other.site.file != self.site.file:
             return False
-        return other.known_as in (self.attributes if owner and name != "__init__" else self.names | self.of_modules)
+        if not owner or name == "__init__":
+            return other.known_as in self.names | self.of_modules
+        return other.known_as in (self.attributes | self.data if other.is_property else self.attributes)
 
 
 def reachable(paths: list[Path], begins: Callable[[Site], bool] = bool) -> set[tuple[str, Site]]:
@@ -76,7 +83,7 @@ def reached_from(paths: list[Path], begins: Callable[[Site], bool]) -> list[Defi
         by_name.setdefault(made.known_as, []).append(made)
     seen = {made.site for made in reached}
     for made in reached:  # grows during the loop
-        for name in made.names | made.attributes:
+        for name in made.names | made.attributes | made.data:
             new = [other for other in by_name.get(name, []) if other.site not in seen and made.may_mean(other)]
             seen |= {other.site for other in new}
             reached += new
@@ -140,18 +147,22 @@ def _collect(
     node: ast.AST, file: str, inside: tuple[str, ...], imported: set[str], definitions: list[Definition]
 ) -> None:
     """A nested function belongs to the outer function; code outside functions belongs to its module or class."""
-    made = Definition(Site(file, ".".join(inside) or MODULE))
+    made = Definition(Site(file, ".".join(inside) or MODULE), is_property=_is_property(node))
     definitions.append(made)
-    todo = list(ast.iter_child_nodes(node))
+    local: set[str] = set()
+    todo = [(part, node) for part in _evaluated_parts(node)]
     while todo:
-        part = todo.pop()
+        part, parent = todo.pop()
         if isinstance(part, ast.FunctionDef | ast.ClassDef) and not isinstance(node, ast.FunctionDef):
             _collect(part, file, (*inside, part.name), imported, definitions)
             continue
         if isinstance(part, ast.Name):
-            made.names.add(part.id)
+            (made.names if isinstance(part.ctx, ast.Load) else local).add(part.id)
+        elif isinstance(part, ast.arg):
+            local.add(part.arg)
         elif isinstance(part, ast.Attribute):
-            made.attributes.add(part.attr)
+            if isinstance(part.ctx, ast.Load):
+                (made.data if _is_data(part, parent) else made.attributes).add(part.attr)
             if isinstance(part.value, ast.Name) and part.value.id in imported:
                 made.of_modules.add(part.attr)
         elif isinstance(part, ast.Dict):
@@ -160,7 +171,34 @@ def _collect(
         elif isinstance(part, ast.Call):
             made.operations |= {(operation, made.site) for operation in _evaluated(part)}
             made.operations |= set(_handed_on(part, file, inside))
-        todo += ast.iter_child_nodes(part)
+        todo += [(each, part) for each in _evaluated_parts(part)]
+    if isinstance(node, ast.FunctionDef):
+        made.names -= local
+
+
+def _evaluated_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node without annotations, which are not evaluated."""
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
+            listed = value if isinstance(value, list) else [value]
+            yield from (each for each in listed if isinstance(each, ast.AST))
+
+
+def _is_property(node: ast.AST) -> bool:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return any(isinstance(each, ast.Name) and each.id.endswith("property") for each in decorators)
+
+
+def _is_data(part: ast.Attribute, parent: ast.AST) -> bool:
+    """Whether an attribute's place needs a value and no function."""
+    match parent:
+        case ast.Call(func=ast.Name(id=called)):
+            return part is not parent.func and hasattr(builtins, called)
+        case ast.Attribute() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.BinOp() | ast.FormattedValue():
+            return True
+        case ast.For(iter=place) | ast.comprehension(iter=place) | ast.Subscript(value=place) | ast.If(test=place):
+            return part is place
+    return False
 
 
 def _evaluated(call: ast.Call) -> Iterator[str]:

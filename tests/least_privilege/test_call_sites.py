@@ -9,15 +9,11 @@ from tests.least_privilege.recording import Site, folder_of
 
 # Sites that the search by names finds but the function never calls: (module, function in it) and why.
 EXCLUDED = {
-    "StarterFunction": {
-        ("slots/executions", "Workflow._list"): "the janitor's list of executions",
-        ("slots/rows", "RequestRows._pages"): "the janitor's list of ends that were not told",
-    },
+    "StarterFunction": {("slots/rows", "RequestRows._pages"): "the janitor's list of ends that were not told"},
     "JanitorFunction": {("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request"},
     "ExecutionClosedFunction": {
         ("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request",
         ("slots/executions", "Workflow._list"): "the janitor's list of closed executions",
-        ("slots/work", "Children.redriven"): "the janitor's list of redriven executions",
     },
     "TokenRefresherFunction": {("chatbot/token", "Refresher.ask"): "the chatbot's, which invokes this function"},
 }
