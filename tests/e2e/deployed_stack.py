@@ -15,12 +15,13 @@ from dev.emulator import processes
 from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
+from slotkeeper.aws.dynamodb import Table
 from slotkeeper.slots.doorbell import Bell, Doorbell
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
 from slotkeeper.slots.request import execution_name
-from slotkeeper.slots.rows import RequestRow, RequestRows
+from slotkeeper.slots.rows import RequestRow, RequestRows, read_row
 from tests.support.waiting import wait_until
 
 GRACE = 2
@@ -92,6 +93,7 @@ class DeployedStack:
         self.processes = Processes(self.dynamodb, self.table)
         self.slots = Slots(self.dynamodb, self.table)
         self.requests = RequestRows(self.dynamodb, aws.outputs["RequestTableName"])
+        self._rows = Table(self.dynamodb, aws.outputs["RequestTableName"], "process_name", "execution")
         self.doorbell = Doorbell(self.sqs, aws.outputs["DispatchQueueUrl"])
         self.operations = Operations(self.processes, self.doorbell)
         self._gates = aws.state_dir / "gates"
@@ -158,8 +160,9 @@ class DeployedStack:
         return set(self.item(process).holders)
 
     def row(self, process: str, execution: str) -> RequestRow:
-        """The request's row. Waits until it is accepted."""
-        return wait_until(lambda: self.requests.row(process, execution), f"the row of {execution}")  # type: ignore[no-any-return]
+        """The request's whole row. Waits until it is accepted."""
+        item = wait_until(lambda: self._rows.read((process, execution)), f"the row of {execution}")
+        return read_row(item)
 
     def wait_for_state(self, process: str, execution: str, state: str) -> RequestRow:
         """Wait for the state of a request's row; return the row."""

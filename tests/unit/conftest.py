@@ -150,8 +150,7 @@ class Account:
         )
 
     def _token_of(self, execution: str) -> str:
-        row = self.rows.row(process_of_execution(execution), execution)
-        return row.task_token if row else ""
+        return self.rows.task_token(process_of_execution(execution), execution)
 
     def new_janitor(self) -> None:
         """Replace the janitor's container: its memory is empty."""
