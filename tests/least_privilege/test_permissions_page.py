@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 import typer
 
+from slotkeeper.slots.rows import LISTED
 from slotkeeper.token import item as token_item
 from slotkeeper_cli import app
 from tests.least_privilege import sites
 from tests.least_privilege.evidence import KEY_ARN, VARIANTS, jobs, stack
 from tests.least_privilege.needs import ACTIONS, PARTS, PREFIXES
 from tests.least_privilege.policies import EVERYTHING, grants
+from tests.least_privilege.policies import listed as as_list
 from tests.least_privilege.resolved_template import NAMES, ROOT, Stack
 from tests.support.template import parsed_template
 
@@ -149,30 +151,42 @@ def test_the_page_lists_every_service_that_a_deployment_uses() -> None:
 EVERY_COMMANDS = {"cloudformation:DescribeStacks", "sts:GetCallerIdentity"}  # GetCallerIdentity needs no permission
 AUDIT = {"logs:CreateLogStream", "logs:PutLogEvents"}
 TRANSACTION = "dynamodb:TransactWriteItems"  # no action: each part has its own
-QUEUES = {"sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"}
 # Actions that the search by names finds but the command never calls.
 NOT_CALLED = {
-    "process list": {"dynamodb:GetItem", "dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
-    "process add": {"dynamodb:UpdateItem", "sqs:ChangeMessageVisibility"},
-    "process pause": {"sqs:ChangeMessageVisibility"},
-    "process set-turn": {"sqs:ChangeMessageVisibility"},
-    "process set-rate": {"states:ListExecutions"},
-    "stack restore": {"dynamodb:GetItem"},
-    "process remove": {"states:ListExecutions"},
+    "status": {"ssm:GetParameter"},
+    "process list": {
+        "dynamodb:GetItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+        "sqs:SendMessage",
+        "ssm:GetParameter",
+    },
+    "process add": {"dynamodb:Query", "dynamodb:UpdateItem", "ssm:GetParameter"},
+    "process pause": {"dynamodb:Query", "sqs:SendMessage", "ssm:GetParameter"},
+    "process resume": {"dynamodb:Query", "ssm:GetParameter"},
+    "process set-limit": {"dynamodb:PutItem", "ssm:GetParameter"},
+    "process set-rate": {"dynamodb:Query", "ssm:GetParameter"},
+    "process remove": {"ssm:GetParameter"},
+    "process repair": {"dynamodb:PutItem"},
     "holder release": {"states:ListExecutions"},
-    "process repair": {"states:ListExecutions"},
-    "request submit": {"dynamodb:UpdateItem"},
-    "doctor": {"dynamodb:GetItem"},
-    "audit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "states:StartExecution"},
-    "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", *QUEUES},
-    "web": {"lambda:InvokeFunction", "sqs:DeleteMessage", "states:StartExecution"}
-    | {f"dynamodb:{each}Item" for each in ("Delete", "Put", "Update")},
-    "request cancel": {"states:ListExecutions"},
-    "dlq list": {"dynamodb:GetItem", "dynamodb:Scan"},
-    "dlq show": {"dynamodb:GetItem", "dynamodb:Scan"},
-    "dlq redrive": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:UpdateItem", "states:ListExecutions"},
-    "dlq discard": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Scan", "dynamodb:UpdateItem"},
-    "retry report": {"states:DescribeExecution", "states:GetExecutionHistory", "states:StartExecution"},
+    "stack env": {"dynamodb:Query"},
+    "stack restore": {"dynamodb:GetItem"},
+    "request submit": {"dynamodb:GetItem", "dynamodb:UpdateItem", "glue:GetJobRuns"}
+    | {"states:DescribeExecution", "states:ListExecutions"},
+    "request list": {"glue:GetJobRuns", "ssm:GetParameter", "states:DescribeExecution"},
+    "request cancel": {"dynamodb:ConditionCheckItem", "dynamodb:PutItem", "states:ListExecutions"},
+    "request redrive": {"dynamodb:DeleteItem"},
+    "audit": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+    "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", "states:ListExecutions"},
+    "web": {"lambda:InvokeFunction", "sqs:DeleteMessage"}
+    | {f"dynamodb:{each}Item" for each in ("ConditionCheck", "Delete", "Put", "Update")},
+    "dlq list": {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"},
+    "dlq show": {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan"},
+    "dlq redrive": {"dynamodb:DeleteItem", "states:ListExecutions"},
+    "dlq discard": {"dynamodb:Query", "dynamodb:Scan"} | {f"dynamodb:{each}Item" for each in ("Delete", "Get", "Put")},
+    "retry list": {"dynamodb:Query"},
+    "retry run-now": {"dynamodb:Query"},
+    "retry report": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"},
     "token show": {"dynamodb:PutItem", "dynamodb:UpdateItem", "lambda:InvokeFunction"},
     "token invalidate": {"dynamodb:PutItem"},
 }
@@ -219,9 +233,7 @@ def test_a_commands_calls_are_those_on_the_page(command: str) -> None:
 
 def test_an_operator_is_granted_no_read_of_the_token() -> None:
     """The page's conditions list the attributes that the commands use, and no read returns the token."""
-    match = re.search(r"^```json\n(.*?)^```", _section("Operators do not need the token"), re.MULTILINE | re.DOTALL)
-    assert match is not None
-    read, write = json.loads(match[1])
+    read, write = _statements("Operators do not need the token")
     shown = {path.partition(".")[0] for path in token_item.STATUS_ATTRIBUTES.split(", ")}
     assert set(_attributes(read)) == {"token_name", *shown}
     assert "access_token" not in _attributes(read)
@@ -239,9 +251,43 @@ def test_an_operator_is_granted_no_read_of_the_token() -> None:
     assert read["Condition"]["StringEqualsIfExists"] == {"dynamodb:Select": "SPECIFIC_ATTRIBUTES"}
 
 
+def _statements(heading: str) -> list[dict[str, Any]]:
+    """The policy in a section."""
+    match = re.search(r"^```json\n(.*?)^```", _section(heading), re.MULTILINE | re.DOTALL)
+    assert match is not None
+    statements: list[dict[str, Any]] = json.loads(match[1])
+    return statements
+
+
 def _attributes(statement: dict[str, Any]) -> list[str]:
     named: list[str] = statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
     return named
+
+
+def test_a_reader_of_requests_is_granted_no_read_of_task_tokens_and_of_bodies_by_one_statement_alone() -> None:
+    """Each of the others has what the reads of its kind name (rows.py), or what its indexes contain."""
+    positions, lists, content = _statements("Who reads requests")
+    indexes = stack("default").properties("RequestTable")["LocalSecondaryIndexes"]
+    read = [each for each in indexes if f"REQUEST_TABLE_ARN/index/{each['IndexName']}" in positions["Resource"]]
+    contained = {name for each in read for name in each["Projection"]["NonKeyAttributes"]}
+    assert len(read) == len(positions["Resource"]) == 2
+    assert set(_attributes(positions)) == {
+        "process_name",
+        "execution",
+        *(each["IndexName"] for each in read),
+        *contained,
+    }
+    assert set(_attributes(lists)) == set(LISTED.replace("#", "").split(", "))
+    assert set(_attributes(content)) == {"process_name", "execution", "body"}
+    granted = {action for statement in (positions, lists, content) for action in as_list(statement["Action"])}
+    assert granted == {f"dynamodb:{each}" for each in ("Query", "Scan", "GetItem", "BatchGetItem")}
+    for statement in (positions, lists, content):
+        assert not {"task_token", "ALL_ATTRIBUTES"} & {*_attributes(statement), *_selected(statement)}
+        assert statement["Resource"] != "REQUEST_TABLE_ARN" or "ALL_PROJECTED_ATTRIBUTES" not in _selected(statement)
+
+
+def _selected(statement: dict[str, Any]) -> list[str]:
+    return as_list(statement["Condition"]["StringEqualsIfExists"]["dynamodb:Select"])
 
 
 def test_the_resources_that_policies_of_operators_and_producers_need_have_outputs_with_their_arns() -> None:
