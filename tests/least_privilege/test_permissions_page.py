@@ -176,6 +176,7 @@ NOT_CALLED = {
     "request list": {"glue:GetJobRuns", "ssm:GetParameter", "states:DescribeExecution"},
     "request cancel": {"dynamodb:ConditionCheckItem", "dynamodb:PutItem", "states:ListExecutions"},
     "request redrive": {"dynamodb:DeleteItem"},
+    "doctor": {"dynamodb:GetItem"},
     "audit": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
     "what-if": {"dynamodb:GetItem", "glue:GetJobRuns", "states:DescribeExecution", "states:ListExecutions"},
     "web": {"lambda:InvokeFunction", "sqs:DeleteMessage"}
