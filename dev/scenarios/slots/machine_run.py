@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,13 +46,13 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     """Run on a stack that may start MACHINE. Raises Stalled, SendFailed, CannotContinue."""
     caller = create(aws, parameters.limit)
     requests = slot_requests.for_the_machine(parameters.requests, parameters.fail)
-    count = len(requests) - min(len(requests) // 2, MOST_CALLED)
+    since, count = time.time(), len(requests) - min(len(requests) // 2, MOST_CALLED)
     produced, called = requests[:count], requests[count:]
     with run.phase("send", f"send {counted(len(produced), 'request')}"):
         sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], produced)
     with run.phase("run", f"run, with a caller that waits for {counted(len(called), 'result')}"):
         execution = call(aws, caller, called)
-        watch(run.console, lambda elapsed: progress(aws, parameters, execution, elapsed))
+        watch(run.console, lambda elapsed: progress(aws, parameters, execution, elapsed, since))
     with run.phase("collect", "collect the records"):
         answered = called_of(aws, execution, called)
         sendings = [*(each.sending() for each in sent), *answered.sendings]
@@ -88,9 +89,9 @@ def call(aws: EmbeddedAws, caller: str, called: Sequence[Request]) -> str:
     return str(started["executionArn"])
 
 
-def progress(aws: EmbeddedAws, parameters: Parameters, execution: str, elapsed: float) -> Snapshot:
+def progress(aws: EmbeddedAws, parameters: Parameters, execution: str, elapsed: float, since: float) -> Snapshot:
     """The current numbers. The run ends when the requests and the caller have ended."""
-    seen = slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed, MACHINE_PROCESS)
+    seen = slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed, since, MACHINE_PROCESS)
     status = aws.client("stepfunctions").describe_execution(executionArn=execution)["status"]
     return replace(seen, ended=seen.ended and status != "RUNNING", counts={**seen.counts, "caller": status.lower()})
 

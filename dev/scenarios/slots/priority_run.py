@@ -86,12 +86,12 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     """Run on a deployed stack. Raises Stalled, SendFailed, CannotContinue."""
     requests, inputs = slot_requests.for_the_job(parameters.requests, parameters.fail)
     slot_stack.upload(aws, inputs, run)
-    director = Director(aws, mix(requests, parameters.limit), parameters.limit)
+    director, since = Director(aws, mix(requests, parameters.limit), parameters.limit), time.time()
     with run.phase("send", f"send a backlog of {counted(len(director.mix.backlog), 'request')}"):
         director.send(*director.mix.backlog)
 
     def progress(elapsed: float) -> Snapshot:
-        snapshot = slot_stack.progress(aws, parameters.requests, director.limit, elapsed)
+        snapshot = slot_stack.progress(aws, parameters.requests, director.limit, elapsed, since)
         director.act(snapshot.done)
         return snapshot
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
 from dev.emulator.aws import EmbeddedAws
-from dev.emulator.live_view import counted, watch
+from dev.emulator.live_view import Snapshot, counted, watch
 from dev.scenarios.runner.scenario import Command, FiniteRange, Outcome, Run, Scenario, carry_out, option
 
 from . import machine_run, priority_run, slot_requests, slot_stack
@@ -29,11 +30,16 @@ def measure(aws: EmbeddedAws, parameters: Parameters, run: Run) -> Outcome:
     """Run on a deployed stack. Raises Stalled and SendFailed."""
     requests, inputs = slot_requests.for_the_job(parameters.requests, parameters.fail)
     slot_stack.upload(aws, inputs, run)
+    since = time.time()
+
+    def progress(elapsed: float) -> Snapshot:
+        return slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed, since)
+
     with nullcontext() if parameters.doorbell else slot_stack.without_doorbell(aws):
         with run.phase("send", f"send {counted(len(requests), 'request')}"):
             sent = slot_requests.send(aws.client("sqs"), aws.outputs["RequestQueueUrl"], requests)
         with run.phase("run", "run"):
-            watch(run.console, lambda elapsed: slot_stack.progress(aws, parameters.requests, parameters.limit, elapsed))
+            watch(run.console, progress)
         with run.phase("collect", "collect the records"):
             slots = slot_stack.collect(aws, [each.sending() for each in sent])
             results = slot_stack.outputs_of(aws)

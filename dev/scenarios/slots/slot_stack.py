@@ -49,15 +49,18 @@ def item_of(aws: EmbeddedAws, process: str) -> Process:
     return seen
 
 
-def progress(aws: EmbeddedAws, requests: int, limit: int, elapsed: float, process: str = PROCESS) -> Snapshot:
-    """The current numbers of a process.
+def progress(
+    aws: EmbeddedAws, requests: int, limit: int, elapsed: float, since: float, process: str = PROCESS
+) -> Snapshot:
+    """The current numbers of the requests of a process that were sent since a time, in seconds since the epoch.
 
     RequestQueue is read first: a message that becomes a row between two reads is counted twice and never missed, so the
     run does not seem to have ended.
     """
     outputs = aws.outputs
     received = queue_reading.total(aws.client("sqs"), outputs["RequestQueueUrl"])
-    rows = RequestRows(aws.client("dynamodb"), outputs["RequestTableName"]).rows(process, max_pages=100).rows
+    listed_rows = RequestRows(aws.client("dynamodb"), outputs["RequestTableName"]).rows(process, max_pages=100)
+    rows = [each for each in listed_rows.rows if each.sent >= since]
     listed = aws.client("stepfunctions").list_executions(
         stateMachineArn=outputs["WorkflowArn"], statusFilter="RUNNING", maxResults=1000
     )
