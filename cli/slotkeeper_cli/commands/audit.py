@@ -131,9 +131,7 @@ def _render(console: Console, data: dict[str, Any], results: list[CheckResult], 
 
 
 def _figures_table(of: dict[str, Any]) -> Any:
-    made = table(
-        "process", ">executions", "ended", "priorities", "wait p50, p90, p99, max", "hand-off p50, p99", ">used"
-    )
+    made = table("process", ">executions", "ended", "priorities", "wait p50, p90, p99, max", ">used")
     for name, each in of.items():
         share = each["utilization"]
         made.add_row(
@@ -142,7 +140,6 @@ def _figures_table(of: dict[str, Any]) -> Any:
             ", ".join(f"{number:,} {status}" for status, number in each["executions"].items()) or "none",
             ", ".join(f"{one['executions']:,} {priority}" for priority, one in each["priorities"].items()),
             _spread_text(each["wait"], "p50", "p90", "p99", "max"),
-            _spread_text(each["hand_off"], "p50", "p99"),
             "unknown" if share is None else f"{share:.0%}",
         )
     return made
