@@ -364,6 +364,13 @@ def test_a_wait_above_the_bound_of_faults_is_excused_by_an_outage_alone(
     assert (failing(_later("h", 70, disturbance)) == []) is is_excused
 
 
+@pytest.mark.parametrize(("process_of_fault", "result"), [("", Result.HOLDS), ("another", Result.FAILS)])
+def test_a_request_that_waited_during_a_known_fault_may_be_passed(process_of_fault: str, result: Result) -> None:
+    """A starter that dies may leave no note of what it put back."""
+    run = WholeRun(disturbances=[Disturbance(START + 100, START + 101, process_of_fault)])
+    assert results(replace(_overtaken(), run=run))["order"].result is result
+
+
 def test_a_hand_off_of_a_whole_run_begins_when_the_request_had_the_turn() -> None:
     gaps = [(round(at - START, 2), round(seconds, 2)) for at, seconds in hand_offs(whole(), "sample")]
     assert gaps == [(10.5, 0.6), (13.5, 0.6), (130.2, 0.2)]
@@ -435,6 +442,10 @@ NOT_FAULTS: dict[str, Callable[[], WorkHistory]] = {
     "a request that was perhaps not received": lambda: _overtaken(later=350),
     "a request that was perhaps blocked": lambda: replace(_overtaken(weight=2), acts=[_set_limit(400, 1, 2)]),
     "a grant that was not recorded": lambda: _overtaken(granted=""),
+    "a request that has its slot and is still queued": lambda: replace(
+        _overtaken_in_the_queue(), processes={"sample": process(holders={name("z"): _holder(name("z"))})}
+    ),
+    "a request that was returned a moment ago": lambda: replace(_returned(), now=START + 400),
     "a run that failed before": _failed_first,
     "an execution that succeeded after the next attempt": _redriven,
     "a limit that was raised": _raised,

@@ -280,7 +280,9 @@ def accounted(history: WorkHistory) -> CheckResult:
         ends[row.state.lower().replace("_", " ")] += 1
         if row.state in ("RETURNED", "REDRIVEN"):
             is_missing = (row.process, row.request_id, row.attempt + 1) not in following
-            if is_missing and REQUESTS not in history.samples:
+            # The two rows of one transaction may be in different pages, of which one was read before it.
+            is_old = (row.ended or 0.0) < history.now - history.bounds.dead_holder
+            if is_missing and is_old and REQUESTS not in history.samples:
                 found.fails.append(f"{label_of(row)} is {row.state}, and has no next attempt")
         elif row.ended is None and (why := _stranded(history, row)):
             found.fails.append(f"{label_of(row)} is {row.state}, and {why}")

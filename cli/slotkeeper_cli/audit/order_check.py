@@ -39,7 +39,9 @@ def in_order(history: WorkHistory) -> CheckResult:
 def _overtaken(history: WorkHistory, name: str, granted: list[RequestRow]) -> Iterator[str]:
     """The grants that came before that of a request in front. `granted`: in the order of the grants."""
     limits, intake = limit_steps(history, name), history.bounds.intake
-    waiting = (each for each in history.rows_of[name] if each.granted or each.place)
+    holders = history.processes[name].holders if name in history.processes else {}
+    # What is queued and has a holder was granted a slot, and a dispatch has still to note it.
+    waiting = (each for each in history.rows_of[name] if each.granted or (each.place and each.execution not in holders))
     arriving = deque(sorted(waiting, key=lambda each: each.sent))
     queue: list[tuple[str, str, RequestRow]] = []  # by place
     for row in granted:

@@ -265,10 +265,10 @@ class Facts:
         return {each.name: each for each in in_parallel(lambda one: read_queue(rows, one, now), processes)}
 
     def idle(self) -> list[tuple[ProcessQueue, QueuedRequest]]:
-        """The first request of each queue that can start or must leave, and still could when it was read again."""
-        seen = {queue.name for queue, _ in due(self.queued.values())}
+        """The first request of each queue that can start or must leave, if it still could when it was read again."""
+        seen = {queue.name: request.execution for queue, request in due(self.queued.values())}
         again = [one for one in (self._control.processes.all() if seen else ()) if _name(one) in seen]
-        return due(self.queues_of(again).values())
+        return [each for each in due(self.queues_of(again).values()) if each[1].execution == seen[each[0].name]]
 
     @cached_property
     def stranded(self) -> list[StrandedRequest]:
