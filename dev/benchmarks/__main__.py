@@ -27,7 +27,7 @@ from dev.scenarios.runner.scenario import AlreadyRunning, CannotContinue, alone,
 FOLDER = Path("build/bench")
 WRITTEN = ("report.json", "report.md")
 BENCHMARKS = {
-    "slot-cycle": "dev.benchmarks.slot_cycle.slot_cycle_benchmark",
+    "tables": "dev.benchmarks.tables.tables_benchmark",
     "hand-off": "dev.benchmarks.hand_off.hand_off_benchmark",
     "rate": "dev.benchmarks.rate.rate_benchmark",
     "outage": "dev.benchmarks.outage.outage_benchmark",

@@ -1,1 +1,0 @@
-"""A slot's cycle (reserve, confirm, release) next to bare writes."""
