@@ -53,7 +53,8 @@ class JanitorScene:
         self.stopped += json.loads(params["body"])["JobRunIds"]
         return http(200), {}
 
-    def start(self) -> None:
+    def start(self, at: float = NOW) -> None:
+        self.account.now = at
         self.reserve()
         self.account.confirm(self.execution)
 
@@ -208,7 +209,8 @@ class CallerScene(ChildScene):
         given = json.loads(params["body"])
         kept = len(self.account.messages(self.account.failed_url))
         is_held = self.execution in self.account.item().holders
-        self.seen.append((is_held, self.account.row(self.execution).state, kept))
+        row = self.account.rows.row("p", self.execution)
+        self.seen.append((is_held, row.state if row else "", kept))
         if self.refusal:
             # The message of a real error may repeat the token.
             return http(400), {"Error": {"Code": self.refusal, "Message": f"refused {given['taskToken']}"}}
