@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 # Seconds. It ends a test whose condition never becomes true. It is no upper bound: a slow machine passes.
-NEVER = 180.0
+NEVER = 60.0
 
 
 def wait_until[Value](condition: Callable[[], Value | None], what: str, interval: float = 0.05) -> Value:

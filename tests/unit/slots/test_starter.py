@@ -64,9 +64,14 @@ class StarterScene(QueueScene):
         return Starter(self.tools, self.endings, dead, lambda: self.callers, self.notes)
 
     def receive(self, *bodies: Any) -> list[str]:
-        """Receive messages m1, m2, ... with these bodies; return the ids of those that must stay."""
+        """Receive messages m1, m2, ... with these bodies; return the ids of those that must stay.
+
+        The message group is the process.
+        """
+        groups = ["p" if isinstance(body, str) else body["process"] for body in bodies]
         texts = [body if isinstance(body, str) else json.dumps(body) for body in bodies]
-        return self.door.receive([Delivery(f"m{at}", text, "p", str(at), self.now) for at, text in enumerate(texts, 1)])
+        numbered = enumerate(zip(texts, groups, strict=True), 1)
+        return self.door.receive([Delivery(f"m{at}", text, group, str(at), self.now) for at, (text, group) in numbered])
 
     def ring(self, *bells: Bell | str) -> list[str]:
         """Receive rings r1, r2, ...; return the ids of those that must come again."""
@@ -104,16 +109,22 @@ def test_a_batch_is_accepted_and_each_process_is_dispatched_once(scene: StarterS
     assert (scene.states, scene.rings) == ({"a": "STARTED", "b": "STARTED", "c": "QUEUED"}, [])
 
 
-def test_after_a_message_that_was_not_accepted_the_rest_stays_and_those_before_it_start(scene: StarterScene) -> None:
-    """RequestQueue is FIFO: a later message of a sender must not come first."""
+def test_after_a_message_that_was_not_accepted_the_rest_of_its_group_stays(scene: StarterScene) -> None:
+    """A later message of a sender must not come first. The index of another process may be full."""
 
     def fail(_: Any) -> None:
         raise RuntimeError("no row")
 
     before_write(scene.dynamodb, lambda _: None, fail, operation="PutItem")
-    assert scene.receive(asked("a"), asked("b"), asked("c", "q")) == ["m2", "m3"]
-    assert (scene.states, scene.ran) == ({"a": "STARTED"}, ["a"])
+    assert scene.receive(asked("a"), asked("b"), asked("c", "q"), asked("d")) == ["m2", "m4"]
+    assert (scene.states, scene.ran) == ({"a": "STARTED", "c": "STARTED"}, ["a", "c"])
     assert scene.notes.failures == [("Left messages on the queue after an error", "RuntimeError")]
+
+
+def test_while_a_service_fails_all_others_stay(scene: StarterScene) -> None:
+    refuse(scene.dynamodb, "PutItem", "ThrottlingException")
+    assert scene.receive(asked("a"), asked("b", "q")) == ["m1", "m2"]
+    assert len(scene.notes.failures) == 1
 
 
 def test_a_message_that_was_accepted_before_is_dispatched_again(scene: StarterScene) -> None:

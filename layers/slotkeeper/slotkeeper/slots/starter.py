@@ -26,6 +26,7 @@ from slotkeeper.slots.request import (
     parse_request,
     token_of,
 )
+from slotkeeper.slots.run_report import is_outage
 
 # Of a dispatch for messages of RequestQueue, so that none of them waits for long behind those of a large queue. A ring
 # continues it.
@@ -64,21 +65,25 @@ class Starter:
     def receive(self, deliveries: Sequence[Delivery]) -> list[str]:
         """Handle messages of RequestQueue; return the ids of those that must stay.
 
-        After one that could not be accepted the rest stay too, as the queue's order demands (Lambda guide, "Handling
-        errors for an SQS event source").
+        After one that could not be accepted, the later ones of its message group stay too: a sender relies on their
+        order. While a service fails, all others stay: each of its calls would take as long.
         """
-        left = list(deliveries)
+        left: list[Delivery] = []
         ended: dict[str, list[str]] = defaultdict(list)  # process -> executions without a start
         leavers: dict[str, bool] = {}  # process -> whether one of its requests may have to leave the queue
         accepted: dict[str, list[str]] = defaultdict(list)  # process -> message ids
-        while left:
-            delivery = left[0]
+        for number, delivery in enumerate(deliveries):
+            if delivery.group_id in (each.group_id for each in left):
+                left.append(delivery)
+                continue
             try:
                 received = self._accept(delivery)
             except Exception as error:
+                left += deliveries[number:] if is_outage(error) else [delivery]
                 self.observer.failed("Left messages on the queue after an error", error, messages=len(left))
-                break
-            left.pop(0)
+                if is_outage(error):
+                    break
+                continue
             if received is None:
                 continue
             request, acceptance = received
