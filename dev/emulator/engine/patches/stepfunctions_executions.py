@@ -303,22 +303,3 @@ def _list_executions(original: Callable[[Any], Any], data: dict[str, Any]) -> An
         if entry["redriveCount"]:
             entry["redriveDate"] = execution["redriveDate"]
     return responses.json_response(listed)
-
-
-@patch
-def stepfunctions_status_events() -> None:
-    """A status event has the redrives of its execution.
-
-    AWS: "Step Functions Developer Guide: Automating Step Functions event delivery with EventBridge" (redriveCount).
-    MiniStack's events have always 0, by which the end of a redriven execution is taken for its first end.
-    """
-    wrap(eventbridge, "_put_events", _put_events)
-
-
-def _put_events(original: Callable[..., Any], data: dict[str, Any], **options: Any) -> Any:
-    for entry in data.get("Entries", []):
-        if options.get("allow_aws_source") and entry.get("Source") == "aws.states":
-            detail = json.loads(entry["Detail"])
-            execution = sfn._executions.get(detail.get("executionArn", "")) or {}
-            entry["Detail"] = json.dumps(detail | {"redriveCount": execution.get("redriveCount", 0)})
-    return original(data, **options)
