@@ -183,7 +183,7 @@ def janitor(job: str) -> Iterator[Case]:
     yield Case(function, "a drifted counter", {}, there(slots_in_use={"N": "1"}))
     yield Case(function, "a request is queued although a slot is free", {}, there(row()))
     yield Case(function, "a request has to leave the queue", {}, there(row(**LATE)))
-    yield Case(function, "an end was not told", {}, there(CANCELLED))
+    yield Case(function, "an end without an answer", {}, there(CANCELLED))
     yield Case(function, "a lease has expired", {}, there(row(), **lease))
     yield Case(function, "its run lives", {}, ended(alive=True, **held("RUNNING", job)))
     yield Case(function, "its run lives again", {}, ended(alive=True, **quiet))

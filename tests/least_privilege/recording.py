@@ -48,7 +48,7 @@ class Call:
         return f"{self.operation} at {self.site}"
 
 
-# A condition that fails although its item is as it requires: code that reads the item tries again. So not for ever.
+# A condition that fails although its item is as it requires: code that reads the item tries again, without an end.
 CONDITION = "ConditionalCheckFailedException"
 MOST_REFUSALS = 10
 

@@ -9,7 +9,7 @@ from tests.least_privilege.recording import Site, folder_of
 
 # Sites that the search by names finds but the function never calls: (module, function in it) and why.
 EXCLUDED = {
-    "StarterFunction": {("slots/rows", "RequestRows._pages"): "the janitor's list of ends that were not told"},
+    "StarterFunction": {("slots/rows", "RequestRows._pages"): "the janitor's list of ends without an answer"},
     "JanitorFunction": {("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request"},
     "ExecutionClosedFunction": {
         ("slots/queues", "RequestDeadLetterQueue.add"): "the starter's, of what is no request",
