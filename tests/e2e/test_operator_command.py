@@ -20,8 +20,8 @@ Slotkeeper = Callable[..., Any]
 
 
 # Checks whose subjects no test of this folder changes permanently, unlike processes, queues and alarms.
-OF_THE_TEMPLATE = ("stack", "visibility", "redrive", "event-sources", "worker-concurrency", "functions", "recursion")
-OF_THE_TEMPLATE += ("tables", "rules", "alarm-actions", "topic-key")
+OF_THE_TEMPLATE = ("stack", "visibility", "redrive", "event-sources", "starter-concurrency", "worker-concurrency")
+OF_THE_TEMPLATE += ("functions", "recursion", "tables", "rules", "alarm-actions", "topic-key")
 
 
 def test_the_doctor_checks_everything_and_the_templates_resources_are_healthy(slotkeeper: Slotkeeper) -> None:
