@@ -26,7 +26,12 @@ class Check:
 
 
 CHECKS = (
-    Check("wake", "sends two requests for one slot", (workflow_checks.WAKE,)),
+    Check("ring", "sends two requests for one slot", (workflow_checks.RING,)),
+    Check(
+        "chain",
+        f"lets {workflow_checks.CHAIN} requests of a paused process miss their deadlines, one after the other",
+        (workflow_checks.CHAIN_OF_RINGS,),
+    ),
     Check("listing", "sends a request", (workflow_checks.LISTING,)),
     Check("stopped", "stops a Glue run, as in the console", (workflow_checks.STOPPED,), mails=1),
     Check("redrive", "aborts and redrives an execution", (workflow_checks.REDRIVE,)),
@@ -43,7 +48,7 @@ CHECKS = (
     ),
     Check(
         "errors",
-        "runs two deployed states in a separate state machine, without a slot",
+        "runs three deployed states in a separate state machine, without a slot",
         execution_facts.ERROR_FACTS,
     ),
     Check(
@@ -57,11 +62,8 @@ CHECKS = (
         execution_facts.CALLER_FACTS,
     ),
     Check("table", "sends the deployed updates of a slot's cycle", service_facts.TABLE_FACTS),
-    Check(
-        "queues",
-        "uses outdated receipt handles, and lets the starter refuse a request",
-        service_facts.QUEUE_FACTS,
-    ),
+    Check("rows", "adds rows of requests, ends them, and reads their index", service_facts.ROW_FACTS),
+    Check("queues", "delays a message of its own queue", service_facts.QUEUE_FACTS),
     Check("glue", "lets a run of its own job fail, and starts one too many", service_facts.GLUE_FACTS),
     Check(
         "schedules",

@@ -11,7 +11,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dev.smoke.check_context import ALIVE, CheckContext
 from slotkeeper.next_step import next_step
-from slotkeeper.slots.queues import RequestQueue
 
 CLOSED = ("SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "NONE")
 
@@ -30,13 +29,13 @@ def clean_up(context: CheckContext) -> list[str]:
     something_lives = bool(left)
     for name, remove in reversed(context.undo):
         _attempt(left, name, remove)
+    if not something_lives:
+        _attempt(left, "requests that are not accepted", lambda: _wait_for_rows(context))
     for process in context.processes:
         if something_lives:
             left.append(f"process {process}: kept for the janitor; afterwards, {next_step('process remove', process)}")
         else:
             _attempt(left, f"process {process} in {context.table}", partial(_remove, context, process))
-    if not something_lives:
-        _attempt(left, "messages without a workflow", lambda: _wait_for_strays(context))
     _attempt(left, "requests of stopped executions", lambda: _wait_for_kept(context))
     for output in ("FailedRequestQueueUrl", "RequestDeadLetterQueueUrl", "WorkDeadLetterQueueUrl"):
         if url := context.stack.outputs.get(output):
@@ -89,28 +88,21 @@ def _end_runs(context: CheckContext, names: list[str]) -> None:
         _until(context, lambda: not alive(), "to end")
 
 
+def _wait_for_rows(context: CheckContext) -> None:
+    """Wait until the requests that were sent are rows: a later one would be added after its process was removed."""
+    _until(context, lambda: all(context.row(name) for name in context.sent), "to be accepted")
+
+
 def _remove(context: CheckContext, process: str) -> None:
-    """Delete the process. All its executions have closed and their Glue runs have ended, so no slot of it is held."""
-    key = {"process_name": {"S": process}}
-    answer = context.stack.client("dynamodb").delete_item(TableName=context.table, Key=key, ReturnValues="ALL_OLD")
-    for entry in answer.get("Attributes", {}).get("waiting", {}).get("M", {}).values():
-        # A waiting message is hidden for minutes, and no release will wake it now. A tombstone has no handle.
-        if handle := entry["M"].get("receipt_handle"):
-            queue = RequestQueue(context.stack.client("sqs"), context.stack.outputs["RequestQueueUrl"])
-            queue.make_visible(handle["S"])
+    """Delete the process, and its rows. All its executions have closed and their Glue runs have ended.
 
-
-def _wait_for_strays(context: CheckContext) -> None:
-    """Collect the requests that were not started: the starter dead-letters them, because their process is deleted."""
-    strays = sum(context.execution(context.arn(name))["status"] == "NONE" for name in context.sent)
-    url = context.stack.outputs["RequestDeadLetterQueueUrl"]
-
-    def ours() -> int:
-        return sum(
-            f'"{process}"' in each.body for process in context.processes for each in context.messages.collect(url)
-        )
-
-    _until(context, lambda: ours() >= strays, "to come to RequestDeadLetterQueue")
+    The rows last: a dispatch that has read the queue before ends what it still finds, or starts nothing without a slot.
+    """
+    dynamodb, rows = context.stack.client("dynamodb"), context.stack.outputs["RequestTableName"]
+    dynamodb.delete_item(TableName=context.table, Key={"process_name": {"S": process}})
+    for row in context.rows.rows(process).rows:
+        key = {"process_name": {"S": process}, "execution": {"S": row.execution}}
+        dynamodb.delete_item(TableName=rows, Key=key)
 
 
 def _wait_for_kept(context: CheckContext) -> None:

@@ -21,7 +21,8 @@ from dev.smoke.stack_under_test import StackUnderTest
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.request import execution_name, process_of_execution
+from slotkeeper.slots.rows import RequestRow, RequestRows
 from slotkeeper.slots.work import MARKER
 
 ALIVE = ("STARTING", "RUNNING", "STOPPING", "WAITING")
@@ -133,7 +134,9 @@ class CheckContext:
 
     def __post_init__(self) -> None:
         self.table = self.stack.outputs["SlotTableName"]
-        self.slots = Slots(self.stack.client("dynamodb"), self.table)
+        dynamodb = self.stack.client("dynamodb")
+        self.slots = Slots(dynamodb, self.table)
+        self.rows = RequestRows(dynamodb, self.stack.outputs["RequestTableName"])
 
     def once[Value](self, make: Callable[[CheckContext], Value]) -> Value:
         """What `make` returns for this check. It is called once; if it fails, each use raises the same error."""
@@ -165,20 +168,20 @@ class CheckContext:
         Processes(self.stack.client("dynamodb"), self.table).create(name, 1, self.job)
         return name
 
-    def request(self, process: str, request_id: str, linger: float) -> dict[str, Any]:
+    def request(self, process: str, request_id: str, linger: float, **fields: object) -> dict[str, Any]:
         """The body of a request whose job waits for `linger` seconds and then summarizes two days of weather."""
         arguments = {
             "--input_key": f"smoke/{self.run}/input.csv",
             "--output_key": f"smoke/{self.run}/{process}-{request_id}.json",
             "--linger_seconds": f"{linger:g}",
         }
-        return {"process": process, "request_id": request_id, "arguments": arguments, "attempt": 1}
+        return {"process": process, "request_id": request_id, "arguments": arguments, "attempt": 1, **fields}
 
-    def send(self, process: str, request_id: str, linger: float) -> str:
+    def send(self, process: str, request_id: str, linger: float, **fields: object) -> str:
         """Send a request as a producer does, and return its execution's name."""
         self.stack.client("sqs").send_message(
             QueueUrl=self.stack.outputs["RequestQueueUrl"],
-            MessageBody=json.dumps(self.request(process, request_id, linger)),
+            MessageBody=json.dumps(self.request(process, request_id, linger, **fields)),
             MessageGroupId=process,
             MessageDeduplicationId=str(uuid4()),
         )
@@ -197,6 +200,10 @@ class CheckContext:
         if item is None:
             raise Failed(f"the item of process {process} is missing from {self.table}")
         return item
+
+    def row(self, execution: str) -> RequestRow | None:
+        """The request's row; None before it is accepted."""
+        return self.rows.row(process_of_execution(execution), execution)
 
     # ------------------------------------------------------------------------------------------------------- outcomes
 

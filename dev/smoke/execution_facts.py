@@ -43,11 +43,15 @@ def _run_chain(
 
 
 def _errors(context: CheckContext) -> dict[str, Any]:
-    """What the deployed states answer without a slot and with an invalid receipt handle."""
-    states = {name: name for name in ("ConfirmSlot", "WakeWaiting")}
-    variables = {"first": {"receipt_handle": {"S": "smoke"}}}
+    """What the deployed states answer without a slot and a row, and to a ring."""
+    states = {name: name for name in ("ConfirmSlot", "RecordOutcome", "Ring")}
     process = f"{context.run}-{context.check}"  # no such process exists
+    variables = {"run_state": "SUCCEEDED", "failure": {}}
     return _run_chain(context, "errors", states, variables, process, {"process": process, "request_id": "1"})
+
+
+def _errors_of(context: CheckContext, *states: str) -> list[str]:
+    return [context.once(_errors)[state].get("Error", "") for state in states]
 
 
 ERROR_FACTS = (
@@ -55,18 +59,19 @@ ERROR_FACTS = (
         "condition-refused",
         "Which error does dynamodb:updateItem return when its condition is refused?",
         "DynamoDB.ConditionalCheckFailedException",
-        "S1: ConfirmSlot and ReleaseSlot catch it by this name. Otherwise change the name in every Retry and Catch of "
-        "the workflow",
-        lambda context: context.once(_errors)["ConfirmSlot"],
-        lambda answer: answer["Error"] == "DynamoDB.ConditionalCheckFailedException",
+        "S1: ConfirmSlot, RecordOutcome and ReleaseSlot catch it by this name. Otherwise change the name in every "
+        "Retry and Catch of the workflow",
+        lambda context: _errors_of(context, "ConfirmSlot", "RecordOutcome"),
+        lambda answer: set(answer) == {"DynamoDB.ConditionalCheckFailedException"},
     ),
     Fact(
-        "wake-by-invalid-handle",
-        "Which error does aws-sdk:sqs:changeMessageVisibility return for an invalid receipt handle?",
-        "its name or cause contains ReceiptHandle",
-        "WakeWaiting clears such a registration. Otherwise change $contains in WakeWaiting",
-        lambda context: context.once(_errors)["WakeWaiting"],
-        lambda answer: "ReceiptHandle" in json.dumps(answer),
+        "send-by-the-workflow",
+        "Does sqs:sendMessage of a workflow send to a standard queue?",
+        "yes: the result has a MessageId",
+        "S6: Ring starts the dispatch after a release. Otherwise only the janitor starts what waits: check the "
+        "workflow's role, and the arguments of Ring",
+        lambda context: context.once(_errors)["Ring"],
+        lambda answer: "MessageId" in answer["result"],
     ),
 )
 

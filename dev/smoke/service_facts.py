@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +15,10 @@ from botocore.exceptions import ClientError
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import CheckContext
 from dev.smoke.facts import Fact, Failed, NotShown, refusal_of
+from slotkeeper.slots.intake import accept
 from slotkeeper.slots.processes import Processes
-from slotkeeper.slots.protocol import Candidate, Granted
+from slotkeeper.slots.request import Request, execution_name
+from slotkeeper.slots.request_table import Leaving, RequestTable
 
 PRECISION = 60  # seconds ("Schedule types in EventBridge Scheduler")
 WAY = 30  # seconds from the schedule to the dead-letter queue, by the work queue and a cold worker
@@ -27,9 +32,10 @@ def _slot_cycle(context: CheckContext) -> dict[str, Any]:
     context.processes.append(process)
     dynamodb = context.stack.client("dynamodb")
     # No work is started, so a stack with another job has the fact too.
-    Processes(dynamodb, context.table).create(process, 3, context.stack.sample_job or "smoke")
-    if not isinstance(context.slots.reserve(Candidate(process, holder, weight=2), time.time()), Granted):
-        raise Failed(f"process {process} has three free slots, but reserving two was refused")
+    job = context.stack.sample_job or "smoke"
+    Processes(dynamodb, context.table).create(process, 3, job)
+    if not context.slots.adopt(process, holder, time.time(), job, weight=2):
+        raise Failed(f"the item of process {process} is missing from {context.table}")
     key = {"process_name": {"S": process}}
     answers: dict[str, Any] = {}
     for state, returned in (("ConfirmSlot", "UPDATED_NEW"), ("ReleaseSlot", "ALL_NEW")):
@@ -85,87 +91,140 @@ TABLE_FACTS = (
     ),
 )
 
+# ------------------------------------------------------------------------------------------- RequestTable ("rows")
+
+ROWS = 30  # of the check
+AT_ONCE = 4  # threads
+
+
+def _rows(context: CheckContext) -> tuple[RequestTable, str]:
+    """RequestTable, and a process whose limit is 0 with queued rows that no message brought."""
+    process = f"{context.run}-{context.check}"
+    context.processes.append(process)
+    dynamodb = context.stack.client("dynamodb")
+    Processes(dynamodb, context.table).create(process, 0, context.stack.sample_job or "smoke")
+    table = RequestTable(dynamodb, context.stack.outputs["RequestTableName"], context.table)
+    for number in range(ROWS):
+        accept(table, Request(process, {}, f"{number:02}"), f"smoke-{number}", time.time(), f"{number}", time.time())
+    return table, process
+
+
+def _index(context: CheckContext) -> dict[str, int]:
+    """How often a consistent read of the index `place` misses a write right before it, of half of the rows."""
+    table, process = context.once(_rows)
+    stale = 0
+    for number in range(ROWS // 2):
+        name = execution_name(process, f"{number:02}", 1)
+        table.record(process, name, "SUCCEEDED", time.time())
+        stale += name in [each.execution for each in next(table.queue(process, 1, ROWS))]
+    return {"rows": ROWS, "stale": stale, "left": len(next(table.queue(process, 1, ROWS)))}
+
+
+def _refused_transaction(context: CheckContext) -> dict[str, Any]:
+    """What a refused transaction names: the first row has ended, the second is queued."""
+    table, process = context.once(_rows)
+    context.once(_index)
+    names = [execution_name(process, f"{number:02}", 1) for number in (0, ROWS - 1)]
+    left = table.leave(
+        process, [Leaving(name, "CANCELLED", "Cancelled", "by the check") for name in names], time.time()
+    )
+    return {"left": [each.execution for each in left], "expected": names[1:]}
+
+
+def _conflicts(context: CheckContext) -> dict[str, int]:
+    """The errors of single writes to a process's item while transactions write it, without retries by the SDK."""
+    table, process = context.once(_rows)
+    context.once(_index)
+    key = {"process_name": {"S": process}}
+    dynamodb = context.stack.client("dynamodb")
+    done = threading.Event()
+
+    def write() -> Counter[str]:
+        errors: Counter[str] = Counter()
+        while not done.is_set():
+            refusal = refusal_of(
+                lambda: dynamodb.update_item(
+                    TableName=context.table,
+                    Key=key,
+                    UpdateExpression="SET grants = grants + :one",
+                    ExpressionAttributeValues={":one": {"N": "1"}},
+                )
+            )
+            errors[refusal.get("error", "none")] += 1
+        return errors
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        writes = [pool.submit(write) for _ in range(AT_ONCE)]
+        try:
+            for number in range(ROWS // 2, ROWS - 1):
+                name = execution_name(process, f"{number:02}", 1)
+                table.leave(process, [Leaving(name, "CANCELLED", "Cancelled", "by the check")], time.time())
+        finally:
+            done.set()
+        errors = sum((each.result() for each in writes), Counter())
+    if not errors.keys() - {"none"}:
+        raise NotShown(f"{errors['none']} writes met no transaction")
+    return dict(errors)
+
+
+ROW_FACTS = (
+    Fact(
+        "consistent-read-of-a-local-index",
+        "Does a consistent read of a sparse local index contain every write before it?",
+        "yes: no row that has lost `place` is read",
+        "S7: a dispatch starts no request that has ended. Otherwise each row must be read before its start",
+        lambda context: context.once(_index),
+        lambda answer: (answer["stale"], answer["left"]) == (0, ROWS - ROWS // 2),
+    ),
+    Fact(
+        "refused-transaction",
+        "Does a refused transaction name the items whose conditions were refused?",
+        "yes: the others are repeated, and succeed",
+        "cancels and deadlines of many requests. Otherwise slots/request_table.py must read each row after a refusal",
+        _refused_transaction,
+        lambda answer: answer["left"] == answer["expected"],
+    ),
+    Fact(
+        "transaction-conflict",
+        "Which error has a single write to an item that a transaction writes?",
+        "TransactionConflictException, and no other",
+        "confirm, record, release and grants repeat it by this name. Otherwise change the name in aws/dynamodb.py and "
+        "in every Retry of the workflow",
+        _conflicts,
+        lambda errors: errors.keys() <= {"none", "TransactionConflictException"},
+        not_here="the embedded AWS has no such conflict",
+    ),
+)
+
 # --------------------------------------------------------------------------------------------------- SQS ("queues")
 
+DELAY = 3  # seconds
 
-def _handles(context: CheckContext) -> dict[str, Any]:
-    """The answers to a change of the visibility with an expired handle, and with one older than the newest receive."""
+
+def _delayed(context: CheckContext) -> dict[str, float]:
+    """Seconds from the sending of a message with a delay to its receipt, and of one without that was sent after it."""
     sqs = context.stack.client("sqs")
-    url = own.queue(context, "handles", FifoQueue="true", VisibilityTimeout="1")
-    sqs.send_message(QueueUrl=url, MessageBody="smoke", MessageGroupId="g", MessageDeduplicationId="1")
-    first = own.receive(context, url, "the message")["ReceiptHandle"]
-
-    def change(handle: str) -> dict[str, str]:
-        return refusal_of(
-            lambda: sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=0)
-        )
-
-    context.stopped.wait(3 * context.timings.poll + 1)  # the visibility timeout is one second
-    expired = change(first)
-
-    def received_again() -> Any:
-        return sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1, VisibilityTimeout=30).get("Messages")
-
-    context.wait(received_again, "the message's second receive", context.timings.start)
-    older = change(first)
-    third = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=2).get("Messages", [])
-    return {"expired": expired, "older": older | {"received_again": bool(third)}}
-
-
-def _is_refused(refusal: dict[str, Any]) -> bool:
-    """Whether WakeWaiting recognizes the refusal of a receipt handle."""
-    text = f"{refusal.get('error')} {refusal.get('message')}"
-    return not refusal.get("received_again") and ("ReceiptHandle" in text or "MessageNotInflight" in text)
-
-
-def _hidden(context: CheckContext) -> dict[str, Any]:
-    """The registration of a refused request, right after it and some time later."""
-    process = context.process("-hidden")
-    held = context.slots.reserve(Candidate(process, "smoke"), time.time())
-    if not isinstance(held, Granted):
-        raise Failed(f"process {process} has one free slot, but reserving it was refused")
-    context.send(process, "only", 0)
-
-    def registered() -> Any:
-        return [*context.item(process).waiting.values()]
-
-    (before,) = context.wait(registered, "the request to wait", context.timings.start)
-    context.stopped.wait(context.timings.hold)
-    item = context.item(process)
-    if "smoke" not in item.holders:
-        raise NotShown("the janitor has freed the slot, so that it woke the request. Is GraceSeconds short?")
-    after = item.waiting[before.priority]
-    return {"seconds": context.timings.hold, "receives before": before.receives, "receives after": after.receives}
+    url = own.queue(context, "delayed")
+    sent = time.time()
+    sqs.send_message(QueueUrl=url, MessageBody="delayed", DelaySeconds=DELAY)
+    sqs.send_message(QueueUrl=url, MessageBody="immediate")
+    received: dict[str, float] = {}
+    while len(received) < 2:
+        message = own.receive(context, url, "a message")
+        received[message["Body"]] = round(time.time() - sent, 2)
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return received
 
 
 QUEUE_FACTS = (
     Fact(
-        "expired-handle",
-        "FIFO: what does ChangeMessageVisibility answer with a handle whose visibility timeout has passed?",
-        "a refusal whose code or message contains ReceiptHandle or MessageNotInflight",
-        "WakeWaiting and the janitor clear a registration whose handle is refused. If it is accepted, nothing is "
-        "lost, but a left-over registration keeps lower priorities out until its message is received: clear it by its "
-        "age",
-        lambda context: context.once(_handles)["expired"],
-        _is_refused,
-    ),
-    Fact(
-        "older-handle",
-        "FIFO: what does ChangeMessageVisibility answer with a handle that is older than the message's newest receive?",
-        "a refusal whose code or message contains ReceiptHandle or MessageNotInflight, and the message stays hidden",
-        "a wake with an outdated handle changes nothing. If it is accepted, it makes a message visible that a starter "
-        "is working on: correctness.md must count on one more delivery, which S7 makes harmless",
-        lambda context: context.once(_handles)["older"],
-        _is_refused,
-    ),
-    Fact(
-        "visibility-after-batch-item-failures",
-        "Does a visibility timeout that the starter has set survive its batchItemFailures answer?",
-        "yes: the request is not received again while it waits",
-        "S5 and the receives of a waiting request: if the message returns immediately, it uses up its 1,000 receives. "
-        "Then the starter must delete and send it again",
-        _hidden,
-        lambda answer: answer["receives before"] == answer["receives after"],
+        "delay-of-a-message",
+        "Standard queue: is a message with DelaySeconds received at its time, and one without before it?",
+        f"yes: not before {DELAY} s, and within 10 s",
+        "a timed ring comes at its time. A later one delays starts by a rate and ends by a deadline; the janitor's "
+        "next run does both",
+        _delayed,
+        lambda seconds: seconds["immediate"] < seconds["delayed"] and DELAY - 0.5 <= seconds["delayed"] <= 10,
     ),
 )
 

@@ -24,11 +24,14 @@ _EIGHT_ATTEMPTS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "s
 # The outputs that the checks use; all versions of the template have them.
 _OUTPUTS = {
     "DataBucketName",
+    "DispatchQueueUrl",
     "FailedRequestQueueUrl",
     "JanitorFunctionName",
     "RequestDeadLetterQueueUrl",
     "RequestQueueUrl",
+    "RequestTableName",
     "SlotTableName",
+    "StarterFunctionName",
     "WorkflowArn",
 }
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from dev.smoke.check_context import CheckContext
 from dev.smoke.facts import Fact
-from slotkeeper.slots.request import execution_name
 
 NUMBERS = {"digits_15": 123456789012345, "digits_16": 1234567890123456}
 _VARIABLES = {
@@ -20,7 +19,7 @@ _VARIABLES = {
     "settle_seconds": 1,
     "closed_seconds": 0,
     "caller": "WAITS",
-    "token": {},
+    "task_token": "smoke",
     "starts": 0,
     "failure": {"error": "Smoke", "cause": "the smoke test"},
 }
@@ -83,14 +82,6 @@ def _kept_numbers(context: CheckContext) -> dict[str, str]:
     return digits
 
 
-def _deduplication_id(context: CheckContext) -> dict[str, str]:
-    answer = outcome_of(context, "ReturnRequest", result={"MessageId": "1"})
-    return {
-        "sent": answer["arguments"]["MessageDeduplicationId"],
-        "expected": execution_name("smoke", "1", 2),
-    }
-
-
 FACTS = (
     Fact(
         "run-that-did-not-succeed",
@@ -112,15 +103,6 @@ FACTS = (
         "ReadToken, and test it in ChooseWork",
         lambda context: outcome_of(context, "ReadToken", result={"Item": {}}),
         lambda answer: _caught(answer, "ChooseWork") and answer["variables"]["caller"] == "GONE",
-    ),
-    Fact(
-        "deduplication-id",
-        "Does ReturnRequest compute the same name from the number of the next attempt as the starter does in Python?",
-        "yes: the deduplication id that is sent is the expected one",
-        "S7: a returned request that is sent twice starts once. Otherwise change the name in slots/request.py and in "
-        "ReturnRequest together",
-        _deduplication_id,
-        lambda answer: answer["sent"] == answer["expected"],
     ),
     Fact(
         "numbers-kept",

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from dev.smoke import own_resources as own
 from dev.smoke.check_context import ALIVE, CheckContext, error_of
 from dev.smoke.facts import Fact, Failed, NotShown
-from slotkeeper.slots.protocol import Candidate, Granted
+from slotkeeper.slots.executions import SLOT_LOST
+from slotkeeper.slots.processes import Processes
 from slotkeeper.slots.request import execution_name
+from slotkeeper.slots.rows import RequestRow
 
-HAND_OFF = 10.0  # seconds; without a wake the message stays hidden for over three minutes
+HAND_OFF = 10.0  # seconds; without a ring the janitor's next run would start it, up to a minute later
+CHAIN, CHAIN_STEP = 20, 2  # rings of one chain, and the seconds between two; Lambda's loop detection ends one at 16
 
 
-def _wake(context: CheckContext) -> str:
+def _ring(context: CheckContext) -> str:
     """Measure how soon a waiting request starts after the release of the only slot."""
     process = context.process()
     first = context.arn(context.send(process, "first", context.timings.hold))
@@ -27,9 +31,9 @@ def _wake(context: CheckContext) -> str:
     def waits() -> bool:
         if context.execution(first)["status"] != "RUNNING":
             raise NotShown("the first request ended before the second one was refused, so no request waited")
-        return bool(context.item(process).waiting)
+        return bool(context.rows.queue(process).rows)
 
-    context.wait(waits, "the second request to wait", context.timings.start)
+    context.wait(waits, "the second request to be queued", context.timings.start)
     context.wait_for_end(first, "SUCCEEDED")
     started = context.wait_for_end(second, "SUCCEEDED")["startDate"].timestamp()
     (released,) = (
@@ -40,6 +44,25 @@ def _wake(context: CheckContext) -> str:
     if started - released > HAND_OFF:
         raise Failed(f"{started - released:.1f} s from the release to the next start")
     return f"{started - released:.2f} s from the release to the next start"
+
+
+def _chain(context: CheckContext) -> dict[str, Any]:
+    """How late requests end that wait in a paused process, each of them by a ring that the dispatch before it sent."""
+    process = context.process("-chain")
+    Processes(context.stack.client("dynamodb"), context.table).pause(process)
+    first = time.time() + context.timings.due
+    until = [datetime.fromtimestamp(first + number * CHAIN_STEP, UTC).isoformat() for number in range(CHAIN)]
+    names = [context.send(process, f"{number}", 0, start_before=at) for number, at in enumerate(until)]
+
+    def ended() -> list[RequestRow]:
+        rows = [row for name in names if (row := context.row(name)) and row.state == "TOO_LATE"]
+        return rows if len(rows) == len(names) else []
+
+    rows = context.wait(ended, "the last deadline", context.timings.start + context.timings.due + CHAIN * CHAIN_STEP)
+    late = [round((row.ended or 0) - (row.start_before or 0), 1) for row in rows]
+    function = context.stack.outputs["StarterFunctionName"]
+    recursion = context.stack.client("lambda").get_function_recursion_config(FunctionName=function)["RecursiveLoop"]
+    return {"late": late, "recursion": recursion}
 
 
 def _listing(context: CheckContext) -> str:
@@ -115,15 +138,15 @@ def _redrive(context: CheckContext) -> str:
     context.expect(again)
     stepfunctions.redrive_execution(executionArn=arn)
     execution = context.wait_for_end(arn, "FAILED")
-    if execution["error"] != "RequestReturned":
-        raise Failed(f"the redriven execution did not queue its request again: {error_of(execution)}")
+    if execution["error"] != SLOT_LOST:
+        raise Failed(f"the redriven execution did not end as {SLOT_LOST}: {error_of(execution)}")
     context.sent.append(again)
     _check_released_after_the_run(context, name)
     starts = sum(event["type"] == "TaskSubmitted" for event in context.history(arn))
     if starts > 1:
         raise Failed(f"the redriven execution started a Glue run: its history has {starts} StartJobRun, expected 1")
     context.wait_for_end(context.arn(again), "SUCCEEDED")
-    return "no second run; the request was queued again, then the slot was released; attempt 2 succeeded"
+    return "no second run; the slot was released after the run's end; the request was queued again, and succeeded"
 
 
 def _timeout(context: CheckContext) -> str:
@@ -137,8 +160,8 @@ def _timeout(context: CheckContext) -> str:
     definition = context.stack.machine["definition"]
     task = definition["States"]["RunGlueJob"] | {"TimeoutSeconds": f"{{% {context.timings.task_timeout} * 1 %}}"}
     machine = own.machine(context, "workflow", definition | {"States": definition["States"] | {"RunGlueJob": task}})
-    if not isinstance(context.slots.reserve(Candidate(process, name), time.time()), Granted):
-        raise Failed(f"process {process} has one free slot, but reserving it was refused")
+    if not context.slots.adopt(process, name, time.time(), context.job):
+        raise Failed(f"the item of process {process} is missing from {context.table}")
     arn = own.start(context, machine, name, context.request(process, "only", context.timings.long))
     execution = context.wait_for_end(arn, "FAILED")
     _check_kept(context, name, execution, "States.Timeout")
@@ -175,13 +198,22 @@ def _check_released_after_the_run(context: CheckContext, name: str) -> None:
         raise Failed(f"the slot of {name} was released at {released}, before its Glue run ended at {ended}")
 
 
-WAKE = Fact(
-    "wake",
-    "How soon after a release does a waiting request start?",
+RING = Fact(
+    "ring",
+    "How soon after a release does a queued request start?",
     f"within {HAND_OFF:.0f} s",
-    "S6: the event source mapping's long poll receives a message as soon as it is made visible (Lambda guide, Using "
-    "Lambda with Amazon SQS; SQS API Reference, ChangeMessageVisibility)",
-    _wake,
+    "S6: Ring sends a message to DispatchQueue, the second event source of the starter, whose long poll receives it "
+    "immediately (Lambda guide, Using Lambda with Amazon SQS). Otherwise only the janitor starts what waits",
+    _ring,
+)
+CHAIN_OF_RINGS = Fact(
+    "chain-of-rings",
+    f"Does a chain of {CHAIN} dispatches that ring for each other continue?",
+    f"yes: each deadline is met within {HAND_OFF:.0f} s, and the starter's recursive loops are allowed",
+    "deadlines and rates: Lambda stops a loop through SQS after 16 invocations (Lambda guide, Use Lambda recursive "
+    "loop detection). Otherwise check RecursiveLoop of the starter; the janitor's runs meet deadlines by a minute",
+    _chain,
+    lambda answer: max(answer["late"]) <= HAND_OFF and answer["recursion"] == "Allow",
 )
 LISTING = Fact(
     "listing",
@@ -201,7 +233,7 @@ STOPPED = Fact(
 REDRIVE = Fact(
     "redrive",
     "Does the redrive of an aborted execution begin at RunGlueJob, with a RedriveCount of 1?",
-    "yes: it starts no second run, returns its request, and releases the slot after the run has ended",
+    "yes: it starts no second run, releases the slot after the run has ended, and its request is queued again",
     "F4 (Step Functions guide, Restarting state machine executions with redrive). Otherwise put a Choice state before "
     "RunGlueJob",
     _redrive,

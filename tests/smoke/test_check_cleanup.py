@@ -17,6 +17,7 @@ from dev.smoke.stack_under_test import StackUnderTest
 DENIED = ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "BatchStopJobRun")
 OUTPUTS = {
     "SlotTableName": "slots",
+    "RequestTableName": "rows",
     "WorkflowArn": "arn:aws:states:us-east-1:1:stateMachine:w",
     "FailedRequestQueueUrl": "failed",
     "RequestDeadLetterQueueUrl": "dead",
@@ -39,12 +40,11 @@ def removed() -> list[str]:
 def context(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> CheckContext:
     """A check with one process, an execution that has ended, and its Glue run that lives."""
 
-    def delete_item(Key: Any, **_asked: Any) -> Any:
+    def delete_item(Key: Any, **_asked: Any) -> None:
         removed.append(Key["process_name"]["S"])
-        return {"Attributes": {}}
 
     services = {
-        "dynamodb": SimpleNamespace(delete_item=delete_item),
+        "dynamodb": SimpleNamespace(delete_item=delete_item, query=lambda **_: {"Items": []}),
         "stepfunctions": SimpleNamespace(describe_execution=lambda **_: {"status": "FAILED"}),
         "glue": SimpleNamespace(batch_stop_job_run=lambda **_: None),
         "sqs": SimpleNamespace(receive_message=lambda **_: {}),

@@ -123,7 +123,7 @@ def test_a_different_answer_or_a_remaining_resource_fails_the_command(
     ran: Ran, tmp_path: Path, verdict: Verdict, left: list[str], code: int
 ) -> None:
     answers = [FactAnswer(FACT, verdict, "after 20 s", FACT.depends)]
-    done = ran("--stack", "mine", "--yes", "--folder", str(tmp_path), results=[CheckResult("wake", answers, left)])
+    done = ran("--stack", "mine", "--yes", "--folder", str(tmp_path), results=[CheckResult("ring", answers, left)])
     assert done.exit_code == code, done.output
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["ok"], report["verdicts"][verdict]) == (code == 0, 1)
