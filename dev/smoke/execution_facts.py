@@ -240,7 +240,7 @@ def _caller(context: CheckContext) -> tuple[str, str]:
 def _answered(context: CheckContext, suffix: str, caller: tuple[str, str]) -> dict[str, Any]:
     """What the workflow's own states for a caller answer under the role of the check, and how the caller ended."""
     arn, token = caller
-    states, variables = {"AskCaller": "AskCaller", "AnswerSuccess": "AnswerSuccess"}, {"token": {"task_token": token}}
+    states, variables = {"AskCaller": "AskCaller", "AnswerSuccess": "AnswerSuccess"}, {"task_token": token}
     role = context.once(_caller_role)
     answers = _run_chain(context, f"answers-{suffix}", states, variables | {"answer": "{}"}, "answers", role=role)
     waits = "Error" in answers["AnswerSuccess"]

@@ -17,6 +17,7 @@ from slotkeeper.slots.rows import RequestRow
 
 HAND_OFF = 10.0  # seconds; without a ring the janitor's next run would start it, up to a minute later
 CHAIN, CHAIN_STEP = 20, 2  # rings of one chain, and the seconds between two; Lambda's loop detection ends one at 16
+CHAIN_AFTER = 30  # seconds until the first one: all requests must be queued before
 
 
 def _ring(context: CheckContext) -> str:
@@ -50,7 +51,7 @@ def _chain(context: CheckContext) -> dict[str, Any]:
     """How late requests end that wait in a paused process, each of them by a ring that the dispatch before it sent."""
     process = context.process("-chain")
     Processes(context.stack.client("dynamodb"), context.table).pause(process)
-    first = time.time() + context.timings.due
+    first = time.time() + CHAIN_AFTER
     until = [datetime.fromtimestamp(first + number * CHAIN_STEP, UTC).isoformat() for number in range(CHAIN)]
     names = [context.send(process, f"{number}", 0, start_before=at) for number, at in enumerate(until)]
 
@@ -58,7 +59,7 @@ def _chain(context: CheckContext) -> dict[str, Any]:
         rows = [row for name in names if (row := context.row(name)) and row.state == "TOO_LATE"]
         return rows if len(rows) == len(names) else []
 
-    rows = context.wait(ended, "the last deadline", context.timings.start + context.timings.due + CHAIN * CHAIN_STEP)
+    rows = context.wait(ended, "the last deadline", context.timings.start + CHAIN_AFTER + CHAIN * CHAIN_STEP)
     late = [round((row.ended or 0) - (row.start_before or 0), 1) for row in rows]
     function = context.stack.outputs["StarterFunctionName"]
     recursion = context.stack.client("lambda").get_function_recursion_config(FunctionName=function)["RecursiveLoop"]
