@@ -16,7 +16,8 @@ from dev.emulator.aws import EmbeddedAws
 from dev.emulator.deployment import STACK_NAME
 from dev.emulator.faults import Faults
 from slotkeeper.aws.dynamodb import Table
-from slotkeeper.slots.doorbell import Bell, Doorbell
+from slotkeeper.slots.doorbell import Doorbell
+from slotkeeper.slots.leases import Leases
 from slotkeeper.slots.process import Process
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
@@ -173,8 +174,11 @@ class DeployedStack:
         """The executions of a process's queue, in their order."""
         return [each.queued.execution for each in self.requests.queue(process).rows]
 
-    def ring(self, process: str) -> None:
-        self.doorbell.ring(Bell(process))
+    @property
+    def leases(self) -> Leases:
+        """Leases, as a function of a stack's user has them that may read its requests and ring."""
+        names = {"request_table_name": "RequestTableName", "dispatch_queue_url": "DispatchQueueUrl"}
+        return Leases(self.table, self.dynamodb, self.sqs, **{name: self.outputs[n] for name, n in names.items()})
 
     def arn(self, execution: str) -> str:
         return f"{self.outputs['WorkflowArn'].replace(':stateMachine:', ':execution:')}:{execution}"

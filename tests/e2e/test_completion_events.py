@@ -83,6 +83,17 @@ def test_producers_receive_the_event_of_an_invalid_message(stack: DeployedStack,
     assert stack.outputs["RequestDeadLetterQueueUrl"].endswith("/" + event["kept_in"])
 
 
+def test_producers_receive_the_event_of_a_request_that_ends_without_a_start(
+    stack: DeployedStack, producer: Producer
+) -> None:
+    process = stack.process()
+    name = stack.send(process, "r1", start_before="2026-01-01T00:00:00Z")
+    event = producer.hears(process=process, request_id="r1")
+    assert (event["status"], event["code"]) == ("DEAD_LETTERED", "TooLate")
+    assert event["kept_in"] == stack.outputs["RequestTableName"]
+    wait_until(lambda: stack.row(process, name).open is None, "its end to be told")
+
+
 def test_producers_receive_the_events_of_the_workers_requests(work: DeployedWorker, producer: Producer) -> None:
     done, poison = work.request(), work.request(lines=None)
     work.send(done)

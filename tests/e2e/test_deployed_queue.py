@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slotkeeper.slots.leases import Leases, SlotUnavailable
+from slotkeeper.slots.leases import SlotUnavailable
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
 
@@ -110,10 +110,7 @@ def test_next_to_a_running_request_one_is_skipped_and_one_is_too_late(
 
 def test_a_waiting_request_keeps_leases_out_and_starts_after_the_end_of_one(stack: DeployedStack) -> None:
     process = stack.process(limit=2)
-    names = {"request_table_name": "RequestTableName", "dispatch_queue_url": "DispatchQueueUrl"}
-    leases = Leases(
-        stack.table, stack.dynamodb, stack.sqs, **{name: stack.outputs[output] for name, output in names.items()}
-    )
+    leases = stack.leases
     with leases.lease(process, seconds=60):
         name = stack.send(process, "r1", weight=2)
         stack.wait_until_queued(process, name)

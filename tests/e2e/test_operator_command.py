@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dev.emulator.downstream import Step
-from slotkeeper.slots.leases import Leases
 from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_stack import DeployedStack
 from tests.e2e.deployed_worker import END, DeployedWorker
@@ -65,30 +64,45 @@ def _wait_for(slotkeeper: Slotkeeper, process: str, request_id: str, state: str)
     return last
 
 
-def test_a_cancelled_waiting_request_is_dead_lettered_and_the_next_one_proceeds(
+def test_a_queued_request_is_explained_cancelled_and_redriven_and_the_next_one_starts(
     stack: DeployedStack, slotkeeper: Slotkeeper, tmp_path: Path
 ) -> None:
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "abc")
-    assert _wait_for(slotkeeper, process, "a", "running")["attempt"] == 1
-    _wait_for(slotkeeper, process, "b", "waiting")
-    (waiting,) = slotkeeper("explain", "b", "--process", process)["found"]
-    assert [each["condition"] for each in waiting["conditions"]] == ["slots"]
-    assert [one["request_id"] for one in waiting["holders"]] == ["a"]
-    (behind,) = slotkeeper("explain", "c", "--process", process)["queues"]
-    assert [one["request_id"] for one in behind["waiting"]] == ["b"]
-    assert slotkeeper("request", "cancel", "b", "--process", process)["was_first"] is True
-    dead_letter = _wait_for(slotkeeper, process, "b", "dead-lettered")["dead_letter"]
-    assert dead_letter["code"] == "Cancelled"
-    _wait_for(slotkeeper, process, "c", "waiting")
+    assert _wait_for(slotkeeper, process, "a", "started")["attempt"] == 1
+    _wait_for(slotkeeper, process, "c", "queued")
+    explained = {one: slotkeeper("explain", one, "--process", process) for one in "bc"}
+    assert [explained[one]["position"] for one in "bc"] == [1, 2]
+    assert [explained[one]["reasons"][0]["condition"] for one in "bc"] == ["slots", "queue"]
+    assert [one["request_id"] for one in explained["b"]["found"][0]["holders"]] == ["a"]
+
+    (cancelled,) = slotkeeper("request", "cancel", "b", "--process", process)["cancelled"]
+    assert cancelled["request_id"] == "b"
+    _wait_for(slotkeeper, process, "b", "cancelled")
+    assert slotkeeper("explain", "c", "--process", process)["position"] == 1
     stack.end(process, "a", "c", "b")
     _wait_for(slotkeeper, process, "c", "succeeded")
-    (redriven,) = slotkeeper("dlq", "redrive", "request", "--id", dead_letter["message_id"])["redriven"]
+
+    (redriven,) = slotkeeper("request", "redrive", process, "b")["redriven"]
     assert redriven["attempt"] == 2
     assert _wait_for(slotkeeper, process, "b", "succeeded")["attempt"] == 2
     started = [execution["name"] for execution in stack.executions(process)]
-    assert len(started) == 3
-    assert redriven["execution"] == started[-1]
+    assert (len(started), started[-1]) == (3, redriven["execution"])
+
+
+def test_many_queued_requests_are_cancelled_in_one_command_and_their_callers_are_told(
+    stack: DeployedStack, slotkeeper: Slotkeeper
+) -> None:
+    process = stack.process(limit=0)
+    names = [stack.send(process, f"r{n}", priority="low" if n % 2 else "high") for n in range(60)]
+    wait_until(lambda: len(stack.queued(process)) == len(names), "all requests to be queued")
+    arguments = ("request", "cancel", "--process", process, "--all")
+    assert len(slotkeeper(*arguments, "--priority", "low", "--dry-run")["cancelled"]) == 30
+    assert len(stack.queued(process)) == 60
+    assert len(slotkeeper(*arguments)["cancelled"]) == 60
+    assert stack.queued(process) == []
+    wait_until(lambda: not stack.requests.untold(process).rows, "all ends to be told")
+    assert {stack.row(process, name).state for name in names} == {"CANCELLED"}
 
 
 def test_a_running_request_is_stopped_kept_and_redriven(
@@ -96,19 +110,17 @@ def test_a_running_request_is_stopped_kept_and_redriven(
 ) -> None:
     process = stack.process(limit=1)
     _submit(slotkeeper, tmp_path, process, "a")
-    name = _wait_for(slotkeeper, process, "a", "running")["execution"]
+    name = _wait_for(slotkeeper, process, "a", "started")["execution"]
     wait_until(lambda: stack.alive(process), "its Glue run")
-    stopped = slotkeeper("request", "cancel", "a", "--process", process, "--stop")
-    assert (stopped["stopped"], stopped["request_id"]) == (name, "a")
+    (stopped,) = slotkeeper("request", "cancel", "a", "--process", process, "--stop")["stopped"]
+    assert (stopped["execution"], stopped["request_id"]) == (name, "a")
     stack.run_janitor_until(lambda: not stack.holders(process), "the slot to be free")
     assert stack.alive(process) == 0
-    dead_letter = wait_until(
-        lambda: _wait_for(slotkeeper, process, "a", "failed").get("dead_letter"), "its request to be kept"
-    )
-    assert dead_letter["code"] == "Cancelled"
+    _wait_for(slotkeeper, process, "a", "failed")
     stack.end(process, "a")
-    assert len(slotkeeper("dlq", "redrive", "failed", "--id", dead_letter["message_id"])["redriven"]) == 1
+    assert len(slotkeeper("dlq", "redrive", "failed", "--id", name)["redriven"]) == 1
     assert _wait_for(slotkeeper, process, "a", "succeeded")["attempt"] == 2
+    assert stack.row(process, name).state == "REDRIVEN"
 
 
 # ------------------------------------------------------------------------------------------------- targets and leases
@@ -168,7 +180,7 @@ def test_a_request_with_an_input_is_a_child_execution_and_a_block_of_code_a_leas
     given = stack.stepfunctions.describe_execution(executionArn=holder["child"]["id"])["input"]
     assert json.loads(given)["day"] == 1
 
-    with Leases(stack.table, stack.dynamodb, stack.aws.client("sqs")).lease("loads", seconds=60):
+    with stack.leases.lease("loads", seconds=60):
         (lease,) = [one for one in held().values() if one["state"] == "LEASED"]
         assert 0 < lease["seconds_left"] <= 61
         with pytest.raises(CommandRefused, match="may still use its slot: it ends in"):

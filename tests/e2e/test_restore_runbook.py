@@ -1,12 +1,14 @@
-"""docs/upgrades.md, "SlotTable: items were deleted or damaged", on the deployed stack, and its negative control."""
+"""docs/upgrades.md, "Restore", of each table on the deployed stack, and a negative control."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from dev.emulator.environment import ACCESS_KEY, REGION, ROOT
 from slotkeeper_cli.errors import CommandRefused
 from tests.e2e.deployed_stack import DeployedStack
 from tests.support.waiting import wait_until
@@ -70,3 +72,33 @@ def test_control_without_reconcile_one_more_runs_than_the_limit_allows(
     stack.end(process, "now")
     wait_until(lambda: stack.status(runs) == "SUCCEEDED", "the one without a slot to end")
     assert stack.holders(process) == {after}  # the ended execution frees no slot of another
+
+
+def test_lost_rows_are_added_again_from_a_restored_table_and_newer_ones_stay(
+    stack: DeployedStack, slotkeeper: Slotkeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the page's code. Requests that were cancelled after the backup stay cancelled if their rows are there."""
+    process, rows = stack.process(limit=1), stack.outputs["RequestTableName"]
+    slotkeeper("process", "pause", process)
+    lost, cancelled = stack.send(process, "lost"), stack.send(process, "cancelled")
+    stack.wait_until_queued(process, lost, cancelled)
+    stack.dynamodb.restore_table_to_point_in_time(
+        SourceTableName=rows, TargetTableName="requests-restored", UseLatestRestorableTime=True
+    )
+    slotkeeper("request", "cancel", "cancelled", "--process", process)
+    stack.dynamodb.delete_item(TableName=rows, Key={"process_name": {"S": process}, "execution": {"S": lost}})
+    assert stack.queued(process) == []
+
+    page = (ROOT / "docs" / "upgrades.md").read_text()
+    (code,) = re.findall(r"### RequestTable: rows were deleted or damaged\n.*?```python\n(.*?)```", page, re.DOTALL)
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY, "AWS_DEFAULT_REGION": REGION}
+    for name, value in (keys | {"AWS_ENDPOINT_URL": stack.aws.endpoint, "REQUEST_TABLE_NAME": rows}).items():
+        monkeypatch.setenv(name, value)
+    exec(code, {})  # noqa: S102 the page's own code
+
+    assert stack.queued(process) == [lost]
+    slotkeeper("process", "resume", process)
+    stack.end(process, "lost")
+    stack.wait_for_status(lost, "SUCCEEDED")
+    assert (stack.row(process, cancelled).state, stack.status(cancelled)) == ("CANCELLED", "NONE")
+    stack.dynamodb.delete_table(TableName="requests-restored")
