@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -114,8 +115,8 @@ def test_a_waiting_request_keeps_leases_out_and_starts_after_the_end_of_one(stac
     with leases.lease(process, seconds=60):
         name = stack.send(process, "r1", weight=2)
         stack.wait_until_queued(process, name)
-        with pytest.raises(SlotUnavailable), leases.lease(process, seconds=60):
-            pass
+        with ThreadPoolExecutor(1) as other, pytest.raises(SlotUnavailable):
+            other.submit(leases.lease(process, seconds=60).__enter__).result()
     stack.wait_until_running(name)
     assert stack.holders(process) == {name}
     stack.end(process, "r1")
