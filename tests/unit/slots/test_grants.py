@@ -73,7 +73,6 @@ FULL_OF_HOLDERS = {f"p-{at}": {"M": running()} for at in range(MAX_HOLDERS - 1)}
         pytest.param(
             {"holders": {"M": {f"p-{at}": {"M": running()} for at in (1, 2)}}}, id="only the holders reach the limit"
         ),
-        pytest.param({"holders": {"M": {"p-a": {"M": running()}}}}, id="one has a holder"),
         pytest.param({"rate": Rate(1, 60).item, "next_start": number(0)}, id="it has a rate"),
     ],
 )
@@ -84,6 +83,13 @@ def test_f6_what_has_changed_since_the_read_refuses_the_grant(changes: Item, sce
     before = scene.item
     assert scene.grants.grant(seen, [A, B], 0, NOW) == GrantRefused(scene.process)
     assert scene.item == before
+
+
+def test_a_request_that_has_a_holder_is_not_granted_again(scene: QueueScene) -> None:
+    seen = scene.process
+    scene.hold({"p-a": running()})
+    assert isinstance(scene.grants.grant(seen, [A], 0, NOW), GrantRefused)
+    assert scene.holders == {"p-a": "RUNNING"}
 
 
 @pytest.mark.parametrize("changes", [{"rate": Rate(2, 60).item}, {"next_start": number(1)}, {"rate": None}])

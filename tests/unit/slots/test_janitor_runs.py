@@ -138,7 +138,9 @@ def test_a_request_is_kept_unless_its_workflow_settled_it(
     aborted.account.free(aborted.execution)
     aborted.account.run_at(LATER)
     assert len(aborted.account.messages(aborted.account.failed_url)) == kept
-    assert aborted.account.row(aborted.execution).state == ("RETURNED" if error == "SlotLost" else "FAILED")
+    is_returned = error == "SlotLost"
+    assert aborted.account.row(aborted.execution).state == ("RETURNED" if is_returned else "FAILED")
+    assert aborted.account.rings == [{"process": "p"}] * is_returned
 
 
 @pytest.mark.parametrize("age", [GRACE - 1, HORIZON_SECONDS + 1], ids=["left to its event", "before the horizon"])
