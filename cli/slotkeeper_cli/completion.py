@@ -42,6 +42,19 @@ def process_names(context: typer.Context, incomplete: str) -> list[str]:
     return _names(context, incomplete, names)
 
 
+def request_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """The ids of queued requests: of the process that --process names, or of all (one Scan, and a Query for each)."""
+    only = context.params.get("process")
+
+    def ids(stack: StackConnection) -> Iterable[str]:
+        control = SlotControl(stack)
+        every = (one.name if isinstance(one, Process) else one.process for one in control.processes.all())
+        for name in [only] if only else every:
+            yield from (row.request_id for row in control.rows.queue(name, max_pages=1).rows)
+
+    return _names(context, incomplete, ids)
+
+
 def downstream_names(context: typer.Context, incomplete: str) -> list[str]:
     """The downstreams that DownstreamTable or the retry policy has."""
     return _names(context, incomplete, lambda stack: DownstreamControl(stack).healths)
@@ -63,7 +76,7 @@ def _names(context: typer.Context, incomplete: str, read: Callable[[StackConnect
         return []
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return sorted(name for name in names if name and name.startswith(incomplete))
+    return sorted({name for name in names if name and name.startswith(incomplete)})
 
 
 def _leave_the_terminal() -> None:

@@ -8,9 +8,13 @@ from slotkeeper.retry.delivery import TooLarge
 from slotkeeper.retry.downstream.downstreams import MalformedHealth, TooManyWriters
 from slotkeeper.retry.ledger import MalformedRow
 from slotkeeper.retry.message import InvalidMessage
+from slotkeeper.slots.rows import MalformedRequestRow
 
 # What the layer and boto3 raise in a command that fails. The command ends with 1.
-FAILURES = (ClientError, BotoCoreError, MalformedRow, InvalidMessage, TooLarge, MalformedHealth, TooManyWriters)
+FAILURES = (
+    *(ClientError, BotoCoreError, MalformedRow, MalformedRequestRow, InvalidMessage, TooLarge, MalformedHealth),
+    TooManyWriters,
+)
 
 
 class CommandError(Exception):

@@ -85,3 +85,9 @@ def one_line(text: str, maximum: int = 200) -> str:
     """A text on one line, cut after `maximum` characters."""
     words = " ".join(text.split())
     return words if len(words) <= maximum else f"{words[:maximum]}..."
+
+
+def cut(text: str, width: int) -> str:
+    """A text on one line, cut in the middle if it is longer: the ends of ids differ."""
+    whole = " ".join(text.split())
+    return whole if len(whole) <= width else f"{whole[: (width - 3) // 2]}...{whole[-((width - 2) // 2) :]}"

@@ -12,6 +12,7 @@ from slotkeeper.slots.process import Holder, Process
 from slotkeeper.slots.targets import kind_of
 from slotkeeper.slots.work import ENDED_STATES
 from slotkeeper_cli.formatting import count, duration, iso, local_time, seconds
+from slotkeeper_cli.slot_control import SlotControl
 from slotkeeper_cli.stack_connection import StackConnection
 from slotkeeper_cli.target_checks import ShownWork, target_in
 
@@ -126,11 +127,17 @@ def holder_as_dict(name: str, holder: Holder, request_id: str | None, now: float
         "request_id": request_id,
         "state": holder.state,
         "weight": holder.weight,
-        "has_caller": bool(holder.task_token),
         "since": iso(holder.since),
         "age_seconds": int(now - holder.since),
     }
     return data if holder.until is None else data | lease_as_dict(holder.until, now)
+
+
+def holders_as_dicts(control: SlotControl, process: Process, now: float) -> list[dict[str, Any]]:
+    """The holders of a process as JSON shows them, oldest first. The ids of the oldest are searched."""
+    oldest = sorted(process.holders.items(), key=lambda entry: entry[1].since)
+    ids = control.row_search.request_ids([(process.name, name) for name, holder in oldest if not holder.is_lease])
+    return [holder_as_dict(name, holder, ids.get(name), now) for name, holder in oldest]
 
 
 def lease_as_dict(until: int, now: float) -> dict[str, Any]:

@@ -8,36 +8,41 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from slotkeeper.slots.request import DEFAULT_PRIORITY, MAX_WEIGHT, PRIORITIES, Priority, caller_of, masked, token_of
+from slotkeeper.settings import MAX_WEIGHT
+from slotkeeper.slots.request import DEFAULT_PRIORITY, PRIORITIES, Priority, caller_of, masked, token_of
 from slotkeeper.slots.request import without_token as strip
+from slotkeeper.slots.request_table import State
 
-# The error of an execution that found its reservation gone, and sent its request back to RequestQueue as a new attempt.
-RETURNED = "RequestReturned"
 # A request's field with its task token, and what is shown in its place.
 FIELD = "task_token"
 HIDDEN = "(hidden)"
 
 
 class RequestState(StrEnum):
-    """The state of a request or of one of its attempts."""
+    """The state of a request, which is that of its row, or of a request of the worker."""
 
-    PERHAPS_QUEUED = "perhaps queued"  # it may be on RequestQueue, which cannot be searched
-    QUEUED = "queued"  # a redrive has sent it to RequestQueue, and it has not been received since
-    WAITING = "waiting"  # refused a slot, as the head of its queue; a work request: its next attempt is scheduled
-    STARTING = "starting"  # holds a slot that its workflow has not confirmed
-    RUNNING = "running"
-    STOPPED = "stopped"  # its execution has ended, and it still holds its slot
-    FINISHING = "finishing"  # has released its slot, and its execution has not ended
-    RETURNED = "returned"  # its workflow found its reservation gone, and sent it back to RequestQueue
+    QUEUED = "queued"
+    STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    DEAD_LETTERED = "dead-lettered"
-    CANCELLED = "cancelled"
     SKIPPED = "skipped"  # it could not start when it was received, and has when_busy skip
-    LOST = "lost"  # its message has left RequestQueue, and nothing has handled it
+    TOO_LATE = "too late"  # its start_before passed before it could start
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"  # its process, its id or its content does not permit a start
+    RETURNED = "returned"  # its slot was gone before its work began, and its next attempt was queued
+    REDRIVEN = "redriven"  # an operator has queued its next attempt
+    # Of the worker alone.
+    WAITING = "waiting"  # its next attempt is scheduled
+    RUNNING = "running"
+    DEAD_LETTERED = "dead-lettered"
 
 
 ALL_STATES = f"{', '.join(list(RequestState)[:-1])} or {list(RequestState)[-1]}"
+
+
+def state_of(state: State) -> RequestState:
+    """The state of a row as commands show it."""
+    return RequestState(state.lower().replace("_", " "))
 
 
 def fields_in(text: str) -> Mapping[str, Any]:

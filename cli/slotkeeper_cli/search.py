@@ -45,7 +45,7 @@ class Search:
 
     def note_malformed(self, error: MalformedProcess) -> None:
         """Record a process whose item is malformed."""
-        why = f"the item of process {error.process} is malformed ({error}), so its requests are not known"
+        why = f"the item of process {error.process} is malformed ({error}), so what holds its slots is not known"
         self.note_unread("SlotTable", f"{why}: {next_step('process repair', error.process)}")
 
     def missing(self, source: str) -> bool:
@@ -63,7 +63,7 @@ def print_not_read(console: Console, not_read: Iterable[dict[str, Any]]) -> None
 def read_event_source(stack: StackConnection, search: Search, queue: str, arn: str) -> list[Condition]:
     """The condition that a function receives the messages of a queue, if it fails; empty if it could not be read."""
     mappings = search.try_read(f"event source of {queue}", lambda: event_source_mappings(stack, arn), None)
-    return [] if mappings is None else stopped_event_source(mappings)
+    return [] if mappings is None else stopped_event_source(queue, mappings)
 
 
 def read_dead_letters(

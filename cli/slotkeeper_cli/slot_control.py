@@ -7,38 +7,45 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from slotkeeper.next_step import NextStep, ToFillIn, next_step
+from slotkeeper.slots.doorbell import Doorbell
 from slotkeeper.slots.executions import Workflow
 from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.processes import Operations, Processes
 from slotkeeper.slots.protocol import Slots
-from slotkeeper.slots.queues import RequestQueue
 from slotkeeper.slots.request import process_of_execution
-from slotkeeper.slots.skipped_requests import SkippedRequests
+from slotkeeper.slots.request_table import RequestTable
+from slotkeeper.slots.returns import Requeues
+from slotkeeper.slots.rows import RequestRows
 from slotkeeper.slots.work import Children, GlueRuns
 from slotkeeper_cli.errors import CommandFailed, NotFound
 from slotkeeper_cli.formatting import did_you_mean
+from slotkeeper_cli.row_search import RowSearch
 from slotkeeper_cli.stack_connection import StackConnection, in_parallel
 
 # A workflow uses its slot from one of the first of these states to the last. Outside of them it must not be adopted:
-# - before the first it may have lost its reservation. It then returns its request; adopted, it would run its job
-#   although another request has its slot.
-# - after ReleaseSlot it only wakes the next request and publishes its event.
+# - before the first it may have lost its reservation. It then ends without work; adopted, it would run its job although
+#   another request has its slot.
+# - after ReleaseSlot it only rings, and publishes its event.
 _RUNS = ("RunGlueJob", "RunStateMachine")
 _CONFIRM, _RELEASE = "ConfirmSlot", "ReleaseSlot"
 _NO_END = ("ExecutionStarted", "ExecutionRedriven")
 
 
 class SlotControl:
-    """The layer's objects for slots, made for a stack's table, queue and state machine."""
+    """The layer's objects for slots, made for a stack's tables, doorbell and state machine."""
 
     def __init__(self, stack: StackConnection) -> None:
-        table, dynamodb = stack.outputs["SlotTableName"], stack.client("dynamodb")
+        dynamodb = stack.client("dynamodb")
+        table, request_table = stack.outputs["SlotTableName"], stack.outputs["RequestTableName"]
         self.processes = Processes(dynamodb, table)
         self.slots = Slots(dynamodb, table)
-        self.queue = RequestQueue(stack.client("sqs"), stack.outputs["RequestQueueUrl"])
-        self.operations = Operations(self.processes, self.slots, self.queue)
+        self.requests = RequestTable(dynamodb, request_table, table)
+        self.requeues = Requeues(dynamodb, request_table, table)
+        self.rows = RequestRows(dynamodb, request_table)
+        self.row_search = RowSearch(dynamodb, request_table)
+        self.doorbell = Doorbell(stack.client("sqs"), stack.outputs["DispatchQueueUrl"])
+        self.operations = Operations(self.processes, self.doorbell)
         self.workflow = Workflow(stack.client("stepfunctions"), stack.outputs["WorkflowArn"])
-        self.skipped = SkippedRequests(dynamodb, stack.outputs["SettledTableName"])
         self.glue = GlueRuns(stack.client("glue"))
         self.children = Children(stack.client("stepfunctions"))
 

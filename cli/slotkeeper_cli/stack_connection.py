@@ -320,13 +320,14 @@ def drifted_resources(stack: StackConnection) -> dict[str, str]:
 
 QUEUES = (
     "RequestQueue",
+    "DispatchQueue",
     "RequestDeadLetterQueue",
     "FailedRequestQueue",
     "WorkQueue",
     "WorkDeadLetterQueue",
     "RetryScheduleDeadLetterQueue",
 )
-DEAD_LETTER_QUEUES = tuple(queue for queue in QUEUES if queue not in ("RequestQueue", "WorkQueue"))
+DEAD_LETTER_QUEUES = tuple(queue for queue in QUEUES if queue not in ("RequestQueue", "DispatchQueue", "WorkQueue"))
 _COUNTS = {
     "visible": "ApproximateNumberOfMessages",
     "in_flight": "ApproximateNumberOfMessagesNotVisible",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from slotkeeper.settings import NO_TARGET
 from slotkeeper.slots.process import MAX_HOLDERS
 from slotkeeper.slots.request import process_of_execution
 from slotkeeper.slots.targets import (
-    NO_TARGET,
     STATE_MACHINE,
     check_key,
     check_place,

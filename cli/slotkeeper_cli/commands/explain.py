@@ -3,71 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from slotkeeper.next_step import next_step
 from slotkeeper.retry.downstream.downstreams import DEFAULT, MalformedHealth
 from slotkeeper.retry.downstream.health import Health
 from slotkeeper.retry.ledger import MalformedRow
-from slotkeeper.slots.process import Process
+from slotkeeper.slots.process import MalformedProcess, Process
 from slotkeeper.slots.request import DEFAULT_PRIORITY
-from slotkeeper_cli.audit_log import Audited, read_audit
-from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import (
-    Condition,
-    as_dict,
-    holders_as_dicts,
-    waited,
-    waiting_requests,
-)
+from slotkeeper_cli.completion import process_names, request_ids
+from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
+from slotkeeper_cli.dead_letters import DeadLetterMessage, DeadLetterQueueName
 from slotkeeper_cli.errors import CommandFailed, NotFound
-from slotkeeper_cli.explanation import StackFacts, explain_attempts, explain_lease, explain_queue, lease_conditions
-from slotkeeper_cli.formatting import count, duration, local_time, seconds
-from slotkeeper_cli.holders import grace_seconds, lease_text, weight_text
+from slotkeeper_cli.explanation import StackFacts, explain_lease, explain_new, explain_request, lease_reasons
+from slotkeeper_cli.formatting import duration, local_time, seconds
+from slotkeeper_cli.holders import holders_as_dicts, lease_text, weight_text
 from slotkeeper_cli.output import print_lines
-from slotkeeper_cli.request_finder import RequestAttempts, RequestFinder
-from slotkeeper_cli.request_ids import ID_HELP
+from slotkeeper_cli.process_queue import read_queue
+from slotkeeper_cli.request_finder import ID_HELP, FoundRequest, RequestFinder, Run, attempt_as_dict, read_run
 from slotkeeper_cli.requests import ALL_STATES, RequestState
 from slotkeeper_cli.retries import DownstreamControl, details, line, not_closed, read_downstreams
-from slotkeeper_cli.search import print_not_read, read_event_source
+from slotkeeper_cli.search import print_not_read, read_dead_letters, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
-from slotkeeper_cli.stack_connection import StackConnection, message_counts, queue_attributes
+from slotkeeper_cli.stack_connection import StackConnection, UnreadSource, message_counts, queue_attributes
 from slotkeeper_cli.target_checks import slot_seconds
 from slotkeeper_cli.work_requests import FoundWork, downstream_conditions, explain_work, find_work, is_deployed
 
 HELP = f"""Show where a request is, and why.
 
-It shows what the request waits for and when it is expected to start, or why it ended so, and what to do next. With
---process alone: what keeps a new request or lease of that process from starting.
+It shows the position of a queued request, what it waits for and when it is expected to start, or how it ended, and what
+to do next. With --process alone: what keeps a new request or lease of that process from starting.
 
-Each attempt is {ALL_STATES}.
-
-The command searches slots, executions, the dead-letter queues, skipped requests, the audit log and the worker's
-ledger. RequestQueue cannot be searched, so a request that is not found may be queued. What could not be read is
-counted.
+A request, and each of its attempts, is {ALL_STATES}. The last three are states of the worker's requests.
 """
 
-# Processes in which a request that was not found is explained. With more, the process must be given.
-MAX_QUEUES = 10
-_QUEUED = (RequestState.WAITING, RequestState.QUEUED)
+# What is known of a request that was found nowhere.
+_MAY_BE = (
+    "it was never sent, or SQS refused it",
+    "it ended more than 90 days ago, after which its row is deleted",
+    "its dead-letter message was deleted, or expired after 14 days",
+)
 # Holders that the text names.
 MAX_HOLDERS_SHOWN = 10
 # Facts of an attempt that the text shows in another way, or that repeat another fact.
-_NOT_LISTED = (
-    *("attempt", "state", "execution", "dead_letter", "because", "conditions", "cause", "request_id"),
-    *("waited_seconds", "blocked", "ahead", "slot_free_by", "slot_usually_free_after_seconds"),
-)
+_NOT_LISTED = ("attempt", "state", "execution", "cause", "slot_free_by", "slot_usually_free_after_seconds")
 _USUAL = (("priority", DEFAULT_PRIORITY), ("weight", 1))
-_TIMES = ("since", "started", "ended", "start_before")
+_TIMES = ("sent", "held_since", "started", "ended", "start_before")
 
 
 def explain(
-    request_id: Annotated[str | None, typer.Argument(metavar="[ID]", help=f"{ID_HELP} Or the name of a lease.")] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help=f"{ID_HELP} Or the name of a lease.", autocompletion=request_ids),
+    ] = None,
     process: Annotated[
         str | None, typer.Option(help="Search only this process; without ID: explain it.", autocompletion=process_names)
     ] = None,
@@ -80,15 +73,14 @@ def explain(
         of_process = Explained(context.stack, "").explain_process(process)
         context.out.result(of_process, lambda console: render_process(console, of_process))
         return
-    search = Explained(context.stack, request_id)
-    data = search.collect(process)
+    data = Explained(context.stack, request_id).collect(process)
     context.out.result(data, lambda console: render(console, data))
-    if not search.is_known and data["state"] is None:
+    if data["state"] is None and not (data["work"] or data["dead_letters"]):
         if data["not_read"]:
             raise CommandFailed(
                 f"no request {request_id} found in what could be read: see what could not be read above"
             )
-        raise NotFound(f"no request {request_id} found, and no message of it can be queued: check the id")
+        raise NotFound(f"no request {request_id} found, and no message of it is queued: check the id")
 
 
 class Explained:
@@ -98,173 +90,150 @@ class Explained:
         self._stack = stack
         self._given = given
         self._control = SlotControl(stack)
-        self._finder = RequestFinder(stack, self._control)
+        self._finder = RequestFinder(self._control)
         self._search = self._finder.search
+        self._search.searched.append("SlotTable")
         self._now = time.time()
-        self.is_known = False
 
     def collect(self, only: str | None) -> dict[str, Any]:
         """Search, in one process or in all and in the worker.
 
         Raises:
-            NotFound: there is no such process, or no such execution.
+            NotFound: there is no such process, and no request of it.
         """
-        known = self._processes(only)
-        attempts = [one for one in self._finder.find(self._given, known) if one.attempts]
-        names = frozenset({each.name for each in known} | self._finder.malformed.keys())
-        if only is None:
-            attempts += self._finder.find_without_process(self._given, names)
-        facts = replace(self._facts(), processes=names)
-        found = [self._found(one, facts) for one in attempts]
-        leases = [lease for process in known for lease in self._leases(process, facts)]
-        name = attempts[0].request_id if attempts else self._given
-        work, work_queued = self._work(name, bool(attempts)) if only is None and is_deployed(self._stack) else (None, 0)
-        self.is_known = bool(found or leases or work)
-        states = [each["state"] for each in (*found, *leases, *([work] if work else []))]
-        data: dict[str, Any] = {
-            "request_id": name,
-            "state": states[0] if states else None,
-            "found": found,
+        processes = self._processes(only)
+        found = self._finder.find(self._given, processes, only)
+        if only and not found and not processes:
+            raise self._control.not_found(only)
+        facts = self._facts(processes, [one for one in found if one.last.state == "QUEUED"])
+        shown = [self._found(one, processes.get(one.process), facts) for one in found]
+        leases = [lease for each in processes.values() for lease in self._leases(each, facts)]
+        is_request = bool(found)
+        work = self._work(is_request) if only is None and is_deployed(self._stack) else None
+        messages = [] if is_request or work else self._dead_letters(only)
+        if not (is_request or leases or work or messages):
+            self._note_queued()
+        every = [*shown, *leases, *([work] if work else []), *messages]
+        first: dict[str, Any] = every[0] if every else {}
+        return {
+            "request_id": found[0].request_id if found else self._given,
+            **{name: first.get(name) for name in ("state", "position", "ahead")},
+            **{name: first.get(name, []) for name in ("reasons", "next")},
+            "found": shown,
             "leases": leases,
             "work": work,
-            "queued_messages": facts.queued,
-            "queues": [],
-            "may_be": [],
-        }
-        if not self.is_known:
-            processes = [*known, *self._finder.stand_ins]
-            data |= self._unknown(processes if len(processes) <= MAX_QUEUES else [], len(processes), facts, work_queued)
-        return data | {
+            "dead_letters": messages,
+            "may_be": [] if every else list(_MAY_BE),
             "not_read": [each.as_dict() for each in self._search.not_read],
             "searched": self._search.searched,
         }
 
     def explain_process(self, name: str) -> dict[str, Any]:
         """Why a new request or lease of a process would not start now. Raises NotFound."""
-        (process,) = [*self._processes(name), *self._finder.stand_ins]
-        facts = self._facts()
-        is_malformed = name in self._finder.malformed
-        lease = [] if is_malformed else lease_conditions(process, process.default_weight, facts.now)
+        processes = self._processes(name)
+        if not processes:
+            raise self._control.not_found(name)
+        queue = read_queue(self._control.rows, processes[name], self._now)
+        facts = self._facts(processes, [name])
+        is_known = isinstance(queue.process, Process)
         return {
-            **self._queue(process, facts),
-            "lease_conditions": [each.as_dict() for each in lease],
+            "process": name,
+            **explain_new(queue, facts).as_dict(self._now),
+            "queued": len(queue.requests),
+            "is_cut": queue.is_cut,
+            "holders": self._holders(processes[name]),
+            "lease_reasons": [each.as_dict() for each in lease_reasons(queue)] if is_known else [],
             "not_read": [each.as_dict() for each in self._search.not_read],
         }
 
-    def _processes(self, only: str | None) -> list[Process]:
-        """The processes, or the one of a name. Malformed ones are noted in the search. Raises NotFound."""
+    def _processes(self, only: str | None) -> dict[str, Process | MalformedProcess]:
+        """The processes by name, or the one of a name. Malformed ones are noted in the search."""
         known, malformed = self._control.read_all()
-        if only is not None:
-            known = [one for one in known if one.name == only]
-            malformed = [one for one in malformed if one.process == only]
-            if not (known or malformed):
-                self._control.process(only)  # raises NotFound with the names of the processes
-        for error in malformed:
-            self._search.note_malformed(error)
-        self._finder.malformed = {error.process: error for error in malformed}
-        return known
+        every: dict[str, Process | MalformedProcess] = {one.name: one for one in known}
+        every |= {error.process: error for error in malformed}
+        chosen = {name: each for name, each in every.items() if only in (None, name)}
+        for each in chosen.values():
+            if isinstance(each, MalformedProcess):
+                self._search.note_malformed(each)
+        return chosen
 
-    def _facts(self) -> StackFacts:
+    def _facts(self, processes: Iterable[str], queued: list[Any]) -> StackFacts:
+        """The facts of the stack; those that only queued requests need are read only for them."""
+        if not queued:
+            return StackFacts(self._now, processes=frozenset(processes))
         stack, search = self._stack, self._search
-        attributes = queue_attributes(stack, "RequestQueue")
-        counts = message_counts(attributes)
-        event_source = read_event_source(stack, search, "RequestQueue", attributes["QueueArn"])
+        arn = queue_attributes(stack, "DispatchQueue")["QueueArn"]
         return StackFacts(
             now=self._now,
-            event_source=tuple(event_source),
-            queued=counts["visible"] + counts["in_flight"],
+            doorbell=tuple(read_event_source(stack, search, "DispatchQueue", arn)),
             slot_seconds=search.try_read("recent executions", lambda: slot_seconds(stack), {}),
-            grace_seconds=grace_seconds(stack.parameters),
-            malformed={name: str(error) for name, error in self._finder.malformed.items()},
-            unread=frozenset(each.source for each in search.not_read),
+            processes=frozenset(processes),
         )
 
-    def _found(self, one: RequestAttempts, facts: StackFacts) -> dict[str, Any]:
-        explanation = explain_attempts(one, facts)
-        data = {"process": one.process.name, "request_id": one.request_id, **explanation.as_dict(self._now)}
-        if explanation.state in _QUEUED:
-            data["holders"] = holders_as_dicts(one.process, self._finder.request_ids, self._now)
-        return data | {"attempts": [attempt.as_dict() for attempt in one.attempts]}
+    def _found(
+        self, one: FoundRequest, process: Process | MalformedProcess | None, facts: StackFacts
+    ) -> dict[str, Any]:
+        readable = process if isinstance(process, Process) else None
+        run, queue, last = Run(), None, one.last
+        has_run = last.state in ("STARTED", "SUCCEEDED") or (readable and last.execution in readable.holders)
+        if has_run:
+            run = read_run(self._stack, self._control, process, last)
+        elif last.state == "QUEUED" and process is not None:
+            queue = read_queue(self._control.rows, process, self._now)
+        link = self._stack.execution_link(last.execution) if run.execution else ""
+        attempts = [attempt_as_dict(row) for row in one.rows]
+        attempts[-1] |= ({"link": link} if link else {}) | {k: v for k, v in run.as_dict().items() if v is not None}
+        data = {"process": one.process, "request_id": one.request_id}
+        data |= explain_request(one, queue, run, facts).as_dict(self._now)
+        return data | {"holders": self._holders(readable) if queue else [], "attempts": attempts}
 
-    def _leases(self, process: Process, facts: StackFacts) -> list[dict[str, Any]]:
-        holder = process.holders.get(self._given)
-        if holder is None or not holder.is_lease:
+    def _holders(self, process: Process | MalformedProcess | None) -> list[dict[str, Any]]:
+        return holders_as_dicts(self._control, process, self._now) if isinstance(process, Process) else []
+
+    def _leases(self, process: Process | MalformedProcess, facts: StackFacts) -> list[dict[str, Any]]:
+        holder = process.holders.get(self._given) if isinstance(process, Process) else None
+        if holder is None or not holder.is_lease or not isinstance(process, Process):
             return []
-        return [
-            {
-                "process": process.name,
-                "lease": self._given,
-                **explain_lease(process, self._given, holder, facts).as_dict(self._now),
-            }
-        ]
+        explained = explain_lease(process, self._given, holder, facts).as_dict(self._now)
+        return [{"process": process.name, "lease": self._given, **explained}]
 
-    def _unknown(self, known: Sequence[Process], number: int, facts: StackFacts, work_queued: int) -> dict[str, Any]:
-        """What is known of a request that was found nowhere."""
-        may_be = []
-        if facts.queued:
-            messages = count(facts.queued, "message")
-            may_be.append(f"it is queued: RequestQueue has about {messages} of all processes, and cannot be searched")
-            may_be += self._removed()
-        if number > len(known) and facts.queued:
-            may_be[-1] += f". To see why a request waits in one of {number:,} processes, give --process"
-        for one in self._search.not_read:
-            if one.messages is not None:
-                messages = count(one.messages, "message")
-                may_be.append(f"it is one of about {messages} of {one.source} that could not be read")
-        if work_queued:
-            messages = count(work_queued, "message")
-            may_be.append(f"it is a request of the worker without an attempt: WorkQueue has about {messages}")
-            may_be += [f"it is held back: {line(one, self._now)}" for one in not_closed(read_downstreams(self._stack))]
-        may_be += [
-            "it was never sent, or SQS refused it",
-            "its message was deleted before it was received",
-            "it ended more than 90 days ago, after which Step Functions deletes an execution",
-            "its dead-letter message was deleted, or expired after 14 days",
-        ]
-        state = RequestState.PERHAPS_QUEUED if facts.queued or work_queued else None
-        queues = [self._queue(one, facts) for one in known] if facts.queued else []
-        return {"state": state, "queues": queues, "may_be": may_be}
+    def _dead_letters(self, only: str | None) -> list[dict[str, Any]]:
+        """The messages with the id that could not be parsed, or that SQS itself has moved."""
+        queue = DeadLetterQueueName.REQUEST
+        messages = read_dead_letters(self._stack, self._search, [queue])
+        named = [one for one in messages if one.is_named(self._given) and only in (None, one.process)]
+        return [_dead_letter(one) for one in named]
 
-    def _queue(self, process: Process, facts: StackFacts) -> dict[str, Any]:
-        # A late redelivery registers a request that has run.
-        waiting = [
-            each
-            for each in waiting_requests(process, self._now)
-            if self._control.workflow.describe(each.execution) is None
-        ]
-        return {
-            "process": process.name,
-            **explain_queue(process, facts).as_dict(self._now),
-            "holders": holders_as_dicts(process, self._finder.request_ids, self._now),
-            "waiting": [as_dict(process, each, self._now) for each in waiting],
-        }
+    def _note_queued(self) -> None:
+        """Note the messages whose requests have no row yet."""
+        attributes = queue_attributes(self._stack, "RequestQueue")
+        counts = message_counts(attributes)
+        if queued := counts["visible"] + counts["in_flight"]:
+            stopped = read_event_source(self._stack, self._search, "RequestQueue", attributes["QueueArn"])
+            why = "; ".join(f"{each.text}: {each.ends_by}" for each in stopped)
+            why = why or "the starter accepts them within seconds: run this again"
+            self._search.not_read.append(UnreadSource("RequestQueue", why, queued))
+        if not is_deployed(self._stack):
+            return
+        if queued := sum(message_counts(queue_attributes(self._stack, "WorkQueue")).values()):
+            held = [line(one, self._now) for one in not_closed(read_downstreams(self._stack))]
+            why = "; ".join(["a request without an attempt has no row, and may be one of them", *held])
+            self._search.not_read.append(UnreadSource("WorkQueue", why, queued))
 
-    def _removed(self) -> list[str]:
-        """The processes that were removed lately, whose queued requests are dead-lettered when they are received."""
-        since = self._now - 86_400
-        read = self._search.try_read(
-            "AuditLogGroup", lambda: read_audit(self._stack, "action", "process remove", since), Audited([])
-        )
-        return [
-            f"it is a request of process {each['process']}, which was removed at {local_time(seconds(each['at']))}: "
-            "it is dead-lettered as UnknownProcess when it is received, within half an hour"
-            for each in read.lines
-        ]
-
-    def _work(self, name: str, is_request: bool) -> tuple[dict[str, Any] | None, int]:
-        """The request of the worker with an id, and how many messages WorkQueue has if there is none."""
+    def _work(self, is_request: bool) -> dict[str, Any] | None:
+        """The request of the worker with the id; None if there is none."""
         stack, search = self._stack, self._search
         search.searched.append("RequestLedgerTable")
         try:
-            work = find_work(stack, search, name, search_dead_letters=not is_request)
+            work = find_work(stack, search, self._given, search_dead_letters=not is_request)
         except MalformedRow as error:
-            return {"request_id": name, "state": None, "malformed": str(error)}, 0
-        attributes = queue_attributes(stack, "WorkQueue")
+            return {"request_id": self._given, "state": None, "malformed": str(error)}
         if work is None:
-            return None, sum(message_counts(attributes).values()) if not is_request else 0
+            return None
         conditions = self._downstream(work) if work.state is RequestState.WAITING else []
+        attributes = queue_attributes(stack, "WorkQueue")
         event_source = read_event_source(stack, search, "WorkQueue", attributes["QueueArn"])
-        return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now), 0
+        return work.as_dict() | explain_work(work, conditions, event_source, self._now).as_dict(self._now)
 
     def _downstream(self, work: FoundWork) -> list[Condition]:
         """The conditions of the downstream of a work request that fail."""
@@ -282,6 +251,13 @@ class Explained:
         return self._search.try_read("DownstreamTable", fail, [])
 
 
+def _dead_letter(message: DeadLetterMessage) -> dict[str, Any]:
+    show = next_step("dlq show", message.queue)
+    answer = f"its message was not accepted, and is kept in {message.queue.full_name} for 14 days: {message.reason}"
+    shown = {**message.summary(), "queue": message.queue.full_name}
+    return {"state": RequestState.DEAD_LETTERED, "answer": answer, "next": [show], "reasons": [], "dead_letter": shown}
+
+
 def render(console: Console, data: dict[str, Any]) -> None:
     """Print a request. `data` is the same as JSON shows it."""
     for one in data["found"]:
@@ -294,8 +270,15 @@ def render(console: Console, data: dict[str, Any]) -> None:
         _render_explanation(console, lease)
     if work := data["work"]:
         _render_work(console, work)
-    if not (data["found"] or data["leases"] or work):
-        _render_unknown(console, data)
+    for one in data["dead_letters"]:
+        shown = one["dead_letter"]
+        console.print(f"{shown['request_id']} in {shown['process']}: {one['state']}", style="bold")
+        _render_explanation(console, one)
+        _render_dead_letter(console, shown, one["answer"])
+    if data["may_be"]:
+        console.print(f"No request {data['request_id']} found. Possible reasons:")
+        for text in data["may_be"]:
+            console.print(f"- {text}")
     print_not_read(console, data["not_read"])
     console.print(f"Searched: {', '.join(data['searched'])}.", style="dim")
 
@@ -303,59 +286,39 @@ def render(console: Console, data: dict[str, Any]) -> None:
 def render_process(console: Console, data: dict[str, Any]) -> None:
     """Print why a new request or lease of a process would not start now, from the data that JSON shows."""
     console.print(f"a new request of {data['process']}:", style="bold")
-    if not data["conditions"]:
+    if not data["reasons"]:
         console.print("  nothing keeps it from starting")
-    _render_queue(console, data)
-    if data["lease_conditions"]:
+    elif data["ahead"] is not None:
+        more = "more than " * data["is_cut"]
+        console.print(f"  it would be number {more}{data['position']:,} in the queue")
+    _render_explanation(console, data)
+    if data["lease_reasons"]:
         console.print(f"a lease of {data['process']}:", style="bold")
-        for condition in data["lease_conditions"]:
-            console.print(f"  - {condition['text']}")
+        for reason in data["lease_reasons"]:
+            console.print(f"  - {reason['text']}")
     print_not_read(console, data["not_read"])
 
 
 def _render_explanation(console: Console, data: dict[str, Any]) -> None:
-    """Print an answer with its conditions, holders, expected start and next steps."""
+    """Print an answer with its reasons, holders, expected start and next steps."""
     if data["answer"]:
         console.print(f"  {data['answer']}")
-    for condition in data["conditions"] if len(data["conditions"]) > 1 else []:
-        console.print(f"  - {condition['text']}")
+    for reason in data["reasons"] if len(data["reasons"]) > 1 else []:
+        console.print(f"  - {reason['text']}")
     _render_holders(console, data.get("holders", []))
-    if expected := data["expected_start"]:
+    if expected := data.get("expected_start"):
         console.print(f"  expected start: {expected['text']}")
-    for step in data["next_steps"]:
+    for step in data["next"]:
         console.print(f"  -> {step}", style="yellow")
-
-
-def _render_queue(console: Console, data: dict[str, Any]) -> None:
-    _render_explanation(console, data)
-    for waiting in data["waiting"]:
-        console.print(f"  registered: {waited(waiting)}: {waiting['because']}")
-
-
-def _render_unknown(console: Console, data: dict[str, Any]) -> None:
-    if data["state"] is None:
-        console.print(f"No request {data['request_id']} found. Possible reasons:")
-    else:
-        console.print(f"{data['request_id']}: {data['state']}. It was found nowhere. Possible reasons:", style="bold")
-    for text in data["may_be"]:
-        console.print(f"- {text}")
-    for queue in data["queues"]:
-        if queue["conditions"]:
-            console.print(f"If it is queued in {queue['process']}:", style="bold")
-            _render_queue(console, queue)
 
 
 def _render_attempt(console: Console, attempt: dict[str, Any], answer: str) -> None:
     """Print an attempt, without a reason that the answer has."""
-    console.print(f"  attempt {attempt['attempt'] or 'unknown'}: {attempt['state']}  {attempt['execution'] or ''}")
+    console.print(f"  attempt {attempt['attempt']}: {attempt['state']}  {attempt['execution']}")
     for name, value in attempt.items():
         is_new = name != "reason" or value not in answer
         if value and name not in _NOT_LISTED and (name, value) not in _USUAL and is_new:
             print_lines(console, f"    {name.replace('_', ' ')}: {_shown(name, value)}", "      ")
-    for ahead in attempt.get("ahead", []):
-        console.print(f"      before it: {waited(ahead)}: {ahead['because']}")
-    if dead_letter := attempt.get("dead_letter"):
-        _render_dead_letter(console, dead_letter, answer)
 
 
 def _render_holders(console: Console, holders: list[dict[str, Any]]) -> None:

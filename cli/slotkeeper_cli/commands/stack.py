@@ -183,13 +183,13 @@ def restore(
     control, dynamodb = SlotControl(context.stack), context.stack.client("dynamodb")
     created, existing, malformed = list[str](), list[str](), list[str]()
     leased: dict[str, int] = {}
-    now, queue_url = time.time(), context.stack.outputs["RequestQueueUrl"]
+    now = time.time()
     audit("stack restore", source=source)
     try:
         for one in Processes(dynamodb, source).all():
             if not isinstance(one, Process):
                 malformed.append(str(one))
-            elif _create(control, one, queue_url):
+            elif _create(control, one):
                 created.append(one.name)
                 ends = [held.removable_from for held in one.holders.values() if held.removable_from is not None]
                 leased |= {one.name: max(ends)} if ends and max(ends) > now else {}
@@ -212,12 +212,10 @@ def restore(
     context.out.result({"taken": created, "left": existing, "malformed": malformed, "leased_until": ends_at}, lines)
 
 
-def _create(control: SlotControl, restored: Process, queue_url: str) -> bool:
-    names = ("default_weight", "timeout_minutes", "settle_seconds", "turn_seconds", "rate")
+def _create(control: SlotControl, restored: Process) -> bool:
+    names = ("default_weight", "timeout_minutes", "settle_seconds", "rate")
     settings: dict[str, Any] = {name: getattr(restored, name) for name in names}
-    return control.processes.create(
-        restored.name, restored.slot_limit, restored.target, paused=True, **settings, queue_url=queue_url
-    )
+    return control.processes.create(restored.name, restored.slot_limit, restored.target, paused=True, **settings)
 
 
 def _until_leases_end(end: int | None, now: float) -> str:

@@ -1,10 +1,9 @@
-"""`slotkeeper status`: processes, holders, waiting requests and queues."""
+"""`slotkeeper status`: processes, holders, queued requests and queues."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -15,15 +14,10 @@ from slotkeeper.retry.downstream.downstreams import MalformedHealth
 from slotkeeper.retry.downstream.health import State
 from slotkeeper.settings import CLOCK_SKEW_SECONDS
 from slotkeeper.slots.process import Process
+from slotkeeper.slots.rows import Listed, QueuedRow
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.completion import process_names
-from slotkeeper_cli.conditions import (
-    Condition,
-    as_dict,
-    missing_message,
-    waited,
-    waiting_requests,
-)
+from slotkeeper_cli.conditions import Condition
 from slotkeeper_cli.context import current_context
 from slotkeeper_cli.formatting import duration, iso, local_time, seconds
 from slotkeeper_cli.holders import (
@@ -37,8 +31,8 @@ from slotkeeper_cli.holders import (
     work_of_holders,
 )
 from slotkeeper_cli.output import styled, table
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue, waited
 from slotkeeper_cli.refreshes import show_refreshes
-from slotkeeper_cli.request_ids import RequestIds
 from slotkeeper_cli.retries import line, noteworthy, read_downstreams
 from slotkeeper_cli.search import Search, print_not_read, read_event_source
 from slotkeeper_cli.slot_control import SlotControl
@@ -52,6 +46,9 @@ from slotkeeper_cli.stack_connection import (
 )
 from slotkeeper_cli.target_checks import ShownWork, target_text
 
+# Requests above the limit that are named.
+MAX_BLOCKED = 10
+
 
 def status(
     process: Annotated[str | None, typer.Argument(help="Name of one process.", autocompletion=process_names)] = None,
@@ -62,18 +59,17 @@ def status(
         ),
     ] = 0,
 ) -> None:
-    """Show processes, holders, waiting requests and queues.
+    """Show processes, holders, queued requests and queues.
 
-    It shows each holder's age and work, and the waiting request of each priority with the reason. Without a process, it
-    also shows the downstreams whose breaker is not closed, or whose limit an operator has set.
+    It shows each holder's age and work, how many requests are queued, and why the next one has not started. Without a
+    process, it also shows the downstreams whose breaker is not closed, or whose limit an operator has set.
     """
     context = current_context()
     if watch and context.out.as_json:
         raise typer.BadParameter("--watch cannot be combined with --json: run the command repeatedly instead")
-    request_ids_of = lru_cache(1)(lambda stack: RequestIds(SlotControl(stack).workflow))
 
     def read() -> dict[str, Any]:
-        return read_status(context.stack, request_ids_of(context.stack), process)
+        return read_status(context.stack, process)
 
     if watch:
         show_refreshes(context, read, _render, watch)
@@ -81,11 +77,8 @@ def status(
     context.out.result(data, lambda console: _render(console, data))
 
 
-def read_status(stack: StackConnection, request_ids: RequestIds, only: str | None = None) -> dict[str, Any]:
+def read_status(stack: StackConnection, only: str | None = None) -> dict[str, Any]:
     """The state of a stack, as `status --json` prints it.
-
-    Args:
-        request_ids: those of the holders are added; the next refresh describes only new holders.
 
     Raises:
         NotFound: there is no process of the name `only`.
@@ -95,18 +88,21 @@ def read_status(stack: StackConnection, request_ids: RequestIds, only: str | Non
     downstreams = {} if only else read_downstreams(stack)
     errors = [*malformed, *(each for each in downstreams.values() if isinstance(each, MalformedHealth))]
     queues, search = all_queue_attributes(stack), Search()
-    event_source = read_event_source(stack, search, "RequestQueue", queues["RequestQueue"]["QueueArn"])
-    counts = message_counts(queues["RequestQueue"])
-    of_queue = [*missing_message(counts["visible"] + counts["in_flight"]), *event_source]
-    executions = _executions(control, processes, request_ids)
+    event_source: list[Condition] = []
+    for queue in ("RequestQueue", "DispatchQueue"):
+        event_source += read_event_source(stack, search, queue, queues[queue]["QueueArn"])
+    executions = _executions(control, processes)
     work = work_of_holders(stack, processes)
-    oldest = sorted((holder.since, name) for one in processes for name, holder in executions_of(one).items())
-    ids = request_ids.find([name for _, name in oldest])
+    oldest = sorted((holder.since, one.name, name) for one in processes for name, holder in executions_of(one).items())
+    ids = control.row_search.request_ids([(process, name) for _, process, name in oldest])
+    queued = in_parallel(lambda one: _queue(control, search, one, now), processes)
     return {
         "stack": stack.name,
         "region": stack.region,
         "at": iso(now),
-        "processes": [_process(stack, one, executions, ids, work, now, of_queue) for one in processes],
+        "processes": [
+            _process(stack, one, executions, ids, work, queue) for one, queue in zip(processes, queued, strict=True)
+        ],
         "malformed": [str(each) for each in errors],
         "event_source": [each.as_dict() for each in event_source],
         "downstreams": noteworthy(downstreams),
@@ -122,12 +118,11 @@ def _process(
     executions: Mapping[str, str],
     request_ids: Mapping[str, str],
     work: Mapping[str, ShownWork],
-    now: float,
-    of_queue: Sequence[Condition],
+    queue: ProcessQueue,
 ) -> dict[str, Any]:
     holders = []
     for name, holder in sorted(process.holders.items(), key=lambda entry: entry[1].since):
-        shown = holder_as_dict(name, holder, request_ids.get(name), now)
+        shown = holder_as_dict(name, holder, request_ids.get(name), queue.now)
         if not holder.is_lease:
             target = target_of(process, holder)
             shown |= {"execution_status": executions.get(name, "UNKNOWN"), "target": target}
@@ -136,23 +131,40 @@ def _process(
         holders.append(shown)
     keys = ("name", "slot_limit", "slots_in_use", "default_weight", "paused", "has_drifted", "target")
     data = {key: getattr(process, key) for key in keys} | {"rate": process.rate and str(process.rate)}
-    waiting = [each for each in waiting_requests(process, now) if each.execution not in executions]
-    return data | {"holders": holders, "waiting": [as_dict(process, each, now, of_queue) for each in waiting]}
+    return data | {"holders": holders, "queue": queue_as_dict(queue)}
 
 
-def _executions(control: SlotControl, processes: list[Process], request_ids: RequestIds) -> dict[str, str]:
-    """The status of each holder's execution, and of a waiting request's if it has started."""
+def _queue(control: SlotControl, search: Search, process: Process, now: float) -> ProcessQueue:
+    nothing = ProcessQueue(process, Listed[QueuedRow](), now)
+    queue = search.try_read("RequestTable", lambda: read_queue(control.rows, process, now), nothing)
+    for why in queue.malformed:
+        search.note_unread("RequestTable", why)
+    return queue
+
+
+def queue_as_dict(queue: ProcessQueue) -> dict[str, Any]:
+    """The queue of a process as JSON shows it: numbers, the next request, and those that no free slot could start."""
+    requests = queue.requests
+    blocked = [each for each in requests if any(reason.name == "limit" for reason in each.reasons)]
+    first = next((each for each in requests if each.position == 1), None)
+    return {
+        "queued": len(requests),
+        "is_cut": queue.is_cut,
+        "oldest_seconds": int(queue.now - min(each.sent for each in requests)) if requests else None,
+        "first": first and first.as_dict(queue.now),
+        "blocked": [each.as_dict(queue.now) for each in blocked if each.position is None][:MAX_BLOCKED],
+    }
+
+
+def _executions(control: SlotControl, processes: list[Process]) -> dict[str, str]:
+    """The status of each holder's execution."""
     names = {name for process in processes for name in executions_of(process)}
-    names |= {waiting.execution for process in processes for waiting in process.waiting.values()}
     if not names:
         return {}
     # One list contains the running executions; the others are described one by one.
     running = set(control.workflow.running())
-    rest = sorted(names - running)
-    described = [one for one in in_parallel(control.workflow.describe, rest) if one is not None]
-    for execution in described:
-        request_ids.remember(execution)
-    return dict.fromkeys(names & running, "RUNNING") | {one.name: one.status for one in described}
+    described = in_parallel(control.workflow.describe, sorted(names - running))
+    return dict.fromkeys(names & running, "RUNNING") | {one.name: one.status for one in described if one is not None}
 
 
 def _render(console: Console, data: dict[str, Any]) -> None:
@@ -163,7 +175,7 @@ def _render(console: Console, data: dict[str, Any]) -> None:
     for text in data["malformed"]:
         console.print(Text.assemble(("malformed: ", "red"), styled(text)))
     for one in data["event_source"]:
-        console.print(styled(f"RequestQueue: {one['text']}", "red"))
+        console.print(styled(one["text"], "red"))
         if "ends_by" in one:
             console.print(f"  -> {one['ends_by']}", style="yellow")
     print_not_read(console, data["not_read"])
@@ -202,12 +214,21 @@ def _render_process(console: Console, process: dict[str, Any]) -> None:
         console.print(_holder(holder))
     if len(process["holders"]) == 1 and (link := process["holders"][0].get("link")):
         console.print(f"  {link}", style="dim")
-    for waiting in process["waiting"]:
-        console.print(f"  first in the queue: {waited(waiting)}: {waiting['because']}")
-        for condition in waiting["conditions"]:
-            if "ends_by" in condition and condition["condition"] != "event source":  # that one is printed once
-                console.print(f"    -> {condition['ends_by']}", style="yellow")
+    _render_queue(console, process["queue"])
     console.print()
+
+
+def _render_queue(console: Console, queue: dict[str, Any]) -> None:
+    if not queue["queued"]:
+        return
+    more = "more than " * queue["is_cut"]
+    console.print(f"  {more}{queue['queued']:,} queued, the oldest for {duration(queue['oldest_seconds'])}")
+    first = [queue["first"]] if queue["first"] else []
+    for title, request in [("next", each) for each in first] + [("blocked", each) for each in queue["blocked"]]:
+        console.print(f"  {title}: {waited(request)}: {request['because']}")
+        for reason in request["reasons"]:
+            if "ends_by" in reason:
+                console.print(f"    -> {reason['ends_by']}", style="yellow")
 
 
 def _holder(holder: dict[str, Any]) -> Text:

@@ -120,7 +120,9 @@ def _scan(state: Record, request: Record) -> tuple[Record, Answer]:
     items = tuple(state[request["TableName"]].fields.values())
     # A filter has the syntax of a condition.
     expression = _Expressions(request.with_fields(ConditionExpression=request.get("FilterExpression")))
-    matching = tuple(item for item in items if expression.condition.holds(expression.scope(item)))
+    matching = tuple(
+        expression.projected(item) for item in items if expression.condition.holds(expression.scope(item))
+    )
     return state, Answer(record({"Items": matching, "Count": len(matching), "ScannedCount": len(items)}))
 
 
@@ -325,7 +327,7 @@ _OPERATIONS: dict[str, tuple[set[str], _Work]] = {
     "get_item": (_READ | {"Key"}, _get_item),
     "batch_get_item": ({"RequestItems"}, _batch_get_item),
     "scan": (
-        {"TableName", "ConsistentRead", "FilterExpression"} | {"ExpressionAttributeNames", "ExpressionAttributeValues"},
+        _READ | {"FilterExpression", "ExpressionAttributeValues"},
         _scan,
     ),
     "put_item": (_WRITE | {"Item"}, _put_item),

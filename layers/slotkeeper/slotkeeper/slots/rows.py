@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MAX_PAGES = 10
 # What a list shows. Without the body and the task token, which a reader of lists need not be permitted to read.
 LISTED = (
-    "process_name, execution, #state, request_id, attempt, message_id, priority, weight, skips, start_before, sent, "
-    "place, placed, #open, granted, put_back, started, ended, code, reason, #error, cause, expires"
+    "process_name, execution, #state, request_id, attempt, message_id, digest, priority, weight, skips, start_before, "
+    "sent, place, placed, #open, granted, put_back, started, ended, code, reason, #error, cause, expires"
 )
 _NAMES = {"#state": "state", "#open": "open", "#error": "error"}
 
@@ -54,6 +54,7 @@ class RequestRow:
     cause: str = ""
     expires: float | None = None
     message_id: str = ""
+    digest: str = ""
     body: str = field(default="", repr=False)
     task_token: str = field(default="", repr=False)
 
@@ -105,6 +106,7 @@ def read_row(item: Item) -> RequestRow:
             cause=row.text("cause", ""),
             expires=row.number("expires", None),
             message_id=row.text("message_id", ""),
+            digest=row.text("digest", ""),
             body=row.text("body", ""),
             task_token=row.text("task_token", ""),
         )

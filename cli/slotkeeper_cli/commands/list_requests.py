@@ -1,0 +1,203 @@
+"""`slotkeeper request list`: the requests of a process, with their positions and why each waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from slotkeeper.printable import printable
+from slotkeeper.slots.process import MalformedProcess, Process
+from slotkeeper.slots.request_table import State
+from slotkeeper.slots.rows import RequestRow
+from slotkeeper_cli.completion import ProcessName
+from slotkeeper_cli.context import current_context
+from slotkeeper_cli.formatting import cut, duration, iso, one_line
+from slotkeeper_cli.process_queue import ProcessQueue, read_queue
+from slotkeeper_cli.request_finder import attempt_as_dict
+from slotkeeper_cli.requests import state_of
+from slotkeeper_cli.search import Search, print_not_read
+from slotkeeper_cli.slot_control import SlotControl
+from slotkeeper_cli.stack_connection import StackConnection, in_parallel
+from slotkeeper_cli.target_checks import slot_seconds
+
+
+class ListedState(StrEnum):
+    """A state of a request, as an option."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    TOO_LATE = "too-late"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    RETURNED = "returned"
+    REDRIVEN = "redriven"
+
+
+_OPEN = {ListedState.QUEUED, ListedState.STARTED}
+# Of the requests that have ended, those that a list without --state shows.
+LAST_ENDED = 10
+_ID_WIDTH = 26
+
+
+def list_requests(
+    process: ProcessName,
+    state: Annotated[
+        list[ListedState] | None,
+        typer.Option(
+            help="Only requests of this state; may be repeated. By default those that have not ended, and "
+            f"the {LAST_ENDED} that ended last."
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of requests.")] = 100,
+) -> None:
+    """List the requests of a process.
+
+    Those that have started come first, then the queued ones with their places, then those that ended last. Each is on
+    one line, with the time since it is in its state. A process with very many requests is read in part.
+    """
+    context = current_context()
+    listing = Listing(context.stack, process)
+    data = listing.read(state or [], limit)
+    context.out.result(data, lambda console: render(console, data))
+
+
+class Listing:
+    """One list of the requests of a process."""
+
+    def __init__(self, stack: StackConnection, process: str) -> None:
+        self._stack, self._name = stack, process
+        self._control = SlotControl(stack)
+        self._search = Search()
+        self._now = time.time()
+
+    def read(self, states: Sequence[ListedState], limit: int) -> dict[str, Any]:
+        """The list as JSON shows it.
+
+        Args:
+            states: those to read; empty: those that have not ended, and the ones that ended last.
+
+        Raises:
+            NotFound: the process does not exist, and has no requests.
+        """
+        process = self._process()
+        wanted = set(states or ListedState)
+        queue = read_queue(self._control.rows, process, self._now) if process and ListedState.QUEUED in wanted else None
+        queued = self._queued(queue, limit) if queue else []
+        started = self._started() if ListedState.STARTED in wanted else []
+        ended, is_cut = self._ended(wanted - _OPEN, limit if states else LAST_ENDED)
+        if process is None and not (started or ended):
+            raise self._control.not_found(self._name)
+        return {
+            "process": self._name,
+            "queued": len(queue.requests) if queue else None,
+            "is_cut": (queue.is_cut if queue else False) or is_cut,
+            "requests": [*started, *queued, *ended][:limit],
+            "not_shown": max(0, len(started) + (len(queue.requests) if queue else 0) + len(ended) - limit),
+            "not_read": [each.as_dict() for each in self._search.not_read],
+        }
+
+    def _process(self) -> Process | MalformedProcess | None:
+        try:
+            return self._control.slots.read(self._name)
+        except MalformedProcess as error:
+            named = MalformedProcess(str(error), self._name)
+            self._search.note_malformed(named)
+            return named
+
+    def _queued(self, queue: ProcessQueue, limit: int) -> list[dict[str, Any]]:
+        self._note(queue.malformed)
+        nothing: dict[str, list[float]] = {}
+        times = self._search.try_read("recent executions", lambda: slot_seconds(self._stack), nothing)
+        found = []
+        for each in queue.requests[:limit]:
+            expected = queue.expected(each, times.get(self._name, ()))
+            shown = each.as_dict(self._now)
+            found.append(shown | {"expected_start": expected and expected.as_dict(self._now)})
+        return found
+
+    def _started(self) -> list[dict[str, Any]]:
+        listed = self._control.rows.open(self._name)
+        names = [execution for execution, state in listed.rows if state == "STARTED"]
+        search = self._control.row_search
+        read = in_parallel(lambda name: search.attempt(self._name, name), names)
+        self._note([why for one in read for why in one.malformed])
+        rows = [row for one in read for row in one.rows if row.state == "STARTED"]
+        return [self._shown(row) for row in sorted(rows, key=lambda row: row.granted)]
+
+    def _ended(self, states: Collection[ListedState], most: int) -> tuple[list[dict[str, Any]], bool]:
+        """Those that ended last, of the rows that ten pages contain, and whether there are more rows."""
+        if not states:
+            return [], False
+        asked: list[State] = [each for each in get_args(State) if state_of(each).replace(" ", "-") in states]
+        listed = self._control.rows.rows(self._name, asked)
+        self._note(listed.malformed)
+        rows = sorted(listed.rows, key=lambda row: row.ended or 0.0, reverse=True)
+        return [self._shown(row) for row in rows[:most]], listed.is_cut
+
+    def _shown(self, row: RequestRow) -> dict[str, Any]:
+        since = row.ended or row.started or row.sent
+        shown = {"request_id": row.request_id, **attempt_as_dict(row)}
+        return shown | {"position": None, "since": iso(since), "age_seconds": int(self._now - since)}
+
+    def _note(self, malformed: Sequence[str]) -> None:
+        for why in malformed:
+            self._search.note_unread("RequestTable", why)
+
+
+def render(console: Console, data: dict[str, Any]) -> None:
+    """Print the list, one line for each request. `data` is the same as JSON shows it."""
+    requests = data["requests"]
+    if not requests:
+        console.print(f"{data['process']} has no such request.")
+    else:
+        console.print(_table(requests))
+    if data["not_shown"]:
+        console.print(f"{data['not_shown']:,} more not shown: above --limit {len(requests)}")
+    if data["is_cut"]:
+        queued = f"more than {data['queued']:,} requests are queued" if data["queued"] else "there are more requests"
+        console.print(f"Only a part was read: {queued}.", style="yellow")
+    print_not_read(console, data["not_read"])
+
+
+def _table(requests: Sequence[dict[str, Any]]) -> Table:
+    prioritized = any(each["priority"] != "normal" for each in requests)
+    weighted = any(each["weight"] not in (None, 1) for each in requests)
+    expected = [_start(each) for each in requests]
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    made.add_column("place", justify="right", no_wrap=True)
+    made.add_column("request", no_wrap=True)
+    made.add_column("since", no_wrap=True)
+    columns = ["priority"] * prioritized + ["weight"] * weighted + ["starts in"] * any(expected)
+    for column in columns:
+        made.add_column(column, no_wrap=True)
+    made.add_column("why")
+    for each, start in zip(requests, expected, strict=True):
+        place = f"{each['position']:,}" if each["position"] else _state(each)
+        shown = [place, cut(each["request_id"], _ID_WIDTH), duration(each["age_seconds"])]
+        shown += [each["priority"]] * prioritized + [str(each["weight"] or "")] * weighted + [start] * any(expected)
+        why = one_line(each.get("because") or each.get("reason") or "")
+        # This column alone becomes narrower, and its text is cut.
+        made.add_row(*shown, Text(printable(why), no_wrap=True, overflow="ellipsis"))
+    return made
+
+
+def _state(request: dict[str, Any]) -> str:
+    """The state of a request without a position; of a queued one, why it has none."""
+    names = [reason["condition"] for reason in request.get("reasons", [])]
+    return str({"starting": "starting", "limit": "blocked"}.get(names[0], "leaves") if names else request["state"])
+
+
+def _start(request: dict[str, Any]) -> str:
+    """The earliest expected start, such as `2 min`; empty if it is not known."""
+    earliest = (request.get("expected_start") or {}).get("earliest_seconds")
+    return "" if earliest is None else duration(earliest)

@@ -1,0 +1,78 @@
+"""Finds rows of RequestTable that are not known by name: by a request's id, of many processes, or of holders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slotkeeper.slots.rows import LISTED, MAX_PAGES, Listed, MalformedRequestRow, RequestRow, read_row
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# Keys of one call (DynamoDB API Reference, BatchGetItem).
+MAX_KEYS = 100
+_NAMES = {"#state": "state", "#open": "open", "#error": "error"}
+
+
+class RowSearch:
+    """Reads rows without bodies and tokens. Errors of DynamoDB pass through as ClientError or BotoCoreError."""
+
+    def __init__(self, dynamodb: DynamoDBClient, table_name: str) -> None:
+        self._dynamodb = dynamodb
+        self._table_name = table_name
+
+    def attempt(self, process: str, execution: str) -> Listed[RequestRow]:
+        """The row of an execution, and those of other requests that were sent with its id, read consistently.
+
+        The name of each of the latter begins with that of the execution (intake.py).
+        """
+        answer = self._dynamodb.query(
+            TableName=self._table_name,
+            ConsistentRead=True,
+            KeyConditionExpression="process_name = :process AND begins_with(execution, :execution)",
+            ProjectionExpression=LISTED,
+            ExpressionAttributeNames=_NAMES,
+            ExpressionAttributeValues={":process": {"S": process}, ":execution": {"S": execution}},
+        )
+        return _listed(answer["Items"], "LastEvaluatedKey" in answer)
+
+    def everywhere(self, request_id: str) -> Listed[RequestRow]:
+        """The rows with a request's id among those that MAX_PAGES pages of the whole table contain."""
+        found: list[Any] = []
+        request: dict[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            answer = self._dynamodb.scan(
+                TableName=self._table_name,
+                ConsistentRead=True,
+                FilterExpression="request_id = :id",
+                ProjectionExpression=LISTED,
+                ExpressionAttributeNames=_NAMES,
+                ExpressionAttributeValues={":id": {"S": request_id}},
+                **request,
+            )
+            found += answer["Items"]
+            if "LastEvaluatedKey" not in answer:
+                return _listed(found, is_cut=False)
+            request = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return _listed(found, is_cut=True)
+
+    def request_ids(self, holders: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """The request ids of up to MAX_KEYS executions, each given with its process; those that are not known miss."""
+        if not holders:
+            return {}
+        keys = [{"process_name": {"S": process}, "execution": {"S": name}} for process, name in holders[:MAX_KEYS]]
+        asked = {"Keys": keys, "ConsistentRead": True, "ProjectionExpression": "execution, request_id"}
+        answer = self._dynamodb.batch_get_item(RequestItems={self._table_name: asked})  # type: ignore[dict-item]
+        found = answer["Responses"].get(self._table_name, [])
+        return {item["execution"]["S"]: item["request_id"]["S"] for item in found if "request_id" in item}
+
+
+def _listed(items: Iterable[Any], is_cut: bool) -> Listed[RequestRow]:
+    listed = Listed[RequestRow](is_cut=is_cut)
+    for item in items:
+        try:
+            listed.rows.append(read_row(item))
+        except MalformedRequestRow as error:
+            listed.malformed.append(str(error))
+    return listed
