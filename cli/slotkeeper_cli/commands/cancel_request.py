@@ -1,206 +1,275 @@
-"""`slotkeeper request cancel`: cancel a queued request, or stop a running one."""
+"""`slotkeeper request cancel`: cancel queued requests, or stop running ones."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from botocore.exceptions import BotoCoreError, ClientError
 
-from slotkeeper.slots.process import KEEP_SECONDS
-from slotkeeper.slots.processes import MAX_CANCELLATIONS, CancelOutcome
+from slotkeeper.slots.process import Process
+from slotkeeper.slots.request import Priority
 from slotkeeper.slots.targets import kind_of
 from slotkeeper_cli.audit_log import audit
-from slotkeeper_cli.completion import process_names
+from slotkeeper_cli.cancellation import Cancelling, CancelReport, Chosen
+from slotkeeper_cli.completion import process_names, request_ids
 from slotkeeper_cli.context import CommandContext, current_context
-from slotkeeper_cli.errors import CommandRefused, NotFound
-from slotkeeper_cli.formatting import duration, iso
-from slotkeeper_cli.holders import estimate, release_of
-from slotkeeper_cli.request_finder import RequestAttempt, RequestAttempts, RequestFinder
-from slotkeeper_cli.request_ids import RequestId
-from slotkeeper_cli.requests import RequestState
+from slotkeeper_cli.errors import CommandFailed, CommandRefused, NotFound, failure_text
+from slotkeeper_cli.formatting import count, iso, local_time, period_seconds
+from slotkeeper_cli.holders import estimate
+from slotkeeper_cli.request_finder import ID_HELP, FoundRequest, RequestFinder, Run, read_run
+from slotkeeper_cli.requests import state_of
 from slotkeeper_cli.slot_control import SlotControl, repair_texts
 
-NOT_RECEIVED = (
-    " It has not been received yet: it is on RequestQueue, or not sent yet. If it is sent within "
-    f"{duration(KEEP_SECONDS)}, it is dead-lettered."
-)
-
-_QUEUED = (RequestState.WAITING, RequestState.QUEUED, RequestState.CANCELLED)
+# Ids that the question, and the report of requests that were chosen by a filter, name.
+MAX_NAMED = 5
+# Of a repeated command, which has succeeded.
+BEFORE = "it was cancelled before"
 
 
 def cancel(
-    request_id: RequestId,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help=ID_HELP, autocompletion=request_ids)
+    ] = None,
     process: Annotated[
         str | None,
         typer.Option(
-            help="Process of the request; needed if several processes could have it.", autocompletion=process_names
+            help="Process of the requests; needed with --all, or if several processes have an id.",
+            autocompletion=process_names,
         ),
     ] = None,
-    attempt: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Number of the attempt; by default the one that may be queued."),
+    every: Annotated[bool, typer.Option("--all", help="All queued requests of the process.")] = False,
+    priority: Annotated[Priority | None, typer.Option(help="With --all: only those of this priority.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="PERIOD", help="With --all: only those sent before 30m, 2h or 7d.")
     ] = None,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Stop its execution and what it runs, if it is running.")
-    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop those that run, and what they run.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be cancelled; cancel nothing.")] = False,
 ) -> None:
-    """Cancel a queued request, so that it never starts.
+    """Cancel queued requests, so that they never start.
 
-    It is dead-lettered when its turn comes. A request that holds a slot is no longer queued; --stop ends its execution.
-    The janitor then stops its Glue run or child execution, releases its slot and sends the request to
-    FailedRequestQueue. The command prints by when the slot will be free.
+    Their callers are answered, and events are published. A request that has a slot is no longer queued; --stop ends its
+    execution. The janitor then stops its Glue run or child execution, releases its slot and keeps the request in
+    FailedRequestQueue. You can interrupt the command and run it again. If all requests are left, the exit code is 3.
     """
     context = current_context()
+    _check_options(ids, process, every, priority, older_than, stop)
     control = SlotControl(context.stack)
-    known, malformed = ([control.process(process)], []) if process else control.read_all()
-    finder = RequestFinder(context.stack, control)
-    searched = finder.find(request_id, known)
-    if malformed and not any(one.attempts for one in searched):
-        raise CommandRefused(
-            f"no process that could be read has received request {request_id}: give its process with --process, or "
-            "repair the malformed ones first. Nothing was changed. Not read:",
-            *repair_texts(malformed),
+    if every and process:
+        period = period_seconds(older_than) if older_than else None
+        plan = Plan(queued=_filtered(control, process, priority, period))
+        if not plan.queued:
+            raise NotFound(f"no such request of {process} is queued. Nothing was changed.")
+    else:
+        plan = _named(context, control, ids or [], process, stop)
+    if not (plan.queued or plan.running) and any(why != BEFORE for _, why in plan.left):
+        raise CommandRefused("nothing was cancelled:", *(f"{one.request_id}: {why}" for one, why in plan.left))
+    if not dry_run and plan.question:
+        context.confirm(plan.question)
+    report = CancelReport(left=plan.left) if dry_run else _cancel(context, control, plan)
+    stopped = list[dict[str, Any]]()
+    try:
+        stopped += [_stop(context, each) for each in ([] if dry_run or report.failure else plan.running)]
+    except (ClientError, BotoCoreError) as error:
+        report.failure = failure_text(error)
+    data = {
+        "dry_run": dry_run,
+        "cancelled": [one.as_dict() for one in (plan.queued if dry_run else report.cancelled)],
+        "stopped": stopped,
+        "left": [{**one.as_dict(), "why": why} for one, why in report.left],
+    }
+    context.out.result(data, list(_lines(data, plan)))
+    _raise_for_outcome(report, len(plan.queued), bool(stopped) or dry_run)
+
+
+class Running(NamedTuple):
+    """A request that runs."""
+
+    chosen: Chosen
+    process: Process
+    run: Run
+    since: int
+
+
+@dataclass
+class Plan:
+    """What the command does after the question: to cancel, to stop, and what is left, with the reason."""
+
+    queued: list[Chosen] = field(default_factory=list)
+    running: list[Running] = field(default_factory=list)
+    left: list[tuple[Chosen, str]] = field(default_factory=list)
+
+    @property
+    def question(self) -> str:
+        """The one question for all."""
+        cancels = f"Cancel {count(len(self.queued), 'queued request')} ({_names(self.queued)})?"
+        stops = (
+            f"Stop {one.request_id}, running since {local_time(since)}, and its {kind_of(run.target).work_noun}?"
+            for one, _, run, since in self.running
         )
+        return " ".join([*[cancels] * bool(self.queued), *stops])
+
+
+def _check_options(
+    ids: Sequence[str] | None, process: str | None, every: bool, priority: str | None, older: str | None, stop: bool
+) -> None:
+    if bool(ids) == every:
+        raise typer.BadParameter("give either the ids of requests, or --process and --all")
+    if every and not process:
+        raise typer.BadParameter("--all needs --process")
+    if every and stop:
+        raise typer.BadParameter("--stop needs the ids of requests")
+    if (priority or older) and not every:
+        raise typer.BadParameter("--priority and --older-than need --all")
+    if older and period_seconds(older) is None:
+        raise typer.BadParameter(f"--older-than must be a period such as 30m, 2h or 7d, got {older!r}")
+
+
+def _filtered(control: SlotControl, process: str, priority: str | None, period: float | None) -> list[Chosen]:
+    control.process(process)
+    before = time.time() - (period or 0.0)
+    # All pages: a part of a queue, cancelled as if it was all of it, would be a wrong answer.
+    listed = control.rows.queue(process, max_pages=1_000_000)
+    return [
+        Chosen(process, row.queued.execution, row.request_id)
+        for row in listed.rows
+        if (priority is None or row.priority == priority) and (period is None or row.sent <= before)
+    ]
+
+
+def _named(context: CommandContext, control: SlotControl, ids: Sequence[str], only: str | None, stop: bool) -> Plan:
+    """Find the requests with these ids. Raises NotFound and CommandRefused, before anything is changed."""
+    known, malformed = control.read_all()
     for text in repair_texts(malformed):
-        context.out.note(f"Warning: not searched: {text}")
-    found = _only(searched, request_id, process)
-    candidates = [one for one in found.attempts if attempt in (None, one.number)]
-    last = candidates[-1] if candidates else None
-    is_queued = last is not None and last.state in _QUEUED
-    # 0 for the first in the queue if its attempt is not known.
-    number = attempt or (last.number if last and is_queued else found.next_number)
-    if last is not None and last.state in (RequestState.STARTING, RequestState.RUNNING):
-        _stop(context, found, last, stop)
+        context.out.note(f"Warning: whether its requests have slots is not known: {text}")
+    processes = {one.name: one for one in known}
+    names = [*processes, *(error.process for error in malformed)]
+    if only and only not in names:
+        raise control.not_found(only)
+    finder, plan = RequestFinder(control), Plan()
+    for given in dict.fromkeys(ids):
+        one = _only(finder, finder.find(given, names, only), given)
+        row = one.last
+        chosen = Chosen(one.process, row.execution, one.request_id)
+        process = processes.get(one.process)
+        has_slot = process is not None and row.execution in process.holders
+        if row.state == "QUEUED" and not has_slot:
+            plan.queued.append(chosen)
+        elif row.state == "CANCELLED":
+            plan.left.append((chosen, BEFORE))
+        elif row.state not in ("QUEUED", "STARTED"):
+            plan.left.append((chosen, f"it has ended: {state_of(row.state)}"))
+        else:
+            _plan_stop(context, control, plan, chosen, process, one, stop)
+    return plan
+
+
+def _only(finder: RequestFinder, found: Sequence[FoundRequest], given: str) -> FoundRequest:
+    """The one request with an id that may be queued or running."""
+    open_ones = [one for one in found if one.last.state in ("QUEUED", "STARTED")] or list(found[:1])
+    if not open_ones:
+        unread = " in what could be read" if finder.search.not_read else ""
+        raise NotFound(f"no request {given} found{unread}: slotkeeper explain shows why. Nothing was changed.")
+    if len(open_ones) > 1:
+        names = ", ".join(f"{one.last.execution} ({one.process})" for one in open_ones)
+        raise CommandRefused(
+            f"several requests have the id {given}: give --process, or the name of an execution. They are: {names}. "
+            "Nothing was changed."
+        )
+    return open_ones[0]
+
+
+def _plan_stop(
+    context: CommandContext,
+    control: SlotControl,
+    plan: Plan,
+    chosen: Chosen,
+    process: Process | None,
+    one: FoundRequest,
+    stop: bool,
+) -> None:
+    if process is None:
+        plan.left.append((chosen, "the item of its process could not be read"))
         return
-    _refuse_unless_queued(found, last, attempt)
-    if attempt is None and finder.search.missing("AuditLogGroup"):
-        # The queued message of a redriven request cannot be seen, and the audit log would show its attempt.
-        context.out.note(
-            "The audit log could not be read. If the request was redriven, it is queued as a later attempt: give "
-            f"--attempt {number + 1}"
-        )
-    is_known = last is not None and last.number == number
-    _cancel(context, control, found, number, "" if is_known else NOT_RECEIVED)
+    run = read_run(context.stack, control, process, one.last)
+    if run.holder is None or run.holder.state == "RESERVED" or run.execution is None:
+        why = "it has a slot, and starts: to stop it, give --stop in some seconds" if run.holder else "it is ending"
+        plan.left.append((chosen, why))
+    elif run.execution.is_closed:
+        free = run.release.text(time.time()) if run.release else "soon"
+        plan.left.append((chosen, f"its execution has ended, and its slot will be free {free}"))
+    elif not stop:
+        plan.left.append((chosen, f"it has run since {iso(run.holder.since)}: give --stop to stop it"))
+    else:
+        plan.running.append(Running(chosen, process, run, run.holder.since))
 
 
-def _only(found: Sequence[RequestAttempts], given: str, process: str | None) -> RequestAttempts:
-    """The request in its process. Raises NotFound and CommandRefused, if that is not clear."""
-    if not found:
-        if process is None:
-            raise NotFound(f"the process of {given} does not exist: list the processes with slotkeeper process list")
-        raise NotFound(f"{given} is not an execution of process {process}: give its own process with --process")
-    with_attempts = [one for one in found if one.attempts]
-    if len(with_attempts) == 1 or len(found) == 1:
-        return (with_attempts or list(found))[0]
-    names = ", ".join(one.process.name for one in with_attempts or found)
-    if with_attempts and len({one.process.name for one in with_attempts}) == 1:
-        executions = ", ".join(one.attempts[-1].execution for one in with_attempts)
-        raise CommandRefused(
-            f"several callers have sent a request {given}: give the name of one execution, {executions}. Nothing was "
-            "changed."
-        )
-    if with_attempts:
-        raise CommandRefused(
-            f"several processes have a request {given}: {names}. Give one with --process. Nothing was changed."
-        )
-    raise CommandRefused(
-        f"no process has received request {given} yet, so its process is not known. Give it with --process: one of "
-        f"{names}. Nothing was changed."
-    )
-
-
-def _cancel(context: CommandContext, control: SlotControl, of: RequestAttempts, number: int, warning: str) -> None:
-    process, name = of.process.name, of.name_of(number)
-    context.confirm(f"Cancel attempt {number or 'unknown'} of request {of.request_id} ({process})?{warning}")
-    audit("request cancel", process=process, request_id=of.request_id, attempt=number, execution=name)
-    now = time.time()
-    by = context.stack.caller.rpartition(":")[2].rpartition("/")[2]
-    # Before the cancellation, which ends the registration.
-    first = any(waiting.execution == name for waiting in control.process(process).waiting.values())
-    outcome = control.operations.cancel_request(process, name, now, by)
-    if outcome is CancelOutcome.TOO_MANY:
-        raise CommandRefused(
-            f"process {process} has {MAX_CANCELLATIONS} cancelled requests, which is the maximum; each is removed "
-            f"after {duration(KEEP_SECONDS)}. Pause the process, or stop the request when it runs. Nothing was changed."
-        )
-    if outcome is CancelOutcome.HOLDS_SLOT:
-        raise CommandRefused(
-            f"{of.request_id} ({name}) has reserved a slot meanwhile: to end it, run this again with --stop. Nothing "
-            "was changed."
-        )
-    _undo_cancel_if_it_ran(control, process, name)
-    data = {"cancelled": name, "process": process, "request_id": of.request_id, "attempt": number or None}
-    when = "immediately" if first else "when the requests before it have started"
-    context.out.result(
-        data | {"was_first": first, "until": iso(now + KEEP_SECONDS)},
-        f"{of.request_id} (attempt {number or 'unknown'}, {name}) is cancelled: it goes to RequestDeadLetterQueue "
-        f"{when}, with code Cancelled.",
-    )
-
-
-def _undo_cancel_if_it_ran(control: SlotControl, process: str, name: str) -> None:
-    """Undo the cancellation of an attempt that started and released its slot since the command read its state."""
-    execution = control.workflow.describe(name)
-    if execution is None:
-        return
-    cancellation = control.process(process).cancelled.get(name)
-    if cancellation is not None:
-        control.processes.cancellations.drop(process, name, cancellation)
-    raise CommandRefused(f"{name} has run meanwhile ({execution.status}): it was not cancelled. Nothing was changed.")
-
-
-def _stop(context: CommandContext, of: RequestAttempts, attempt: RequestAttempt, stop: bool) -> None:
-    label = f"{of.request_id} ({attempt.execution})"
-    target = attempt.details["target"]
-    noun = kind_of(target).work_noun
-    if attempt.state is RequestState.STARTING:
-        raise CommandRefused(
-            f"{label} holds a slot and is being started: it is no longer queued. Run this again in some "
-            "seconds with --stop. Nothing was changed."
-        )
-    if not stop:
-        raise CommandRefused(
-            f"{label} has been running since {attempt.details['since']}: it is no longer queued. Give "
-            f"--stop to stop its execution and its {noun}. Nothing was changed."
-        )
-    context.confirm(f"Stop {label}, running since {attempt.details['since']}, and its {noun}?")
-    work = attempt.details[kind_of(target).work_key]
-    names = {"process": attempt.process, "request_id": of.request_id, "execution": attempt.execution}
+def _stop(context: CommandContext, each: Running) -> dict[str, Any]:
+    """Stop an execution; return it as JSON shows it."""
+    target, work = each.run.target, each.run.work
+    names = each.chosen.as_dict()
     audit("request cancel", stop=True, **names, **{kind_of(target).work_key: work})
     stopped = context.stack.client("stepfunctions").stop_execution(
-        executionArn=context.stack.execution_arn(attempt.execution),
+        executionArn=context.stack.execution_arn(each.chosen.execution),
         error="Cancelled",
         cause=f"slotkeeper request cancel, by {context.stack.caller}",
     )
-    release = estimate(
-        context.stack.parameters, stopped["stopDate"].timestamp(), target, work, of.process.settle_seconds
-    )
-    data = {"stopped": attempt.execution, "process": attempt.process, "attempt": attempt.number}
-    context.out.result(
-        data | {"request_id": of.request_id} | release.as_dict(),
-        f"{label} is stopped. The janitor stops its {noun}, sends the request to FailedRequestQueue, and releases "
-        f"its slot {release.text(time.time())}.",
-    )
+    ended = stopped["stopDate"].timestamp()
+    release = estimate(context.stack.parameters, ended, target, work, each.process.settle_seconds)
+    return {**names, "target": target, **release.as_dict(), "text": release.text(time.time())}
 
 
-def _refuse_unless_queued(of: RequestAttempts, last: RequestAttempt | None, attempt: int | None) -> None:
-    if last is None:
-        return
-    label = f"{of.request_id} ({last.execution})"
-    if last.state is RequestState.STOPPED:
-        free = release_of(last.details).text(time.time())
-        raise CommandRefused(
-            f"{label} has ended ({last.details['status']}): there is nothing to cancel. Its slot will be free {free}. "
-            "Nothing was changed."
+def _cancel(context: CommandContext, control: SlotControl, plan: Plan) -> CancelReport:
+    with context.out.progress() as progress:
+        task = progress.add_task("cancelled", total=len(plan.queued))
+        cancelling = Cancelling(control, context.stack.caller, lambda done: progress.update(task, completed=done))
+        try:
+            report = cancelling.run(plan.queued)
+        except BaseException:
+            done = len(cancelling.report.cancelled)
+            context.out.note(
+                f"{done:,} of {count(len(plan.queued), 'request')} cancelled: run this again for the rest."
+            )
+            raise
+    report.left = [*plan.left, *report.left]
+    for name in report.unrung:
+        context.out.note(f"The ring of {name} failed: the janitor answers the callers in its next run.")
+    return report
+
+
+def _lines(data: dict[str, Any], plan: Plan) -> Iterator[str]:
+    verb = "would be cancelled" if data["dry_run"] else "cancelled"
+    shown = data["cancelled"][: None if len(plan.queued) <= MAX_NAMED else 0]
+    for one in shown:
+        yield f"{verb}: {one['request_id']}  {one['execution']}"
+    for one in data["stopped"]:
+        noun = kind_of(one["target"]).work_noun
+        yield (
+            f"stopped: {one['request_id']}  {one['execution']}. The janitor stops its {noun}, keeps the request in "
+            f"FailedRequestQueue, and releases its slot {one['text']}."
         )
-    if last.dlq_message is not None and last.state not in (RequestState.SUCCEEDED, RequestState.FINISHING):
-        message = f"{last.dlq_message.queue.full_name} ({last.dlq_message.code})"
-        raise CommandRefused(f"{label} is not queued: it is in {message}. Nothing was changed.")
-    if last.state is RequestState.SKIPPED:
-        raise CommandRefused(f"{label} was skipped: there is nothing to cancel. Nothing was changed.")
-    is_failed = last.state is RequestState.FAILED and attempt is not None
-    if last.state in (RequestState.SUCCEEDED, RequestState.FINISHING) or is_failed:
-        status = last.details["status"]
-        raise CommandRefused(f"{label} has run ({status}): there is nothing to cancel. Nothing was changed.")
+    for one in data["left"]:
+        yield f"left: {one['request_id']}  {one['execution']}: {one['why']}"
+    yield f"{count(len(data['cancelled']), 'request')} {verb}, {len(data['left'])} left."
+
+
+def _names(chosen: Sequence[Chosen]) -> str:
+    names = ", ".join(one.request_id for one in chosen[:MAX_NAMED])
+    more = len(chosen) - MAX_NAMED
+    return names + f" and {count(more, 'other')}" * (more > 0)
+
+
+def _raise_for_outcome(report: CancelReport, asked: int, done: bool) -> None:
+    left = [why for _, why in report.left if why != BEFORE]
+    if report.failure:
+        raise CommandFailed(
+            f"{len(report.cancelled):,} of {count(asked, 'request')} cancelled, then {report.failure}. Run this again "
+            "for the rest"
+        )
+    if left and not (report.cancelled or done):
+        raise CommandRefused("nothing was cancelled: see the reasons above")
+    if left:
+        raise CommandFailed(f"{count(len(left), 'request')} left, for the reasons above")
